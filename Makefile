@@ -1,0 +1,67 @@
+# Everything a person or a CI needs: `make help` lists it.
+# Set-up is done by stamp files inside .venv, so a target sets up what it lacks and nothing twice.
+
+PYTHON ?= python3
+# Extra words for the command behind demo, test or bench, for example: make test ARGS="-k lease"
+ARGS ?=
+# Set to --upgrade to take newer versions, or to --upgrade-package=NAME for one of them
+LOCK_ARGS ?=
+
+BIN := .venv/bin
+# Twice quiet: only errors. Once would still print a warning for each mirror that lacks a package.
+PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check
+COMPILE := build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-header --no-annotate --no-emit-index-url $(LOCK_ARGS)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test check bench serve lock clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+demo: .venv/.run-ready ## see Penstock work, in a minute
+	@$(BIN)/penstock demo $(ARGS)
+
+test: check ## check, then run all tests
+	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+
+check: .venv/.test-ready ## formatting, lint and strict types
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m mypy
+
+bench: .venv/.bench-ready ## measure Penstock and its peers side by side
+	$(BIN)/python -m bench $(ARGS)
+
+serve: ## run the server (not in this version)
+	@echo "The Penstock server is not part of this version." >&2; exit 1
+
+lock: ## renew requirements/*.txt (newer versions: LOCK_ARGS=--upgrade)
+	"$(PYTHON)" -m venv build/lock
+	build/lock/bin/python -m pip --quiet --quiet --disable-pip-version-check install uv
+	$(COMPILE) pyproject.toml requirements/run.in -o requirements/run.txt
+	$(COMPILE) pyproject.toml requirements/test.in -o requirements/test.txt
+	$(COMPILE) pyproject.toml requirements/bench.in -o requirements/bench.txt
+
+clean: ## remove the environment and everything made
+	rm -rf .venv build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name .git -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
+
+.venv/.run-ready: requirements/run.txt pyproject.toml
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+		{ echo 'Penstock needs Python 3.11 or newer and "$(PYTHON)" is not: name one with PYTHON=...' >&2; exit 1; }
+	"$(PYTHON)" -m venv .venv
+	$(PIP) install --require-hashes -r requirements/run.txt
+	$(PIP) install --no-build-isolation --no-deps --editable .
+	@# the package came without its dependencies: this fails when the lock has fallen behind pyproject.toml
+	$(PIP) check
+	@touch $@
+
+.venv/.test-ready: .venv/.run-ready requirements/test.txt
+	$(PIP) install --require-hashes -r requirements/test.txt
+	@touch $@
+
+.venv/.bench-ready: .venv/.test-ready requirements/bench.txt
+	$(PIP) install --require-hashes -r requirements/bench.txt
+	@touch $@
