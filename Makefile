@@ -55,7 +55,7 @@ clean: ## remove the environment and everything made
 	$(PIP) install --require-hashes -r requirements/run.txt
 	$(PIP) install --no-build-isolation --no-deps --editable .
 	@# the package came without its dependencies: this fails when the lock has fallen behind pyproject.toml
-	$(PIP) check
+	$(BIN)/python -m pip --disable-pip-version-check check
 	@touch $@
 
 .venv/.test-ready: .venv/.run-ready requirements/test.txt
