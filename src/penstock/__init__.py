@@ -1,0 +1,119 @@
+"""Penstock: one message queue that lives in the database you already have."""
+
+from penstock.client.aio.connecting import connect_async
+from penstock.client.aio.store import AsyncStore
+from penstock.client.batch import Batch
+from penstock.client.connecting import connect
+from penstock.client.consumer import Consumer
+from penstock.client.delivery import Delivery
+from penstock.client.producer import Producer
+from penstock.client.queue import Queue
+from penstock.client.store import Store
+from penstock.domain.errors import (
+    BatchClosed,
+    ConsumerRemoved,
+    DuplicateAddress,
+    EngineTooOld,
+    GroupMisused,
+    InvalidInput,
+    InvalidName,
+    InvalidPolicy,
+    InvalidSchedule,
+    InvalidUrl,
+    LeaseLost,
+    MessageFailed,
+    MissingExtra,
+    NotAStore,
+    NotFound,
+    PayloadTooLarge,
+    PenstockError,
+    RangeTrimmed,
+    Refused,
+    SchemaMissing,
+    SchemaTooNew,
+    StoreCorrupt,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+    WaitTimeout,
+)
+from penstock.domain.lifecycle import Event, State
+from penstock.domain.message import Message, Outgoing
+from penstock.domain.observations import (
+    Archived,
+    AuditEntry,
+    BatchInfo,
+    Check,
+    ConsumerInfo,
+    DeadLetter,
+    Explanation,
+    GroupStats,
+    QueueInfo,
+    SweepReport,
+)
+from penstock.domain.policy import Policy
+from penstock.domain.recurrence import Schedule
+from penstock.domain.settlement import Ack, Nak, Reject, Reschedule, Settled
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Ack",
+    "Archived",
+    "AsyncStore",
+    "AuditEntry",
+    "Batch",
+    "BatchClosed",
+    "BatchInfo",
+    "Check",
+    "Consumer",
+    "ConsumerInfo",
+    "ConsumerRemoved",
+    "DeadLetter",
+    "Delivery",
+    "DuplicateAddress",
+    "EngineTooOld",
+    "Event",
+    "Explanation",
+    "GroupMisused",
+    "GroupStats",
+    "InvalidInput",
+    "InvalidName",
+    "InvalidPolicy",
+    "InvalidSchedule",
+    "InvalidUrl",
+    "LeaseLost",
+    "Message",
+    "MessageFailed",
+    "MissingExtra",
+    "Nak",
+    "NotAStore",
+    "NotFound",
+    "Outgoing",
+    "PayloadTooLarge",
+    "PenstockError",
+    "Policy",
+    "Producer",
+    "Queue",
+    "QueueInfo",
+    "RangeTrimmed",
+    "Refused",
+    "Reject",
+    "Reschedule",
+    "Schedule",
+    "SchemaMissing",
+    "SchemaTooNew",
+    "Settled",
+    "State",
+    "Store",
+    "StoreCorrupt",
+    "StoreError",
+    "StoreFull",
+    "StoreReadOnly",
+    "StoreUnavailable",
+    "SweepReport",
+    "WaitTimeout",
+    "connect",
+    "connect_async",
+]

@@ -1,0 +1,1 @@
+"""How a program uses a store: the Python door. `aio` holds its asynchronous twin."""

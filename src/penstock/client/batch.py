@@ -1,0 +1,74 @@
+"""A batch: messages held until it is started, with an end message when all of them are finished."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from penstock.domain.message import Draft, Outgoing, draft, drafts
+from penstock.domain.names import check_name
+from penstock.domain.observations import BatchInfo
+
+if TYPE_CHECKING:
+    from penstock.client.queue import Queue
+
+
+class Batch:
+    """Made by `queue.batch(name)`. A name can be used again when its last batch has ended."""
+
+    def __init__(self, queue: Queue, name: str) -> None:
+        self.queue = queue
+        self.name = check_name("batch", name)
+
+    def send(self, payload: Any, **options: Any) -> str:
+        """Put one message into the batch; the options are those of `queue.send`."""
+        ids = self.queue._send([draft(_outgoing(payload, options), self.name)], None)
+        return ids[0]
+
+    def send_many(self, items: Iterable[Any]) -> list[str]:
+        return self.queue._send(drafts(items, self.name), None)
+
+    def set_end(self, payload: Any, **options: Any) -> None:
+        """The message that is sent exactly once when all members are finished."""
+        self._open(end=draft(_outgoing(payload, options)))
+
+    def set_abort(self, payload: Any, **options: Any) -> None:
+        """The message that is sent exactly once when the batch was cancelled and nothing is in flight any more."""
+        self._open(abort=draft(_outgoing(payload, options)))
+
+    def start(self) -> BatchInfo:
+        """Make the members ready. An empty batch ends at once."""
+        return self.queue._run(lambda: self.queue.engine.batch_start(self.queue.name, self.name))
+
+    def cancel(self) -> BatchInfo:
+        """Cancel what is not in flight; the abort message follows when the rest has ended."""
+        return self.queue._run(lambda: self.queue.engine.batch_cancel(self.queue.name, self.name))
+
+    def info(self) -> BatchInfo:
+        return self.queue._read(lambda: self.queue.engine.batch(self.queue.name, self.name))
+
+    @property
+    def state(self) -> str:
+        """open, running, cancelling, finished or cancelled."""
+        info = self.info()
+        return info.state
+
+    @property
+    def remaining(self) -> int:
+        info = self.info()
+        return info.remaining
+
+    @property
+    def finished(self) -> int:
+        info = self.info()
+        return info.finished
+
+    def _open(self, end: Draft | None = None, abort: Draft | None = None) -> None:
+        self.queue._run(lambda: self.queue.engine.batch_open(self.queue.name, self.name, end, abort))
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} of {self.queue.name!r}>"
+
+
+def _outgoing(payload: Any, options: dict[str, Any]) -> Outgoing:
+    return payload if isinstance(payload, Outgoing) else Outgoing(payload=payload, **options)

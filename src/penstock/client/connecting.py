@@ -1,0 +1,54 @@
+"""From a URL to a store."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from penstock.client.store import Store
+from penstock.domain.errors import InvalidUrl
+from penstock.domain.names import nearest, shown
+from penstock.engines.contract import Engine
+
+SCHEMES = ("sqlite",)
+
+
+def connect(url: str, **settings: Any) -> Store:
+    """Open the store at a URL, such as `sqlite:///app.db` (relative), `sqlite:////var/app.db` or `sqlite:///:memory:`.
+
+    `settings` go to the engine: for SQLite `busy_seconds`, how long a call waits for another writer.
+    """
+    return Store(open_engine(url, **settings))
+
+
+def open_engine(url: str, **settings: Any) -> Engine:
+    if not isinstance(url, str):
+        raise InvalidUrl(f"a store URL is a string such as sqlite:///app.db, not {shown(url)}")
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        raise InvalidUrl(f"{shown(url)} is not a store URL: use one such as sqlite:///app.db")
+    if scheme == "sqlite":
+        from penstock.engines.sqlite import open_sqlite
+
+        return open_sqlite(_sqlite_path(url, rest), **settings)
+    raise InvalidUrl(
+        f"unknown store scheme {shown(scheme)}{nearest(scheme, SCHEMES)}: this version knows {', '.join(SCHEMES)}"
+    )
+
+
+def _sqlite_path(url: str, rest: str) -> str:
+    """As SQLAlchemy has it: three slashes for a relative path, four for an absolute one."""
+    host, slash, path = rest.partition("/")
+    if host or not slash or not path:
+        raise InvalidUrl(f"{shown(url)} has no path: use sqlite:///app.db, sqlite:////var/app.db or sqlite:///:memory:")
+    if "?" in path or "\0" in path:
+        raise InvalidUrl(f"{shown(url)}: a SQLite path has no '?' and no NUL")
+    return path
+
+
+def redacted(url: str) -> str:
+    """The URL without its password, for people and logs."""
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    return url.replace(f":{parts.password}@", ":***@", 1)

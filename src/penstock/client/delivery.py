@@ -1,0 +1,55 @@
+"""A delivery: a message handed to a consumer under a lease. It is what you settle."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from penstock.client.view import DeliveryView
+from penstock.domain.errors import LeaseLost
+from penstock.domain.settlement import Ack, Nak, Reject, Reschedule, Settlement
+from penstock.domain.times import check_seconds, to_time
+
+if TYPE_CHECKING:
+    from penstock.client.queue import Queue
+    from penstock.engines.contract import Receipt, Row
+
+
+class Delivery(DeliveryView):
+    __slots__ = ("_queue",)
+
+    def __init__(self, row: Row, receipt: Receipt, queue: Queue) -> None:
+        self._row = row
+        self._receipt = receipt
+        self._queue = queue
+
+    def ack(self, reason: str | None = None) -> None:
+        """Done. Raises LeaseLost when the lease is no longer ours; the same holds for the other settlements."""
+        self._settle(Ack(self, reason))
+
+    def nak(self, reason: Any = None, delay_seconds: float | None = None) -> None:
+        """Try again after the backoff, or after `delay_seconds`. The reason may be an exception."""
+        self._settle(Nak(self, reason, delay_seconds))
+
+    def reject(self, reason: Any = None) -> None:
+        """Never try again: a dead letter at once."""
+        self._settle(Reject(self, reason))
+
+    def reschedule(self, delay_seconds: float = 3600, reason: Any = None) -> None:
+        """Later, with attempts starting again."""
+        self._settle(Reschedule(self, delay_seconds, reason))
+
+    def extend(self, seconds: float) -> datetime:
+        """Keep the lease until `seconds` from now, and give back its new end."""
+        check_seconds("seconds", seconds, above=True)
+        lease = [(self.token, self.position)]
+        ends = self._queue._run(lambda: self._queue.engine.extend(self._queue.name, self.group, lease, seconds))
+        if ends[0] is None:
+            raise LeaseLost(f"lease {self.token} on message {self.id} was lost: it ended, was settled or was taken over")
+        self._row = (*self._row[:-1], ends[0])
+        return to_time(ends[0])
+
+    def _settle(self, settlement: Settlement) -> None:
+        results = self._queue.settle([settlement])
+        if results[0].error is not None:
+            raise results[0].error

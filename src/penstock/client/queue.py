@@ -1,0 +1,372 @@
+"""A queue, as a program uses it. Every verb checks what it was given and hands it to the engine.
+
+The asynchronous twin `aio/queue.py` is written from this file by `scripts/twin.py`; a test compares the two.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from penstock.client.batch import Batch
+from penstock.client.consumer import Consumer
+from penstock.client.delivery import Delivery
+from penstock.client.producer import Producer
+from penstock.client.settling import by_group, checked_target, whole_receives
+from penstock.domain.errors import InvalidInput, LeaseLost, MessageFailed, NotFound, WaitTimeout
+from penstock.domain.identity import check_id
+from penstock.domain.lifecycle import State
+from penstock.domain.message import Draft, Message, Outgoing, draft, drafts
+from penstock.domain.names import check_name, nearest, shown
+from penstock.domain.observations import (
+    AddressState,
+    Archived,
+    AuditEntry,
+    BatchInfo,
+    ConsumerInfo,
+    DeadLetter,
+    Explanation,
+    GroupStats,
+)
+from penstock.domain.policy import Policy
+from penstock.domain.settlement import Settled, Settlement
+from penstock.domain.times import check_integer, check_seconds, from_time
+from penstock.engines.contract import Engine
+
+if TYPE_CHECKING:
+    from penstock.client.store import Store
+
+T = TypeVar("T")
+MAX_LIMIT = 1_000_000
+# A wait looks again after this long even if it heard of no commit: waking up is a hint, never needed for correctness.
+BACKSTOP_SECONDS = 5.0
+DEFAULT_CONSUMER = f"{socket.gethostname()}-{os.getpid()}"
+
+
+class Queue:
+    """Made by `store.queue(name)`; holds no resources of its own."""
+
+    def __init__(self, store: Store, name: str) -> None:
+        self.store = store
+        self.name = check_name("queue", name)
+
+    @property
+    def engine(self) -> Engine:
+        return self.store.engine
+
+    # -- sending ---------------------------------------------------------------------------------------------------
+
+    def send(
+        self,
+        payload: Any,
+        *,
+        priority: int = 0,
+        delay_seconds: float | None = None,
+        ttl_seconds: float | None = None,
+        deadline_at: datetime | None = None,
+        address: str | None = None,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        id: str | None = None,
+        created_by: str = "system",
+        content_type: str | None = None,
+        transaction: object = None,
+    ) -> str:
+        """Put one message in and give back its id. `transaction` is the caller's own open connection."""
+        outgoing = Outgoing(
+            payload=payload,
+            priority=priority,
+            delay_seconds=delay_seconds,
+            ttl_seconds=ttl_seconds,
+            deadline_at=deadline_at,
+            address=address,
+            key=key,
+            headers=headers,
+            id=id,
+            created_by=created_by,
+            content_type=content_type,
+        )
+        ids = self._send([draft(outgoing)], transaction)
+        return ids[0]
+
+    def send_many(self, items: Iterable[Any], *, transaction: object = None) -> list[str]:
+        """Put in payloads or `Outgoing` messages, all or none; their ids in the same order."""
+        ids = self._send(drafts(items), transaction)
+        return ids
+
+    def producer(self, batch_size: int = 100, linger_seconds: float = 0.02) -> Producer:
+        """Gather sends and put them in together: when `batch_size` wait, or the first has waited `linger_seconds`."""
+        return Producer(self, batch_size, linger_seconds)
+
+    # -- receiving -------------------------------------------------------------------------------------------------
+
+    def receive(
+        self,
+        limit: int = 1,
+        group: str | None = None,
+        consumer: str | None = None,
+        lease_seconds: float | None = None,
+        wait_seconds: float = 0,
+    ) -> list[Delivery]:
+        """Take up to `limit` messages under a lease; wait up to `wait_seconds` for the first. Never waits for more."""
+        check_integer("limit", limit, 1, MAX_LIMIT)
+        check_seconds("wait_seconds", wait_seconds)
+        if lease_seconds is not None:
+            check_seconds("lease_seconds", lease_seconds, above=True)
+        consumer = DEFAULT_CONSUMER if consumer is None else check_name("consumer", consumer)
+        reader = self._group(group)
+        ends = time.monotonic() + wait_seconds
+        while True:
+            seen = self.engine.seen()
+            receipt = self._run(lambda: self.engine.receive(self.name, reader, consumer, limit, lease_seconds))
+            left = ends - time.monotonic()
+            if receipt.rows or left <= 0:
+                return [Delivery(row, receipt, self) for row in receipt.rows]
+            self._wait_for_work(reader, seen, ends)
+
+    def _wait_for_work(self, group: str, seen: int, ends: float) -> None:
+        """Until a receive may find something, or the time is up. Looking first takes no write lock."""
+        while (left := ends - time.monotonic()) > 0:
+            ready_in = self._read(lambda: self.engine.ready_in(self.name, group))
+            if ready_in == 0:
+                return
+            pause = min(left, BACKSTOP_SECONDS if ready_in is None else ready_in)
+            seen = self._pause(seen, pause)
+
+    # -- settling --------------------------------------------------------------------------------------------------
+
+    def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """Settle many at once, in one transaction, with a result for each in the same order."""
+        results: dict[int, Settled] = {}
+        for group, places, settles in by_group(settlements, self.name):
+            answers = self._settle(group, settles)
+            results.update(zip(places, answers, strict=True))
+        return [results[place] for place in range(len(settlements))]
+
+    def ack_many(self, deliveries: Sequence[Delivery]) -> int:
+        """Ack deliveries, whole receives in one statement; counts them. LeaseLost names those that were lost, after
+        the others were acked."""
+        lost: list[str] = []
+        for receipt, positions, places in whole_receives(deliveries, self.name):
+            whole = self._ack_all(receipt.group, receipt.token, positions)
+            if not whole:
+                part = [deliveries[place] for place in places]
+                results = self._ack_each(part)
+                lost += [result.id for result in results if not result.ok]
+        if lost:
+            raise LeaseLost(f"{len(lost)} of {len(deliveries)} leases were lost, of messages {', '.join(lost[:10])}")
+        return len(deliveries)
+
+    # -- looking ---------------------------------------------------------------------------------------------------
+
+    @overload
+    def stats(self, group: None = None) -> dict[str, GroupStats]: ...
+    @overload
+    def stats(self, group: str) -> GroupStats: ...
+    def stats(self, group: str | None = None) -> dict[str, GroupStats] | GroupStats:
+        """Counts of every group by name, or of one."""
+        every = self._read(lambda: self.engine.stats(self.name))
+        if group is None:
+            return every
+        if group not in every:
+            raise NotFound(f"queue {self.name!r} has no group {shown(group)}{nearest(group, every)}")
+        return every[group]
+
+    def peek(self, limit: int = 10, group: str | None = None) -> list[Message]:
+        """What would be received next, in that order, without receiving it."""
+        check_integer("limit", limit, 1, MAX_LIMIT)
+        reader = self._group(group)
+        return self._read(lambda: self.engine.peek(self.name, reader, limit))
+
+    def find(self, id: str) -> Message:
+        """One message by its id, wherever it is."""
+        message_id = check_id(id)
+        return self._read(lambda: self.engine.find(self.name, message_id))
+
+    def audit(self, id: str) -> list[AuditEntry]:
+        """What happened to a message, in order, over all groups."""
+        message_id = check_id(id)
+        return self._read(lambda: self.engine.audit(self.name, message_id))
+
+    def explain(self, id: str, group: str | None = None) -> Explanation:
+        """Where a message is, why it is not running, and what to do about it."""
+        message_id = check_id(id)
+        reader = self._group(group)
+        return self._read(lambda: self.engine.explain(self.name, message_id, reader))
+
+    def archive(
+        self, limit: int = 100, group: str | None = None, outcome: str | None = None, before: int | None = None
+    ) -> list[Archived]:
+        """Finished messages, latest first; `before` is the position of the last one seen, for paging."""
+        check_integer("limit", limit, 1, MAX_LIMIT)
+        wanted = _outcome(outcome)
+        reader = self._group(group)
+        return self._read(lambda: self.engine.archive(self.name, reader, wanted, limit, before))
+
+    def policy(self) -> Policy:
+        return self._read(lambda: self.engine.policy(self.name))
+
+    # -- dead letters ----------------------------------------------------------------------------------------------
+
+    def dead_letters(
+        self,
+        limit: int = 100,
+        group: str | None = None,
+        outcome: str | None = None,
+        before: datetime | None = None,
+    ) -> list[DeadLetter]:
+        """Messages that ended without success, newest first, of all groups or of one."""
+        check_integer("limit", limit, 1, MAX_LIMIT)
+        wanted = _outcome(outcome)
+        until = None if before is None else from_time("before", before)
+        reader = None if group is None else check_name("group", group)
+        return self._read(lambda: self.engine.dead_letters(self.name, reader, wanted, limit, until))
+
+    def redrive(
+        self,
+        ids: Iterable[str] | str | None = None,
+        *,
+        group: str | None = None,
+        outcome: str | None = None,
+        limit: int = MAX_LIMIT,
+    ) -> int:
+        """Send dead letters again: all of the group, those with an outcome, or those with the given ids. Counts them."""
+        wanted, message_ids = _outcome(outcome), _ids(ids)
+        reader = self._group(group)
+        return self._run(lambda: self.engine.redrive(self.name, reader, message_ids, wanted, limit))
+
+    def purge(
+        self,
+        ids: Iterable[str] | str | None = None,
+        *,
+        group: str | None = None,
+        outcome: str | None = None,
+        limit: int = MAX_LIMIT,
+    ) -> int:
+        """Remove dead letters for good. Counts them."""
+        wanted, message_ids = _outcome(outcome), _ids(ids)
+        reader = self._group(group)
+        return self._run(lambda: self.engine.purge(self.name, reader, message_ids, wanted, limit))
+
+    # -- addresses, batches, consumers, groups ---------------------------------------------------------------------
+
+    def wait(self, address: str, timeout_seconds: float | None = None) -> State:
+        """Until the newest message of the address has ended: `succeeded`, or MessageFailed with its last error."""
+        check_name("address", address)
+        if timeout_seconds is not None:
+            check_seconds("timeout_seconds", timeout_seconds)
+        ends = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        newest = self._read(lambda: self.engine.address(self.name, address))
+        if newest is None:
+            raise NotFound(f"queue {self.name!r} never had a message with address {shown(address)}")
+        seen = 0
+        state: AddressState | None = newest if newest.outcome is not None else None
+        while state is None:
+            left = BACKSTOP_SECONDS if ends is None else ends - time.monotonic()
+            if left <= 0:
+                raise WaitTimeout(f"message {newest.id} at address {shown(address)} did not end in {timeout_seconds} s")
+            seen = self._pause(seen, min(left, BACKSTOP_SECONDS))
+            state = self._read(lambda: self.engine.ended(self.name, newest.id))
+        if state.outcome is not State.SUCCEEDED:
+            raise MessageFailed(
+                f"message {state.id} at address {shown(address)} ended {state.outcome}: {state.reason or 'no reason given'}",
+                str(state.outcome),
+                state.reason,
+            )
+        return state.outcome
+
+    def batch(self, name: str) -> Batch:
+        """Messages that are held until started, with an end message when all are finished."""
+        return Batch(self, name)
+
+    def batches(self) -> list[BatchInfo]:
+        return self._read(lambda: self.engine.batches(self.name))
+
+    def register(
+        self, consumer: str | None = None, *, group: str | None = None, heartbeat_seconds: float = 5
+    ) -> Consumer:
+        """Take a place in the birth order of the living consumers; two missed heartbeats lose it."""
+        check_seconds("heartbeat_seconds", heartbeat_seconds, above=True)
+        name = DEFAULT_CONSUMER if consumer is None else check_name("consumer", consumer)
+        reader = self._group(group)
+        info = self._run(lambda: self.engine.register(self.name, reader, name, heartbeat_seconds))
+        return Consumer(self, info)
+
+    def consumers(self) -> list[ConsumerInfo]:
+        return self._read(lambda: self.engine.consumers(self.name))
+
+    def groups(self) -> list[str]:
+        return self._read(lambda: self.engine.groups(self.name))
+
+    def seek(self, group: str, target: int | datetime | str) -> int:
+        """Move a group's cursor to a position, a time, "start" or "end"; gives back the position."""
+        check_name("group", group)
+        place, is_time = checked_target(target)
+        return self._run(lambda: self.engine.seek(self.name, group, place, is_time))
+
+    # -- the whole queue -------------------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """Hand out nothing until `resume`; sends and settlements go on."""
+        self._run(lambda: self.engine.declare(self.name, {"paused": True}))
+
+    def resume(self) -> None:
+        self._run(lambda: self.engine.declare(self.name, {"paused": False}))
+
+    def flush(self) -> int:
+        """Remove every message, as if the queue had just been made. Counts them."""
+        return self._run(lambda: self.engine.flush(self.name))
+
+    # -- how calls reach the engine --------------------------------------------------------------------------------
+
+    def _group(self, group: str | None) -> str:
+        """None is the primary group."""
+        if group is not None:
+            return check_name("group", group)
+        policy = self._read(lambda: self.engine.policy(self.name))
+        return policy.primary_group or "default"
+
+    def _ack_each(self, deliveries: Sequence[Delivery]) -> list[Settled]:
+        from penstock.domain.settlement import Ack
+
+        return self.settle([Ack(delivery) for delivery in deliveries])
+
+    def _run(self, operation: Callable[[], T]) -> T:
+        return self.store._run(operation)
+
+    def _read(self, operation: Callable[[], T]) -> T:
+        return self.store._read(operation)
+
+    def _send(self, messages: list[Draft], transaction: object) -> list[str]:
+        return self.store._send(self.name, messages, transaction)
+
+    def _settle(self, group: str, settles: list[Any]) -> list[Settled]:
+        return self.store._settle(self.name, group, settles)
+
+    def _ack_all(self, group: str, token: int, positions: list[int]) -> bool:
+        return self.store._run(lambda: self.engine.ack_all(self.name, group, token, positions))
+
+    def _pause(self, seen: int, timeout_seconds: float) -> int:
+        return self.store._pause(seen, timeout_seconds)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+
+def _outcome(value: str | None) -> State | None:
+    if value is None:
+        return None
+    try:
+        return State(value)
+    except ValueError:
+        raise InvalidInput(f"outcome {shown(value)} is unknown{nearest(str(value), list(State))}") from None
+
+
+def _ids(ids: Iterable[str] | str | None) -> list[str] | None:
+    if ids is None:
+        return None
+    return [check_id(one) for one in ([ids] if isinstance(ids, str) else ids)]

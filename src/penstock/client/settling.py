@@ -1,0 +1,69 @@
+"""Sorting settlements into engine calls. Without I/O, so both twins use it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from penstock.client.view import DeliveryView
+from penstock.domain.errors import InvalidInput
+from penstock.domain.lifecycle import Event
+from penstock.domain.names import shown
+from penstock.domain.settlement import Ack, Leased, Nak, Reject, Reschedule, Settle, Settlement, spoken
+from penstock.domain.times import check_integer, check_seconds, from_time
+from penstock.engines.contract import POSITION, Receipt
+
+_EVENTS = {Ack: Event.ACK, Nak: Event.NAK, Reject: Event.REJECT, Reschedule: Event.RESCHEDULE}
+
+
+def by_group(settlements: Sequence[Settlement], queue: str) -> Iterator[tuple[str, list[int], list[Settle]]]:
+    """For each group: the places of its settlements in the given order, and the settlements, checked."""
+    groups: dict[str, tuple[list[int], list[Settle]]] = {}
+    for place, settlement in enumerate(settlements):
+        settle = checked(settlement, queue)
+        places, settles = groups.setdefault(settlement.delivery.group, ([], []))
+        places.append(place)
+        settles.append(settle)
+    for group, (places, settles) in groups.items():
+        yield group, places, settles
+
+
+def checked(settlement: Settlement, queue: str) -> Settle:
+    event = _EVENTS.get(type(settlement))
+    if event is None:
+        raise InvalidInput(f"settle takes Ack, Nak, Reject or Reschedule, not {shown(settlement)}")
+    delivery = settlement.delivery
+    _check_queue(delivery, queue)
+    delay = settlement.delay_seconds if isinstance(settlement, Nak | Reschedule) else None
+    if delay is not None:
+        delay = max(0, check_seconds("delay_seconds", delay, minimum=-1e18))
+    return Settle(event, delivery.position, delivery.token, spoken(settlement.reason), delay)
+
+
+def whole_receives(deliveries: Sequence[DeliveryView], queue: str) -> Iterator[tuple[Receipt, list[int], list[int]]]:
+    """Deliveries by the receive they came from: the receipt, their positions, and their places in the given order."""
+    receipts = {id(delivery._receipt): delivery._receipt for delivery in deliveries}
+    for key, receipt in receipts.items():
+        if receipt.queue != queue:
+            raise InvalidInput(f"a delivery of queue {receipt.queue!r} cannot be settled through queue {queue!r}")
+        if len(receipts) == 1:
+            yield receipt, [delivery._row[POSITION] for delivery in deliveries], list(range(len(deliveries)))
+        else:
+            places = [place for place, delivery in enumerate(deliveries) if id(delivery._receipt) == key]
+            yield receipt, [deliveries[place]._row[POSITION] for place in places], places
+
+
+def checked_target(target: int | datetime | str) -> tuple[int | str, bool]:
+    """Where to seek, and whether it is a time."""
+    if isinstance(target, datetime):
+        return from_time("target", target), True
+    if isinstance(target, str):
+        if target not in ("start", "end"):
+            raise InvalidInput(f"seek goes to a position, a time, 'start' or 'end', not {shown(target)}")
+        return target, False
+    return check_integer("position", target, 0, 1 << 48), False
+
+
+def _check_queue(delivery: Leased, queue: str) -> None:
+    if getattr(delivery, "queue", queue) != queue:
+        raise InvalidInput(f"a delivery of queue {shown(getattr(delivery, 'queue', None))} cannot be settled here")

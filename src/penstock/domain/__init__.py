@@ -1,0 +1,1 @@
+"""What a queue is. Nothing in this folder does I/O or reads a clock: time and randomness are handed in."""

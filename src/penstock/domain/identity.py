@@ -1,0 +1,57 @@
+"""Message ids.
+
+An id that Penstock makes is a UUID of version 7 whose last 48 bits are the message's position in the log:
+
+    ┌ created_at in milliseconds ┐ ┌7┐┌ salt ┐ ┌variant, salt┐ ┌ position ┐
+    019a8c3e7b2d                    7  abc      8def            00000000002a
+
+So the id need not be stored, and a message is found by its id without an index: both would cost as much as the
+message itself on the hot path. The salt is a random number of the store, which keeps ids of different stores apart.
+A caller may choose any other UUID; only those are kept in an index.
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from penstock.domain.errors import InvalidInput
+from penstock.domain.names import shown
+
+SALT_BITS = 26
+_POSITION_BITS = 48
+_POSITION_MASK = (1 << _POSITION_BITS) - 1
+
+
+def made_prefix(created_at: int, salt: int) -> str:
+    """All of a made id but its last 12 digits: the same for all messages of one send."""
+    milliseconds = created_at // 1000
+    high, low = salt >> 14, salt & 0x3FFF
+    return f"{milliseconds >> 16 & 0xFFFFFFFF:08x}-{milliseconds & 0xFFFF:04x}-7{high:03x}-{0x8000 | low:04x}-"
+
+
+def made_id(created_at: int, salt: int, position: int) -> str:
+    return f"{made_prefix(created_at, salt)}{position:012x}"
+
+
+def position_of(message_id: str) -> int:
+    """The position that an id names if Penstock made it; the log row says whether it did."""
+    return int(message_id[-12:], 16)
+
+
+def random_id(created_at: int, random_bits: int) -> str:
+    """A UUID of version 7 with 74 random bits, for messages that have no position yet."""
+    value = (created_at // 1000 & _POSITION_MASK) << 80
+    value |= 0x7 << 76 | (random_bits >> 62 & 0xFFF) << 64 | 0x2 << 62 | (random_bits & ((1 << 62) - 1))
+    return str(uuid.UUID(int=value))
+
+
+def check_id(value: object) -> str:
+    """The id in its one spelling (lower case, with dashes): two spellings of a UUID are the same send."""
+    if isinstance(value, uuid.UUID):
+        return str(value)
+    try:
+        if isinstance(value, str):
+            return str(uuid.UUID(value))
+    except ValueError:
+        pass
+    raise InvalidInput(f"id must be a UUID such as 019a8c3e-7b2d-7abc-8def-00000000002a, not {shown(value)}")

@@ -1,0 +1,187 @@
+"""Settling: what a consumer says of a delivery, and what follows from it.
+
+`decide` is the only place that turns an event on a leased message into its next state; engines write down what it
+says. The steps it may take are those of the lifecycle table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from penstock.domain.errors import LeaseLost
+from penstock.domain.lifecycle import Event, State
+from penstock.domain.policy import Policy
+from penstock.domain.retry import backoff_seconds, has_retries
+from penstock.domain.times import microseconds
+
+
+class Leased(Protocol):
+    """The part of a delivery that a settlement needs."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def token(self) -> int: ...
+    @property
+    def group(self) -> str: ...
+    @property
+    def position(self) -> int: ...
+
+
+class Ack(msgspec.Struct, frozen=True):
+    """Done: the message succeeded."""
+
+    delivery: Leased
+    reason: str | None = None
+
+
+class Nak(msgspec.Struct, frozen=True):
+    """Try again: after the backoff, or after `delay_seconds`."""
+
+    delivery: Leased
+    reason: str | None = None
+    delay_seconds: float | None = None
+
+
+class Reject(msgspec.Struct, frozen=True):
+    """Never: the message becomes a dead letter at once."""
+
+    delivery: Leased
+    reason: str | None = None
+
+
+class Reschedule(msgspec.Struct, frozen=True):
+    """Later, with attempts starting again; `expires_at` moves by the same delay."""
+
+    delivery: Leased
+    delay_seconds: float = 3600
+    reason: str | None = None
+
+
+Settlement = Ack | Nak | Reject | Reschedule
+
+
+class Settle(msgspec.Struct, frozen=True):
+    """A checked settlement on its way into an engine."""
+
+    event: Event
+    position: int
+    token: int
+    reason: str | None = None
+    delay_seconds: float | None = None
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """The result of one settlement: the state it led to, or why the lease was lost."""
+
+    id: str
+    state: State | None
+    error: LeaseLost | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.error is None
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """A leased message as `decide` sees it."""
+
+    attempt: int
+    expires_at: int | None
+    deadline_at: int | None
+    batch_cancelled: bool = False
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """Where a leased message goes. `due_at` and `attempt` matter only while it stays live."""
+
+    event: Event
+    state: State
+    due_at: int = 0
+    attempt: int = 0
+    expires_at: int | None = None
+
+
+def decide(
+    event: Event,
+    leased: Attempt,
+    policy: Policy,
+    now: int,
+    random: Callable[[], float],
+    delay_seconds: float | None = None,
+) -> Verdict:
+    if event is Event.ACK:
+        return Verdict(event, State.SUCCEEDED)
+    if event is Event.REJECT:
+        return Verdict(event, State.REJECTED)
+    if event is Event.NAK:
+        return _decide_nak(leased, policy, now, random, delay_seconds)
+    if event is Event.RESCHEDULE:
+        return _decide_reschedule(leased, now, delay_seconds or 0)
+    if event is Event.RELEASE:
+        return _again(event, leased, now, 0, leased.attempt - 1)
+    if event is Event.LEASE_END:
+        return _decide_lease_end(leased, policy, now)
+    raise ValueError(f"{event} does not happen to a leased message")
+
+
+def _decide_nak(
+    leased: Attempt, policy: Policy, now: int, random: Callable[[], float], delay_seconds: float | None
+) -> Verdict:
+    too_late = policy.at_most_once and leased.deadline_at is not None and leased.deadline_at <= now
+    if too_late or not has_retries(policy, leased.attempt):
+        return Verdict(Event.NAK, State.FAILED)
+    if delay_seconds is None:
+        delay_seconds = backoff_seconds(policy, leased.attempt, random)
+    return _again(Event.NAK, leased, now, delay_seconds, leased.attempt)
+
+
+def _decide_reschedule(leased: Attempt, now: int, delay_seconds: float) -> Verdict:
+    moved = leased.expires_at
+    if moved is not None:
+        moved += microseconds(max(0, delay_seconds))
+    return _again(Event.RESCHEDULE, leased, now, delay_seconds, 0, moved)
+
+
+def _decide_lease_end(leased: Attempt, policy: Policy, now: int) -> Verdict:
+    if leased.expires_at is not None and leased.expires_at <= now:
+        return Verdict(Event.EXPIRE, State.EXPIRED)
+    if policy.at_most_once:
+        if leased.deadline_at is not None and leased.deadline_at <= now:
+            return Verdict(Event.DEADLINE, State.EXPIRED)
+        return Verdict(Event.LEASE_END, State.LEASE_EXPIRED)
+    if not has_retries(policy, leased.attempt):
+        return Verdict(Event.LEASE_END, State.FAILED)
+    return _again(Event.LEASE_END, leased, now, 0, leased.attempt)
+
+
+def _again(
+    event: Event, leased: Attempt, now: int, delay_seconds: float, attempt: int, expires_at: int | None = None
+) -> Verdict:
+    """Live again, unless the batch was cancelled meanwhile."""
+    if leased.batch_cancelled:
+        return Verdict(event, State.CANCELLED)
+    delay = microseconds(max(0, delay_seconds))
+    state = State.HELD if delay else State.READY
+    return Verdict(event, state, now + delay, attempt, leased.expires_at if expires_at is None else expires_at)
+
+
+def lease_end(leased: Attempt, now: int, lease_seconds: float) -> int:
+    """When a lease given now ends: a deadline that is still ahead, or the expiry, ends it early."""
+    end = now + microseconds(lease_seconds)
+    for limit in (leased.expires_at, leased.deadline_at):
+        if limit is not None and now < limit < end:
+            end = limit
+    return end
+
+
+def spoken(value: Any) -> str | None:
+    """A reason as text. Exceptions are the commonest reason there is."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, BaseException):
+        return f"{type(value).__name__}: {value}" if str(value) else type(value).__name__
+    return str(value)

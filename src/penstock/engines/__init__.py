@@ -1,0 +1,1 @@
+"""Where messages live: one contract, and one folder per engine."""

@@ -1,0 +1,267 @@
+"""The engine contract: every verb of the model, one sentence each, naming the transition it makes.
+
+An engine is blocking and may be used from several threads. Every verb is one transaction: it happens wholly or not
+at all, and is durable when it returns (a receive may be lost by a power cut where that only means a redelivery; an
+`at_most_once` receive may not). Values arrive checked (`domain`): an engine looks only at what its own state says.
+Time is the engine's own clock, never the caller's. Engines raise the errors of `domain.errors` and no others.
+
+What an engine cannot do is a flag of `Capabilities`, which the test run prints; it is never a silent fallback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from penstock.domain.lifecycle import State
+from penstock.domain.message import Draft, Message
+from penstock.domain.observations import (
+    AddressState,
+    Archived,
+    AuditEntry,
+    BatchInfo,
+    Check,
+    ConsumerInfo,
+    DeadLetter,
+    Explanation,
+    GroupStats,
+    Part,
+    QueueInfo,
+    SweepReport,
+)
+from penstock.domain.policy import Policy
+from penstock.domain.recurrence import CatchUp, Schedule
+from penstock.domain.settlement import Settle, Settled
+
+if TYPE_CHECKING:
+    import pyarrow
+
+# A row of a receipt, kept as a plain tuple because a receive of thousands must not build thousands of objects:
+# (position, created_at, id or None, content_type, headers, expires_at, deadline_at, address, key, batch,
+#  created_by, payload, priority, attempt, lease_ends_at)
+# The id is None when it is the one Penstock makes (`identity.made_id`). Times are microseconds.
+Row = tuple[Any, ...]
+POSITION, CREATED_AT, ID, CONTENT_TYPE, HEADERS, EXPIRES_AT, DEADLINE_AT, ADDRESS, KEY, BATCH, CREATED_BY, PAYLOAD = range(12)
+PRIORITY, ATTEMPT, LEASE_ENDS_AT = range(12, 15)
+
+
+class Receipt(msgspec.Struct, frozen=True, eq=False):
+    """What one receive handed out: one token for all its rows."""
+
+    token: int
+    queue: str
+    group: str
+    consumer: str
+    salt: int
+    rows: list[Row]
+
+
+class Capabilities(msgspec.Struct, frozen=True):
+    """What this engine can do beyond the verbs."""
+
+    transactional_send: bool
+    crosses_processes: bool
+    makes_own_schema: bool
+
+
+Operation = Callable[[], Any]
+
+
+class Engine(Protocol):
+    """One database that holds queues."""
+
+    name: str
+    capabilities: Capabilities
+
+    # -- the store -------------------------------------------------------------------------------------------------
+
+    def migrate(self) -> list[str]:
+        """Bring the schema to this version, and name the steps taken; a newer schema is refused."""
+
+    def close(self) -> None:
+        """Give back every resource; what others do in the same database goes on."""
+
+    def now(self) -> int:
+        """The engine's clock, in microseconds."""
+
+    def together(self, operations: Sequence[Operation]) -> list[Any]:
+        """Run calls of this engine in one transaction, each whole or not at all: a result or an exception for each."""
+
+    def wait(self, seen: int, timeout_seconds: float) -> int:
+        """Sleep until something was committed after `seen` (from here or another process), or the timeout."""
+
+    def seen(self) -> int:
+        """A mark of what was committed up to now, for `wait`."""
+
+    def doctor(self) -> list[Check]:
+        """Look at version, durability, integrity and stuck things, and say what to do about each."""
+
+    # -- queues ----------------------------------------------------------------------------------------------------
+
+    def declare(self, queue: str, changes: dict[str, Any]) -> Policy:
+        """Make the queue if it is new, set the given policy fields, and give back the whole policy."""
+
+    def policy(self, queue: str) -> Policy:
+        """The policy in force; the default one for a queue that does not exist yet."""
+
+    def queues(self) -> list[QueueInfo]:
+        """All queues by name."""
+
+    def flush(self, queue: str) -> int:
+        """Remove every message, as if the queue had just been made; leases end, nothing comes back. Counts messages."""
+
+    # -- messages --------------------------------------------------------------------------------------------------
+
+    def send(self, queue: str, drafts: Sequence[Draft], transaction: object = None) -> list[str]:
+        """(new) -> ready, or held when delayed or in a batch that has not started; the ids in the order given. An id
+        that the queue already has is not sent again. With `transaction` it commits with the caller's own writes."""
+
+    def receive(self, queue: str, group: str, consumer: str, limit: int, lease_seconds: float | None) -> Receipt:
+        """ready -> leased for up to `limit` messages, best priority first, due retries before new ones; first makes
+        due messages of the group ready and reclaims its lapsed leases."""
+
+    def ready_in(self, queue: str, group: str) -> float | None:
+        """Seconds until a receive could return something: 0 for now, None for not before something is committed."""
+
+    def settle(self, queue: str, group: str, settles: Sequence[Settle]) -> list[Settled]:
+        """leased -> what `settlement.decide` says, each by its token; a stale token answers LeaseLost and changes
+        nothing, the same settle again answers as before."""
+
+    def ack_all(self, queue: str, group: str, token: int, positions: list[int]) -> bool:
+        """leased -> succeeded for a whole receive at once; False (and nothing done) when it is not whole any more."""
+
+    def extend(self, queue: str, group: str, leases: Sequence[tuple[int, int]], seconds: float) -> list[int | None]:
+        """leased -> leased, until `seconds` from now, for each (token, position); the new end, or None when lost."""
+
+    def position(self, queue: str, message_id: str) -> int:
+        """The position of a message that has reached the log, for settling by id; NotFound otherwise."""
+
+    # -- groups ----------------------------------------------------------------------------------------------------
+
+    def seek(self, queue: str, group: str, target: int | str, is_time: bool = False) -> int:
+        """Move the group's cursor to a position, a time, "start" or "end": messages behind it are passed, those
+        before it are ready again unless they are leased or waiting for a retry. Gives back the position."""
+
+    def groups(self, queue: str) -> list[str]:
+        """The groups of the queue by name."""
+
+    # -- addresses -------------------------------------------------------------------------------------------------
+
+    def address(self, queue: str, address: str) -> AddressState | None:
+        """The newest message of the address, and how it ended if it has; None for an address never used."""
+
+    def ended(self, queue: str, message_id: str) -> AddressState | None:
+        """How a message ended in the primary group; None while it is live, NotFound when it is past retention."""
+
+    # -- batches ---------------------------------------------------------------------------------------------------
+
+    def batch_open(self, queue: str, name: str, end: Draft | None, abort: Draft | None) -> BatchInfo:
+        """Make the batch unless it is open or running, and set its end or abort message when given."""
+
+    def batch_start(self, queue: str, name: str) -> BatchInfo:
+        """held -> ready for its members; an empty batch ends at once. Starting again changes nothing."""
+
+    def batch_cancel(self, queue: str, name: str) -> BatchInfo:
+        """held, ready -> cancelled for its members; the abort message follows when those in flight have ended."""
+
+    def batch(self, queue: str, name: str) -> BatchInfo:
+        """The newest batch of that name; NotFound when there is none."""
+
+    def batches(self, queue: str) -> list[BatchInfo]:
+        """The batches of the queue, newest first."""
+
+    # -- consumers -------------------------------------------------------------------------------------------------
+
+    def register(self, queue: str, group: str, name: str, heartbeat_seconds: float) -> ConsumerInfo:
+        """Add a consumer at the end of the birth order; one that is there already keeps its place."""
+
+    def heartbeat(self, queue: str, group: str, name: str) -> ConsumerInfo:
+        """Keep the consumer alive; ConsumerRemoved when a sweep has removed it."""
+
+    def deregister(self, queue: str, group: str, name: str) -> int:
+        """Remove the consumer and end its leases at once; counts the messages let go."""
+
+    def consumers(self, queue: str | None = None) -> list[ConsumerInfo]:
+        """Registered consumers in birth order."""
+
+    # -- schedules -------------------------------------------------------------------------------------------------
+
+    def schedule(
+        self, name: str, cron: str, timezone: str, queue: str, draft: Draft, catch_up: CatchUp
+    ) -> Schedule:
+        """Make or replace a schedule; its first tick is the next one from now, unless the rule stayed the same."""
+
+    def schedules(self) -> list[Schedule]:
+        """All schedules by name."""
+
+    def schedule_pause(self, name: str, paused: bool) -> Schedule:
+        """Stop or go on sending; ticks missed while paused are not sent. NotFound for an unknown name."""
+
+    def unschedule(self, name: str) -> None:
+        """Remove a schedule; what it sent stays. NotFound for an unknown name."""
+
+    # -- dead letters ----------------------------------------------------------------------------------------------
+
+    def dead_letters(
+        self, queue: str, group: str | None, outcome: State | None, limit: int, before: int | None
+    ) -> list[DeadLetter]:
+        """Dead letters, newest first; `before` is a time for paging."""
+
+    def redrive(self, queue: str, group: str, ids: Sequence[str] | None, outcome: State | None, limit: int) -> int:
+        """dead -> ready in that group, attempts starting again, times moved to now; counts them."""
+
+    def purge(self, queue: str, group: str, ids: Sequence[str] | None, outcome: State | None, limit: int) -> int:
+        """Remove dead letters for good; counts them."""
+
+    # -- looking ---------------------------------------------------------------------------------------------------
+
+    def peek(self, queue: str, group: str, limit: int) -> list[Message]:
+        """What the group would receive next, in that order, without receiving it."""
+
+    def find(self, queue: str, message_id: str) -> Message:
+        """One message by its id, wherever it is; NotFound when it never was or is past retention."""
+
+    def stats(self, queue: str) -> dict[str, GroupStats]:
+        """Every group's counts, in one snapshot and without reading messages."""
+
+    def audit(self, queue: str, message_id: str) -> list[AuditEntry]:
+        """The trail of one message over all groups, in order."""
+
+    def archive(
+        self, queue: str, group: str, outcome: State | None, limit: int, before: int | None
+    ) -> list[Archived]:
+        """Messages that have ended in the group, latest position first; `before` is a position for paging."""
+
+    def explain(self, queue: str, message_id: str, group: str) -> Explanation:
+        """Where the message is, why it is not running, and what to do about it."""
+
+    # -- maintenance -----------------------------------------------------------------------------------------------
+
+    def sweep(self) -> SweepReport:
+        """One pass over all queues: reclaim, promote, expire, fire schedules, remove dead consumers, trim."""
+
+    # -- windows: how the pipeline reads -------------------------------------------------------------------------
+
+    def horizon(self, queue: str) -> int:
+        """The position up to which every committed message is readable: nothing can appear behind it later."""
+
+    def earliest(self, queue: str) -> int:
+        """The position from which the log is whole; what is before it may be past retention."""
+
+    def position_at(self, queue: str, at: int) -> int:
+        """The last position sent before a time."""
+
+    def window(self, queue: str, start: int, end: int, parts: int) -> list[Part]:
+        """The messages with start < position <= end as at most `parts` pieces of like size; RangeTrimmed when some
+        of them are past retention. The same window always holds the same messages."""
+
+    def read(self, part: Part, batch_rows: int = 10_000) -> Iterator[pyarrow.RecordBatch]:
+        """The messages of a part as Arrow record batches (`windows.SCHEMA` of the engine), in position order."""
+
+    def stream_position(self, queue: str, group: str) -> int | None:
+        """Where a stream group stands; None when it has not begun."""
+
+    def advance(self, queue: str, group: str, position: int) -> None:
+        """Move a stream group's cursor forward; a group that has leases is refused."""
