@@ -1,0 +1,71 @@
+"""How a command runs: with a session in hand, and with every error of Penstock told in one line."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from penstock.cli.session import Session
+from penstock.domain.errors import PenstockError
+
+PANEL = "Every command"
+
+Url = Annotated[
+    str | None,
+    typer.Option("--url", metavar="URL", help="The store, such as sqlite:///app.db.", rich_help_panel=PANEL),
+]
+Config = Annotated[
+    str | None, typer.Option("--config", metavar="FILE", help="A TOML settings file.", rich_help_panel=PANEL)
+]
+Json = Annotated[bool, typer.Option("--json", help="Answer with one JSON document.", rich_help_panel=PANEL)]
+
+SHARED = (
+    inspect.Parameter("url", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Url),
+    inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Config),
+    inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Json),
+)
+CONTEXT = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+
+
+def command(run: Callable[..., None]) -> Callable[..., None]:
+    """The function as typer sees it: --url, --config and --json take the place of its `session`."""
+
+    def invoke(ctx: typer.Context, **values: Any) -> None:
+        session = session_of(ctx)
+        for shared in SHARED:
+            values.pop(shared.name)
+        try:
+            run(session, **values)
+        except PenstockError as error:
+            session.fail(error)
+            raise typer.Exit(1) from None
+
+    own = list(inspect.signature(run, eval_str=True).parameters.values())[1:]
+    parameters = [CONTEXT, *(one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in own), *SHARED]
+    invoke.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # functions may have one
+    invoke.__name__ = run.__name__
+    invoke.__doc__ = run.__doc__
+    return invoke
+
+
+def session_of(ctx: typer.Context) -> Session:
+    """From the options of the command and of those before it: `penstock --json status` is `penstock status --json`."""
+    chain = _chain(ctx)
+    return Session(
+        url=next((values["url"] for values in chain if values.get("url") is not None), None),
+        config=next((values["config"] for values in chain if values.get("config") is not None), None),
+        as_json=any(values.get("as_json") for values in chain),
+    )
+
+
+def _chain(ctx: typer.Context) -> list[dict[str, Any]]:
+    """The options given, of the innermost command first."""
+    chain = [ctx.params]
+    parent = ctx.parent
+    while parent is not None:
+        chain.append(parent.params)
+        parent = parent.parent
+    return chain

@@ -1,0 +1,102 @@
+"""dead, redrive, purge"""
+
+from __future__ import annotations
+
+from rich.table import Table
+from rich.text import Text
+
+from penstock.cli.documents import with_payload
+from penstock.cli.escaping import escaped
+from penstock.cli.options import Group, Limit, MessageIds, Outcome, QueueName, Yes
+from penstock.cli.rendering import cell, plural, preview, sentence, table
+from penstock.cli.session import Session, known_group, known_queue
+from penstock.client.queue import MAX_LIMIT
+from penstock.domain.errors import Refused
+from penstock.domain.identity import check_id
+from penstock.domain.names import shown
+from penstock.domain.observations import DeadLetter
+
+
+def dead(session: Session, queue: QueueName, group: Group = None, outcome: Outcome = None, limit: Limit = 100) -> None:
+    """List dead letters, newest first: messages that ended without success, in all groups or in one.
+
+    Example: penstock dead orders --outcome failed
+    """
+    with session.store() as store:
+        source = known_queue(store, queue)
+        reader = None if group is None else known_group(source, group)
+        letters = source.dead_letters(limit, reader, outcome)
+    session.answer([with_payload(letter) for letter in letters], _letters_view(letters))
+
+
+def redrive(
+    session: Session,
+    queue: QueueName,
+    id: MessageIds = None,
+    group: Group = None,
+    outcome: Outcome = None,
+    limit: Limit = MAX_LIMIT,
+) -> None:
+    """Send dead letters again: all of the group, those with an outcome, or those with the given ids.
+
+    Example: penstock redrive orders --outcome failed
+    """
+    with session.store() as store:
+        source = known_queue(store, queue)
+        reader = known_group(source, group)
+        count = source.redrive(id or None, group=reader, outcome=outcome, limit=limit)
+    document = {"queue": queue, "group": reader, "redriven": count}
+    session.answer(document, sentence(plural(count, "dead letter"), f"sent again in group {reader}."))
+
+
+def purge(
+    session: Session,
+    queue: QueueName,
+    id: MessageIds = None,
+    group: Group = None,
+    outcome: Outcome = None,
+    limit: Limit = MAX_LIMIT,
+    yes: Yes = False,
+) -> None:
+    """Remove dead letters for good: all of the group, those with an outcome, or those with the given ids.
+
+    Example: penstock purge orders --outcome expired --yes
+    """
+    ids = [check_id(one) for one in id or []]
+    with session.store() as store:
+        source = known_queue(store, queue)
+        reader = known_group(source, group)
+        which = (
+            f"these {plural(len(ids), 'dead letter')}"
+            if ids
+            else f"the {outcome or ''} dead letters".replace("  ", " ")
+        )
+        confirmed(session, yes, f"Remove {which} of queue {shown(queue)} in group {shown(reader)} for good?")
+        count = source.purge(ids or None, group=reader, outcome=outcome, limit=limit)
+    document = {"queue": queue, "group": reader, "purged": count}
+    session.answer(document, sentence(plural(count, "dead letter"), f"removed from group {reader}."))
+
+
+def confirmed(session: Session, yes: bool, question: str) -> None:
+    """Go on only with a yes: what follows cannot be undone."""
+    if not yes and not session.confirm(question):
+        raise Refused("nothing was removed: say --yes to remove without being asked")
+
+
+def _letters_view(letters: list[DeadLetter]) -> Table | Text:
+    if not letters:
+        return Text("No dead letters.", style="dim")
+    made = table("id", "group", "outcome", "attempts", "died", "reason", "payload", numbers=("attempts",))
+    for column in made.columns[1:]:
+        column.no_wrap, column.overflow = False, "fold"
+    for letter in letters:
+        made.add_row(
+            cell(letter.id),
+            escaped(letter.group),
+            escaped(letter.outcome),
+            cell(letter.attempts),
+            cell(letter.died_at),
+            cell(letter.reason),
+            preview(letter.payload, 80),
+        )
+    return made

@@ -1,0 +1,119 @@
+"""The end of the demo, told to a person or to a program."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from penstock.cli.demo import plan
+from penstock.cli.demo.findings import Findings, Verdict
+from penstock.cli.demo.story import Report
+from penstock.cli.looking import timeline
+from penstock.cli.rendering import cell, table
+from penstock.domain.lifecycle import DEAD_OUTCOMES, OUTCOMES
+
+
+def document(url: str, report: Report, findings: Findings) -> dict[str, Any]:
+    return {
+        "ok": findings.ok,
+        "url": url,
+        "seconds": round(report.seconds, 3),
+        "sent": plan.sent_counts(),
+        "groups": [
+            {"queue": queue, "group": group, "outcomes": stats.outcomes}
+            for (queue, group), stats in findings.stats.items()
+        ],
+        "consumers": report.tallies,
+        "taken_over": findings.taken_over,
+        "dead_letters": [
+            {"queue": queue, "outcome": outcome, "reason": reason, "count": count}
+            for (queue, outcome, reason), count in findings.dead.items()
+        ],
+        "trail": {"queue": plan.ORDERS, "id": findings.story_id, "entries": findings.trail},
+        "checks": findings.verdicts,
+    }
+
+
+def view(url: str, report: Report, findings: Findings) -> RenderableType:
+    return Group(
+        Text(),
+        _heading("How the messages ended"),
+        _outcomes_view(findings),
+        Text(),
+        _heading("Who did the work"),
+        _consumers_view(report),
+        Text(),
+        _heading("Dead letters by reason"),
+        _dead_view(findings),
+        Text(),
+        _heading(f"The life of one order whose consumer was killed ({findings.story_id})"),
+        timeline(findings.trail),
+        Text(),
+        _heading("Checks"),
+        *(_verdict_view(verdict) for verdict in findings.verdicts),
+        Text(),
+        _end_view(report, findings),
+        Text(),
+        _heading("Try next"),
+        *_next_view(url, findings),
+    )
+
+
+def _heading(text: str) -> Text:
+    return Text(text, style="bold")
+
+
+def _outcomes_view(findings: Findings) -> Table:
+    shown = [name for name in OUTCOMES if any(stats.outcomes.get(name) for stats in findings.stats.values())]
+    made = table("queue", "group", "sent", *shown, numbers=("sent", *shown))
+    sent = plan.sent_counts()
+    for (queue, group), stats in findings.stats.items():
+        counts = [_count(name in DEAD_OUTCOMES, stats.outcomes.get(name, 0)) for name in shown]
+        made.add_row(queue, group, cell(sent[queue]), *counts)
+    return made
+
+
+def _count(dead: bool, count: int) -> Text:
+    return Text(f"{count:,}", style="dim" if count == 0 else "red" if dead else "green")
+
+
+def _consumers_view(report: Report) -> Table:
+    columns = ("received", "tried again", "lost to others")
+    made = table("consumer", *columns, numbers=columns)
+    for name, tally in report.tallies.items():
+        made.add_row(name, cell(tally.received), cell(tally.retried), cell(tally.lost))
+    made.add_row(plan.VICTIM, cell(len(report.killed_ids)), cell(0), Text("all: it was killed", style="red"))
+    return made
+
+
+def _dead_view(findings: Findings) -> Table:
+    made = table("queue", "outcome", "reason", "count", numbers=("count",))
+    for (queue, outcome, reason), count in sorted(findings.dead.items()):
+        made.add_row(cell(queue), cell(outcome), cell(reason), cell(count))
+    return made
+
+
+def _verdict_view(verdict: Verdict) -> Text:
+    mark = ("✓ ", "bold green") if verdict.ok else ("✗ ", "bold red")
+    return Text.assemble(mark, verdict.name, (f" – {verdict.found}", "dim"))
+
+
+def _end_view(report: Report, findings: Findings) -> Text:
+    if findings.ok:
+        return Text(f"All checks passed, in {report.seconds:.1f} s.", style="bold green")
+    return Text(f"Some checks failed, after {report.seconds:.1f} s.", style="bold red")
+
+
+def _next_view(url: str, findings: Findings) -> list[Text]:
+    commands = [
+        "status",
+        f"dead {plan.ORDERS} --limit 5",
+        f"explain {plan.ORDERS} {findings.story_id}",
+        f"redrive {plan.ORDERS} --outcome rejected",
+        f"send {plan.ORDERS} '{{\"order\": 1}}'",
+        f"receive {plan.ORDERS} --ack",
+    ]
+    return [Text(f"export PENSTOCK_URL={url}"), *(Text(f"penstock {words}") for words in commands)]

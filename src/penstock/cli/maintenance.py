@@ -1,0 +1,74 @@
+"""sweep, migrate, doctor, version"""
+
+from __future__ import annotations
+
+import platform
+
+import msgspec
+import typer
+from rich.console import Group
+from rich.text import Text
+
+from penstock.cli.escaping import escaped
+from penstock.cli.rendering import fields_table, sentence
+from penstock.cli.session import Session
+from penstock.client.connecting import SCHEMES, redacted
+from penstock.domain.observations import Check
+
+MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "error": ("✗", "bold red")}
+
+
+def sweep(session: Session) -> None:
+    """Run one maintenance pass: reclaim lapsed leases, promote, expire, fire schedules, trim.
+
+    Example: penstock sweep
+    """
+    with session.store() as store:
+        report = store.sweep()
+    done = {name.replace("_", " "): count for name, count in msgspec.structs.asdict(report).items() if count}
+    session.answer(report, fields_table(done) if done else Text("Nothing to do.", style="dim"))
+
+
+def migrate(session: Session) -> None:
+    """Make the store's tables, or bring them to this version, and name the steps taken.
+
+    Example: penstock migrate --url sqlite:///app.db
+    """
+    with session.store(create=True) as store:
+        steps = store.migrate()
+    url = redacted(session.settings().url)
+    if steps:
+        session.answer({"url": url, "steps": steps}, *(sentence("Done:", step) for step in steps))
+    else:
+        session.answer({"url": url, "steps": steps}, sentence(f"{url} is up to date."))
+
+
+def doctor(session: Session) -> None:
+    """Look for what is wrong with the store, and say what to do about it; exits with 1 on an error.
+
+    Example: penstock doctor
+    """
+    with session.store() as store:
+        checks = store.doctor()
+    session.answer(checks, Group(*(_check_view(check) for check in checks)))
+    if any(check.level == "error" for check in checks):
+        raise typer.Exit(1)
+
+
+def version(session: Session) -> None:
+    """Print the version of Penstock.
+
+    Example: penstock version
+    """
+    from penstock import __version__
+
+    document = {"version": __version__, "python": platform.python_version(), "engines": list(SCHEMES)}
+    session.answer(document, Text(f"penstock {__version__}"))
+
+
+def _check_view(check: Check) -> Text:
+    mark, style = MARKS.get(check.level, ("?", "yellow"))
+    shown = Text.assemble((f"{mark} ", style), escaped(check.name, style="bold"), escaped(f": {check.finding}"))
+    if check.advice:
+        shown.append_text(escaped(f"\n  What to do: {check.advice}", style="dim"))
+    return shown

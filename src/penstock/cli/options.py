@@ -1,0 +1,73 @@
+"""Arguments and options that several commands share, each spelled once."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from penstock.domain.lifecycle import DEAD_OUTCOMES
+from penstock.domain.names import shown
+
+QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The name of the queue.", show_default=False)]
+QueueNames = Annotated[
+    list[str] | None, typer.Argument(metavar="[QUEUE]...", help="Only these queues.", show_default=False)
+]
+MessageId = Annotated[str, typer.Argument(metavar="ID", help="The id of the message.", show_default=False)]
+MessageIds = Annotated[
+    list[str] | None, typer.Argument(metavar="[ID]...", help="Only these messages.", show_default=False)
+]
+Payload = Annotated[
+    str | None,
+    typer.Argument(metavar="[PAYLOAD]", help="JSON, or - to read it from standard input.", show_default=False),
+]
+AsText = Annotated[bool, typer.Option("--text", help="The payload is plain text, not JSON.")]
+AsBytes = Annotated[bool, typer.Option("--bytes", help="The payload is raw bytes, not JSON.")]
+Group = Annotated[
+    str | None, typer.Option("--group", metavar="NAME", help="The group; the queue's primary one if not given.")
+]
+Limit = Annotated[int, typer.Option("--limit", metavar="N", help="At most this many.")]
+Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why; kept in the audit trail.")]
+Outcome = Annotated[
+    str | None, typer.Option("--outcome", metavar="OUTCOME", help=f"Only those that ended {', '.join(DEAD_OUTCOMES)}.")
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Priority = Annotated[int, typer.Option("--priority", metavar="N", help="0 is served first.")]
+TtlSeconds = Annotated[
+    float | None, typer.Option("--ttl-seconds", metavar="S", help="Never deliver it after this long.")
+]
+Key = Annotated[
+    str | None, typer.Option("--key", metavar="KEY", help="Ordered queues keep messages of a key in order.")
+]
+Headers = Annotated[
+    list[str] | None, typer.Option("--header", metavar="NAME=VALUE", help="A header; may be given several times.")
+]
+
+
+def parse_headers(headers: list[str] | None) -> dict[str, str] | None:
+    if not headers:
+        return None
+    parsed: dict[str, str] = {}
+    for header in headers:
+        name, equals, value = header.partition("=")
+        if not equals or not name:
+            raise typer.BadParameter(f"{shown(header)} is not NAME=VALUE", param_hint="--header")
+        if name in parsed:
+            raise typer.BadParameter(f"{shown(name)} is given twice", param_hint="--header")
+        parsed[name] = value
+    return parsed
+
+
+def parse_time(text: str, param_hint: str) -> datetime:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{shown(text)} is not a time such as 2026-01-31T12:00:00Z", param_hint=param_hint
+        ) from None
+    if time.tzinfo is None:
+        raise typer.BadParameter(
+            f"{shown(text)} has no time zone: add Z for UTC, or an offset such as +02:00", param_hint=param_hint
+        )
+    return time

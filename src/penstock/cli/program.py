@@ -1,0 +1,156 @@
+"""The `penstock` program: every command in its panel, and what happens when one is called wrongly."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from penstock.cli import batch, consumers, dead, looking, maintenance, queues, receiving, schedule, sending, settling
+from penstock.cli.command import Config, Json, Url, command, session_of
+from penstock.cli.demo.entry import demo
+from penstock.cli.session import Session
+
+PANELS: dict[str, tuple[Callable[..., None], ...]] = {
+    "Messages": (
+        sending.send,
+        receiving.receive,
+        settling.ack,
+        settling.nak,
+        settling.reject,
+        settling.reschedule,
+        settling.extend,
+    ),
+    "Looking": (looking.status, looking.info, receiving.peek, looking.audit, looking.explain, consumers.consumers),
+    "Dead letters": (dead.dead, dead.redrive, dead.purge),
+    "Queues": (queues.pause, queues.resume, queues.seek, queues.flush),
+    "The store": (maintenance.sweep, maintenance.migrate, maintenance.doctor, demo, maintenance.version),
+}
+FAMILIES: dict[str, tuple[str, str, dict[str, Callable[..., None]]]] = {
+    "queues": (
+        "Queues",
+        "List queues, and show or set their policy.",
+        {"list": queues.list_queues, "declare": queues.declare, "policy": queues.policy},
+    ),
+    "batch": (
+        "Queues",
+        "Hold messages back, start them together, and hear when all are finished.",
+        {
+            "list": batch.list_batches,
+            "show": batch.show,
+            "set-end": batch.set_end,
+            "set-abort": batch.set_abort,
+            "start": batch.start,
+            "cancel": batch.cancel,
+        },
+    ),
+    "schedule": (
+        "Queues",
+        "Send messages by cron rules.",
+        {
+            "list": schedule.list_schedules,
+            "add": schedule.add,
+            "pause": schedule.pause,
+            "resume": schedule.resume,
+            "remove": schedule.remove,
+        },
+    ),
+}
+# These need nothing to list, so the bare word lists.
+LISTING = ("queues", "schedule")
+# Wrong options, arguments and commands; typer does not name the class, only this child of it.
+USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
+
+
+class Program(TyperGroup):
+    """Tells usage errors like all others: in one line, as JSON if that was asked for."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        words = sys.argv[1:] if args is None else list(args)
+        try:
+            code = super().main(words, "penstock", complete_var, False, windows_expand_args, **extra)
+        except USAGE_ERROR as error:
+            _tell_usage(error, as_json="--json" in words)
+            code = 2
+        except typer.Abort:
+            typer.echo("Aborted.", err=True)
+            code = 1
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def make_app() -> typer.Typer:
+    app = typer.Typer(cls=Program, no_args_is_help=False, pretty_exceptions_enable=False)
+    app.callback(invoke_without_command=True)(start)
+    for panel, commands in PANELS.items():
+        for run in commands:
+            app.command(rich_help_panel=panel)(command(run))
+        for name, (family_panel, about, members) in FAMILIES.items():
+            if family_panel == panel:
+                app.add_typer(_family(name, members), name=name, help=about, rich_help_panel=panel)
+    return app
+
+
+def start(
+    ctx: typer.Context,
+    url: Url = None,
+    config: Config = None,
+    as_json: Json = False,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """A message queue in the database you already have.
+
+    Example: penstock send orders '{"order": 1}' && penstock receive orders
+    """
+    if ctx.invoked_subcommand is None:
+        if version:
+            maintenance.version(session_of(ctx))
+        else:
+            typer.echo(ctx.get_help())
+
+
+def _family(name: str, members: dict[str, Callable[..., None]]) -> typer.Typer:
+    listing = members["list"] if name in LISTING else None
+    family = typer.Typer(no_args_is_help=listing is None)
+    for word, run in members.items():
+        family.command(word)(command(run))
+    if listing is not None:
+        family.callback(invoke_without_command=True)(_bare(listing))
+    return family
+
+
+def _bare(listing: Callable[..., None]) -> Callable[..., None]:
+    """The family's word without a command: lists, as its `list` does."""
+    run = command(listing)
+
+    def bare(ctx: typer.Context, url: Url = None, config: Config = None, as_json: Json = False) -> None:
+        if ctx.invoked_subcommand is None:
+            run(ctx=ctx, url=url, config=config, as_json=as_json)
+
+    return bare
+
+
+def _tell_usage(error: Exception, as_json: bool) -> None:
+    session = Session(as_json=as_json)
+    context = getattr(error, "ctx", None)
+    message = error.format_message() if hasattr(error, "format_message") else str(error)
+    session.fail(ValueError(message.rstrip(".") if message.endswith(".") else message), kind="UsageError")
+    if context is not None and not as_json:
+        typer.echo(f"Help: {context.command_path} --help", err=True)
+
+
+app = make_app()
+
+
+def main() -> None:
+    app()

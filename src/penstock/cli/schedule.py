@@ -1,0 +1,109 @@
+"""schedule, schedule add, pause, resume, remove"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from penstock.cli.documents import with_payload
+from penstock.cli.options import AsBytes, AsText, Headers, Key, Payload, Priority, QueueName, TtlSeconds, parse_headers
+from penstock.cli.payloads import read_content
+from penstock.cli.rendering import cell, moment, sentence, table
+from penstock.cli.session import Session
+from penstock.domain.recurrence import CATCH_UPS, Schedule, check_catch_up
+
+ScheduleName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the schedule.", show_default=False)]
+
+
+def list_schedules(session: Session) -> None:
+    """List the schedules.
+
+    Example: penstock schedule list
+    """
+    with session.store() as store:
+        schedules = store.schedules()
+    session.answer([with_payload(one) for one in schedules], _schedules_view(schedules))
+
+
+def add(
+    session: Session,
+    name: ScheduleName,
+    cron: Annotated[str, typer.Argument(metavar="CRON", help="A cron rule such as '*/5 * * * *'.", show_default=False)],
+    queue: QueueName,
+    payload: Payload = None,
+    timezone: Annotated[str, typer.Option("--timezone", metavar="ZONE", help="Where the rule's clock hangs.")] = "UTC",
+    catch_up: Annotated[
+        str, typer.Option("--catch-up", metavar="|".join(CATCH_UPS), help="What to do about missed ticks.")
+    ] = "skip",
+    priority: Priority = 0,
+    ttl_seconds: TtlSeconds = None,
+    key: Key = None,
+    header: Headers = None,
+    text: AsText = False,
+    bytes: AsBytes = False,
+) -> None:
+    """Send a message at every tick of a cron rule; a schedule of that name is replaced.
+
+    Example: penstock schedule add nightly '0 3 * * *' reports '{"report": "sales"}' --timezone Europe/Berlin
+    """
+    content = read_content(payload, text, bytes)
+    with session.store(create=True) as store:
+        made = store.schedule(
+            name,
+            cron,
+            queue,
+            content.payload,
+            timezone=timezone,
+            catch_up=check_catch_up(catch_up),
+            priority=priority,
+            headers=parse_headers(header),
+            ttl_seconds=ttl_seconds,
+            key=key,
+            content_type=content.content_type,
+        )
+    tick = "never" if made.next_at is None else f"at {moment(made.next_at)}"
+    session.answer(with_payload(made), sentence(f"Schedule {name} sends to {queue} next {tick}."))
+
+
+def pause(session: Session, name: ScheduleName) -> None:
+    """Stop a schedule for now; ticks missed meanwhile are not sent.
+
+    Example: penstock schedule pause nightly
+    """
+    with session.store() as store:
+        paused = store.pause_schedule(name)
+    session.answer(with_payload(paused), sentence(f"Schedule {name} is paused."))
+
+
+def resume(session: Session, name: ScheduleName) -> None:
+    """Let a paused schedule go on.
+
+    Example: penstock schedule resume nightly
+    """
+    with session.store() as store:
+        resumed = store.resume_schedule(name)
+    tick = "never" if resumed.next_at is None else f"at {moment(resumed.next_at)}"
+    session.answer(with_payload(resumed), sentence(f"Schedule {name} sends next {tick}."))
+
+
+def remove(session: Session, name: ScheduleName) -> None:
+    """Remove a schedule; what it sent stays.
+
+    Example: penstock schedule remove nightly
+    """
+    with session.store() as store:
+        store.unschedule(name)
+    session.answer({"name": name, "removed": True}, sentence(f"Schedule {name} is removed."))
+
+
+def _schedules_view(schedules: list[Schedule]) -> Table | Text:
+    if not schedules:
+        return Text("No schedules.", style="dim")
+    made = table("schedule", "cron", "timezone", "queue", "catch up", "next", folds=("schedule", "cron", "queue"))
+    for one in schedules:
+        upcoming = Text("paused", style="yellow") if one.paused else cell(one.next_at)
+        made.add_row(*(cell(value) for value in (one.name, one.cron, one.timezone, one.queue, one.catch_up)), upcoming)
+    return made

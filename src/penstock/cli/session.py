@@ -1,0 +1,130 @@
+"""One run of a command: which store it works on, and how it answers."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+import typer
+from rich.console import Console, RenderableType
+
+from penstock.cli.escaping import escaped
+from penstock.client.connecting import connect, redacted
+from penstock.client.queue import Queue
+from penstock.client.store import Store
+from penstock.domain.errors import NotFound
+from penstock.domain.names import check_name, nearest, shown
+from penstock.settings import Settings, load
+
+# Into a pipe nothing is folded or cut: there is no screen whose width would matter, and `grep` wants whole rows.
+PIPE_WIDTH = 4096
+SQLITE_PREFIX = "sqlite:///"
+
+
+class Session:
+    def __init__(self, url: str | None = None, config: str | None = None, as_json: bool = False) -> None:
+        self.url = url
+        self.config = config
+        self.as_json = as_json
+        self.console = console()
+
+    # -- the store -------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def store(self, *, create: bool = False) -> Iterator[Store]:
+        """The store of this run, open. Only commands that put something in may make a new one."""
+        settings = self.settings()
+        if not create:
+            _check_there(settings)
+        with connect(settings.url) as store:
+            yield store
+
+    def settings(self) -> Settings:
+        return load(self.url, self.config, os.environ)
+
+    # -- answers ---------------------------------------------------------------------------------------------------
+
+    def answer(self, document: Any, *people: RenderableType) -> None:
+        """The result: one JSON document for programs, something to look at for people."""
+        if self.as_json:
+            self._write(document)
+        else:
+            self.console.print(*people, sep="\n")
+
+    def hint(self, sentence: str) -> None:
+        """What to do next, for a person at a terminal only."""
+        if sys.stderr.isatty() and not self.as_json:
+            console(stderr=True).print(escaped(sentence), style="dim", soft_wrap=True)
+
+    def fail(self, error: Exception, kind: str | None = None) -> None:
+        """Say what went wrong, in one line on the error stream."""
+        message = self._without_password(str(error))
+        if self.as_json:
+            document = {"error": kind or type(error).__name__, "message": message}
+            typer.echo(msgspec.json.encode(document), err=True)
+        else:
+            console(stderr=True).print(escaped(f"Error: {message}"), style="bold red", soft_wrap=True)
+
+    def confirm(self, question: str) -> bool:
+        """A person's yes; without a person there is none."""
+        if not sys.stdin.isatty():
+            return False
+        return typer.confirm(str(escaped(question)), err=True)
+
+    def _write(self, document: Any) -> None:
+        encoded = msgspec.json.encode(document)
+        if sys.stdout.isatty():
+            encoded = msgspec.json.format(encoded, indent=2)
+        typer.echo(encoded)
+
+    def _without_password(self, message: str) -> str:
+        """Errors quote the URL they were given; its password is nobody else's business."""
+        try:
+            url = self.settings().url
+            password = urlsplit(url).password
+        except Exception:
+            return message
+        return message.replace(f":{password}@", ":***@") if password else message
+
+
+def console(stderr: bool = False) -> Console:
+    """A console that takes every text as it is: no markup, no emoji codes, no guessed highlights."""
+    made = Console(stderr=stderr, markup=False, emoji=False, highlight=False)
+    if not made.is_terminal and "COLUMNS" not in os.environ:
+        made.width = PIPE_WIDTH
+    return made
+
+
+def known_queue(store: Store, name: str) -> Queue:
+    """The queue, which must exist: a mistyped name must not look like an empty queue."""
+    check_name("queue", name)
+    names = [info.name for info in store.queues()]
+    if name not in names:
+        raise NotFound(f"there is no queue {shown(name)}{nearest(name, names)}")
+    return store.queue(name)
+
+
+def known_group(queue: Queue, name: str | None) -> str:
+    """The group, which must exist; None is the primary one."""
+    if name is None:
+        return queue.policy().primary_group or "default"
+    check_name("group", name)
+    groups = queue.groups()
+    if name not in groups:
+        raise NotFound(f"queue {shown(queue.name)} has no group {shown(name)}{nearest(name, groups)}")
+    return name
+
+
+def _check_there(settings: Settings) -> None:
+    path = settings.url.removeprefix(SQLITE_PREFIX)
+    if path == settings.url or path == ":memory:" or os.path.exists(path):
+        return
+    raise NotFound(
+        f"there is no store at {redacted(settings.url)} (from {settings.url_source}): "
+        "the first `penstock send` makes one, or name another with --url"
+    )
