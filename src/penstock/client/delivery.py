@@ -45,7 +45,7 @@ class Delivery(DeliveryView):
         lease = [(self.token, self.position)]
         ends = self._queue._run(lambda: self._queue.engine.extend(self._queue.name, self.group, lease, seconds))
         if ends[0] is None:
-            raise LeaseLost(f"lease {self.token} on message {self.id} was lost: it ended, was settled or was taken over")
+            raise LeaseLost(f"lease {self.token} on message {self.id} was lost: it ended, was settled or taken over")
         self._row = (*self._row[:-1], ends[0])
         return to_time(ends[0])
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from penstock.client.batch import Batch
+from penstock.client.calling import BACKSTOP_SECONDS, primary_group
 from penstock.client.consumer import Consumer
 from penstock.client.delivery import Delivery
 from penstock.client.producer import Producer
@@ -33,17 +34,15 @@ from penstock.domain.observations import (
     GroupStats,
 )
 from penstock.domain.policy import Policy
-from penstock.domain.settlement import Settled, Settlement
+from penstock.domain.settlement import Ack, Settle, Settled, Settlement
 from penstock.domain.times import check_integer, check_seconds, from_time
-from penstock.engines.contract import Engine
+from penstock.engines.contract import Engine, Receipt
 
 if TYPE_CHECKING:
     from penstock.client.store import Store
 
 T = TypeVar("T")
 MAX_LIMIT = 1_000_000
-# A wait looks again after this long even if it heard of no commit: waking up is a hint, never needed for correctness.
-BACKSTOP_SECONDS = 5.0
 DEFAULT_CONSUMER = f"{socket.gethostname()}-{os.getpid()}"
 
 
@@ -118,24 +117,18 @@ class Queue:
         if lease_seconds is not None:
             check_seconds("lease_seconds", lease_seconds, above=True)
         consumer = DEFAULT_CONSUMER if consumer is None else check_name("consumer", consumer)
-        reader = self._group(group)
+        reader = None if group is None else check_name("group", group)
         ends = time.monotonic() + wait_seconds
         while True:
-            seen = self.engine.seen()
-            receipt = self._run(lambda: self.engine.receive(self.name, reader, consumer, limit, lease_seconds))
+            receipt = self._receive(reader, consumer, limit, lease_seconds)
             left = ends - time.monotonic()
             if receipt.rows or left <= 0:
                 return [Delivery(row, receipt, self) for row in receipt.rows]
-            self._wait_for_work(reader, seen, ends)
+            self._wait_for_work(receipt.group, left)
 
-    def _wait_for_work(self, group: str, seen: int, ends: float) -> None:
-        """Until a receive may find something, or the time is up. Looking first takes no write lock."""
-        while (left := ends - time.monotonic()) > 0:
-            ready_in = self._read(lambda: self.engine.ready_in(self.name, group))
-            if ready_in == 0:
-                return
-            pause = min(left, BACKSTOP_SECONDS if ready_in is None else ready_in)
-            seen = self._pause(seen, pause)
+    def _wait_for_work(self, group: str, timeout_seconds: float) -> None:
+        """Until a receive may find something, or the time is up. Looking takes no write lock."""
+        self._wait((self.name, group), lambda: self.engine.ready_in(self.name, group), timeout_seconds)
 
     # -- settling --------------------------------------------------------------------------------------------------
 
@@ -234,7 +227,7 @@ class Queue:
         outcome: str | None = None,
         limit: int = MAX_LIMIT,
     ) -> int:
-        """Send dead letters again: all of the group, those with an outcome, or those with the given ids. Counts them."""
+        """Send dead letters again: all of the group, those with an outcome, or those with given ids. Counts them."""
         wanted, message_ids = _outcome(outcome), _ids(ids)
         reader = self._group(group)
         return self._run(lambda: self.engine.redrive(self.name, reader, message_ids, wanted, limit))
@@ -263,21 +256,27 @@ class Queue:
         newest = self._read(lambda: self.engine.address(self.name, address))
         if newest is None:
             raise NotFound(f"queue {self.name!r} never had a message with address {shown(address)}")
-        seen = 0
         state: AddressState | None = newest if newest.outcome is not None else None
         while state is None:
             left = BACKSTOP_SECONDS if ends is None else ends - time.monotonic()
             if left <= 0:
                 raise WaitTimeout(f"message {newest.id} at address {shown(address)} did not end in {timeout_seconds} s")
-            seen = self._pause(seen, min(left, BACKSTOP_SECONDS))
+            self._wait_for_end(newest.id, left)
             state = self._read(lambda: self.engine.ended(self.name, newest.id))
         if state.outcome is not State.SUCCEEDED:
+            why = state.reason or "no reason given"
             raise MessageFailed(
-                f"message {state.id} at address {shown(address)} ended {state.outcome}: {state.reason or 'no reason given'}",
+                f"message {state.id} at address {shown(address)} ended {state.outcome}: {why}",
                 str(state.outcome),
                 state.reason,
             )
         return state.outcome
+
+    def _wait_for_end(self, message_id: str, timeout_seconds: float) -> None:
+        def ready_in() -> float | None:
+            return None if self.engine.ended(self.name, message_id) is None else 0
+
+        self._wait((self.name, "ended", message_id), ready_in, timeout_seconds)
 
     def batch(self, name: str) -> Batch:
         """Messages that are held until started, with an end message when all are finished."""
@@ -327,12 +326,9 @@ class Queue:
         """None is the primary group."""
         if group is not None:
             return check_name("group", group)
-        policy = self._read(lambda: self.engine.policy(self.name))
-        return policy.primary_group or "default"
+        return self._read(lambda: primary_group(self.engine, self.name))
 
     def _ack_each(self, deliveries: Sequence[Delivery]) -> list[Settled]:
-        from penstock.domain.settlement import Ack
-
         return self.settle([Ack(delivery) for delivery in deliveries])
 
     def _run(self, operation: Callable[[], T]) -> T:
@@ -344,14 +340,17 @@ class Queue:
     def _send(self, messages: list[Draft], transaction: object) -> list[str]:
         return self.store._send(self.name, messages, transaction)
 
-    def _settle(self, group: str, settles: list[Any]) -> list[Settled]:
+    def _receive(self, group: str | None, consumer: str, limit: int, lease_seconds: float | None) -> Receipt:
+        return self.store._receive(self.name, group, consumer, limit, lease_seconds)
+
+    def _settle(self, group: str, settles: list[Settle]) -> list[Settled]:
         return self.store._settle(self.name, group, settles)
 
     def _ack_all(self, group: str, token: int, positions: list[int]) -> bool:
-        return self.store._run(lambda: self.engine.ack_all(self.name, group, token, positions))
+        return self.store._ack_all(self.name, group, token, positions)
 
-    def _pause(self, seen: int, timeout_seconds: float) -> int:
-        return self.store._pause(seen, timeout_seconds)
+    def _wait(self, awaited: Hashable, ready_in: Callable[[], float | None], timeout_seconds: float) -> None:
+        self.store._wait(awaited, ready_in, timeout_seconds)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
+from penstock.client.calling import Calls
 from penstock.client.queue import Queue
-from penstock.domain.message import Draft, Outgoing, draft
+from penstock.domain.message import Outgoing, draft
 from penstock.domain.names import check_name
 from penstock.domain.observations import Check, ConsumerInfo, QueueInfo, SweepReport
 from penstock.domain.policy import check_changes
 from penstock.domain.recurrence import CatchUp, Schedule, check_catch_up, check_cron
-from penstock.domain.settlement import Settle, Settled
-from penstock.engines.contract import Engine
-
-T = TypeVar("T")
 
 
-class Store:
+class Store(Calls):
     """Made by `penstock.connect(url)`. May be shared by threads; a forked process must connect anew."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
 
     def queue(self, name: str, **policy: Any) -> Queue:
         """The queue of that name. Given policy fields are set, the others keep their value; a queue is made by its
@@ -92,11 +86,11 @@ class Store:
 
     def sweep(self) -> SweepReport:
         """One maintenance pass: reclaim lapsed leases, promote due messages, expire late ones, fire schedules, trim."""
-        return self._run(self.engine.sweep)
+        return self._run_alone(self.engine.sweep)
 
     def migrate(self) -> list[str]:
         """Bring the schema to this version; names the steps taken."""
-        return self._run(self.engine.migrate)
+        return self._run_alone(self.engine.migrate)
 
     def doctor(self) -> list[Check]:
         """What is wrong with the store, and what to do about it."""
@@ -112,23 +106,3 @@ class Store:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    # -- how calls reach the engine; the asynchronous twin has its own -----------------------------------------------
-
-    def _run(self, operation: Callable[[], T]) -> T:
-        return operation()
-
-    def _read(self, operation: Callable[[], T]) -> T:
-        return operation()
-
-    def _send(self, queue: str, messages: list[Draft], transaction: object) -> list[str]:
-        return self.engine.send(queue, messages, transaction) if messages else []
-
-    def _settle(self, queue: str, group: str, settles: list[Settle]) -> list[Settled]:
-        return self.engine.settle(queue, group, settles)
-
-    def _pause(self, seen: int, timeout_seconds: float) -> int:
-        return self.engine.wait(seen, timeout_seconds)
-
-    def _close(self) -> None:
-        self.engine.close()

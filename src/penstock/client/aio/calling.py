@@ -1,0 +1,136 @@
+"""How calls reach the engine from an event loop: changes gathered into transactions on one thread, reads on another,
+so that looking never waits for a commit. `client/calling.py` is the synchronous counterpart."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import Any, TypeVar
+
+from penstock.client.aio.gathering import Call, Gatherer, run_each
+from penstock.client.aio.grouping import ALONE, can_merge, merge_items, merge_receives, run_together
+from penstock.client.aio.watching import Watcher
+from penstock.client.calling import receive
+from penstock.domain.errors import StoreUnavailable
+from penstock.domain.identity import made_id
+from penstock.domain.lifecycle import Event
+from penstock.domain.message import Draft
+from penstock.domain.settlement import Settle, Settled
+from penstock.engines.contract import CREATED_AT, ID, POSITION, Engine, Receipt, Row
+
+T = TypeVar("T")
+
+
+class AsyncCalls:
+    """Cancelling a task that awaits a call takes the call back if it has not begun; one that has begun is finished,
+    and its outcome is dropped. A receive that was cancelled too late lets its messages go again."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self._loop = loop = asyncio.get_running_loop()
+        self._writes = Gatherer(loop, "penstock-writer", partial(run_together, engine))
+        self._reads = Gatherer(loop, "penstock-reader", run_each)
+        self._watcher = Watcher(loop, engine, lambda operation: self._reads.submit(Call(operation)))
+        self._closing: asyncio.Task[None] | None = None
+
+    def _run(self, operation: Callable[[], T]) -> asyncio.Future[T]:
+        self._check()
+        return self._writes.submit(Call(operation))
+
+    def _run_alone(self, operation: Callable[[], T]) -> asyncio.Future[T]:
+        """For what may take long or makes transactions of its own: never gathered with others."""
+        self._check()
+        return self._writes.submit(Call(operation, key=ALONE))
+
+    def _read(self, operation: Callable[[], T]) -> asyncio.Future[T]:
+        self._check()
+        return self._reads.submit(Call(operation))
+
+    async def _send(self, queue: str, messages: list[Draft], transaction: object) -> list[str]:
+        """With the caller's transaction it runs right here, on the event loop: the transaction holds the write lock, so
+        the thread could not begin before it ends, and the connection is the caller's to use. It is quick, because what
+        takes long is the commit, and that is the caller's."""
+        self._check()
+        if not messages:
+            return []
+        if transaction is not None:
+            return self.engine.send(queue, messages, transaction)
+        send = partial(self.engine.send, queue)
+        if can_merge(messages):
+            call = Call(send, messages, ("send", queue), merge_items)
+        else:
+            call = Call(send, messages)
+        ids: list[str] = await self._writes.submit(call)
+        return ids
+
+    async def _receive(
+        self, queue: str, group: str | None, consumer: str, limit: int, lease_seconds: float | None
+    ) -> Receipt:
+        self._check()
+        operation = partial(receive, self.engine, queue, group, consumer, limit, lease_seconds)
+        key = ("receive", queue, group)
+        receipt: Receipt = await self._writes.answer(
+            Call(operation, None, key, merge_receives, unwanted=self._let_go, weight=limit)
+        )
+        return receipt
+
+    def _let_go(self, receipt: Receipt) -> None:
+        """Give back what was received for a task that was cancelled meanwhile, without counting an attempt. Should
+        this fail, the lease ends by itself."""
+        if receipt.rows:
+            settles = [_release(row, receipt) for row in receipt.rows]
+            released = self._writes.submit(Call(partial(self.engine.settle, receipt.queue, receipt.group), settles))
+            released.add_done_callback(lambda done: done.exception())
+
+    def _settle(self, queue: str, group: str, settles: list[Settle]) -> asyncio.Future[list[Settled]]:
+        self._check()
+        key = ("settle", queue, group)
+        return self._writes.submit(Call(partial(self.engine.settle, queue, group), settles, key, merge_items))
+
+    def _ack_all(self, queue: str, group: str, token: int, positions: list[int]) -> asyncio.Future[bool]:
+        self._check()
+        key = ("ack_all", queue, group, token)
+        return self._writes.submit(Call(partial(self.engine.ack_all, queue, group, token), positions, key))
+
+    async def _wait(self, awaited: Hashable, ready_in: Callable[[], float | None], timeout_seconds: float) -> None:
+        """Until `ready_in` says 0 or the time is up; it says None when only a commit can change that. Equal `awaited`
+        means that the same thing is waited for: it is looked at once for all."""
+        self._check()
+        await self._watcher.until(awaited, ready_in, timeout_seconds)
+
+    async def _close(self) -> None:
+        """Finish what was begun, wake those who wait, and leave no threads. Goes on even if its task is cancelled."""
+        self._check_loop()
+        if self._closing is None:
+            self._closing = self._loop.create_task(self._shut())
+        await asyncio.shield(self._closing)
+
+    async def _shut(self) -> None:
+        await self._watcher.close()
+        await self._reads.drain()
+        # Twice, because a receive that nobody awaits any more is answered by letting its messages go.
+        await self._writes.drain()
+        closing: asyncio.Future[Any] = self._writes.submit(Call(self.engine.close, key=ALONE))
+        try:
+            await closing
+        finally:
+            for gatherer in (self._reads, self._writes):
+                gatherer.end()
+                gatherer.join()
+
+    def _check(self) -> None:
+        if self._closing is not None:
+            raise StoreUnavailable("this store was closed")
+        self._check_loop()
+
+    def _check_loop(self) -> None:
+        if asyncio.get_running_loop() is not self._loop:
+            raise RuntimeError(
+                "this store belongs to another event loop: call penstock.connect_async in the loop that uses it"
+            )
+
+
+def _release(row: Row, receipt: Receipt) -> Settle:
+    message_id = row[ID] or made_id(row[CREATED_AT], receipt.salt, row[POSITION])
+    return Settle(Event.RELEASE, message_id, row[POSITION], receipt.token, "the receive was cancelled")

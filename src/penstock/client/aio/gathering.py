@@ -1,0 +1,166 @@
+"""Calls made by many tasks, handed to one thread in groups.
+
+While the thread works on a group the next one gathers, so groups grow with the load and no call ever waits for a
+timer. A call costs one future; a group costs one wake-up in each direction. All state belongs to the event loop: the
+thread only sees the group it was given, and nothing needs a lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from queue import SimpleQueue
+from typing import Any
+
+# One transaction must not grow without bound: others wait for the write lock meanwhile.
+MAX_GROUP = 10_000
+
+
+class Call:
+    """One call on its way to the engine.
+
+    `items` are handed to the operation when there are any. Calls with equal `key` may be run as one by `merge`, which
+    gives an outcome for each. An outcome that nobody awaits any more goes to `unwanted`.
+    """
+
+    __slots__ = ("future", "items", "key", "merge", "operation", "outcome", "unwanted", "weight")
+
+    future: asyncio.Future[Any]
+    outcome: Any
+
+    def __init__(
+        self,
+        operation: Callable[..., Any],
+        items: Sequence[Any] | None = None,
+        key: Hashable = None,
+        merge: Callable[[Sequence[Call]], list[Any]] | None = None,
+        unwanted: Callable[[Any], None] | None = None,
+        weight: int = 1,
+    ) -> None:
+        self.operation = operation
+        self.items = items
+        self.key = key
+        self.merge = merge
+        self.unwanted = unwanted
+        self.weight = weight if items is None else len(items)
+
+    def run(self) -> Any:
+        return self.operation() if self.items is None else self.operation(self.items)
+
+
+class Gatherer:
+    """One thread, started by the first call. `run` sets the outcome of each call: a result or an exception."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, name: str, run: Callable[[Sequence[Call]], None], cap: int = MAX_GROUP
+    ) -> None:
+        self._loop = loop
+        self._name = name
+        self._run = run
+        self._cap = cap
+        self._calls: deque[Call] = deque()
+        self._busy = False
+        self._inbox: SimpleQueue[list[Call] | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def submit(self, call: Call) -> asyncio.Future[Any]:
+        call.future = self._loop.create_future()
+        self._calls.append(call)
+        if not self._busy:
+            self._busy = True
+            # Not at once: the other tasks that are about to run can still join.
+            self._loop.call_soon(self._hand_over)
+        return call.future
+
+    async def answer(self, call: Call) -> Any:
+        """As `submit`, for a call with `unwanted`: a task may be cancelled after its answer came, before it goes on."""
+        future = self.submit(call)
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if call.unwanted is not None and not future.cancelled() and future.done() and future.exception() is None:
+                call.unwanted(future.result())
+            raise
+
+    async def drain(self) -> None:
+        """Until everything submitted so far is done."""
+        if self._thread is not None or self._calls:
+            await self.submit(Call(lambda: None))
+
+    def end(self) -> None:
+        """Let the thread go when it is done with the group it has; nothing may be submitted any more."""
+        self._inbox.put(None)
+
+    def join(self) -> None:
+        """After `end`, when drained: the thread has nothing left to do but to return."""
+        if self._thread is not None:
+            self._thread.join()
+
+    # -- on the event loop -----------------------------------------------------------------------------------------
+
+    def _hand_over(self) -> None:
+        group = self._next_group()
+        self._busy = bool(group)
+        if not group:
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+            self._thread.start()
+        self._inbox.put(group)
+
+    def _next_group(self) -> list[Call]:
+        """The oldest calls, as many as may go together, without those cancelled before they began."""
+        group: list[Call] = []
+        room = self._cap
+        while self._calls and (room >= self._calls[0].weight or not group):
+            call = self._calls.popleft()
+            if not call.future.cancelled():
+                group.append(call)
+                room -= call.weight
+        return group
+
+    def _deliver(self, group: list[Call]) -> None:
+        self._hand_over()
+        for call in group:
+            outcome, future = call.outcome, call.future
+            if future.cancelled():
+                if call.unwanted is not None and not isinstance(outcome, BaseException):
+                    call.unwanted(outcome)
+            elif isinstance(outcome, BaseException):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
+
+    # -- on the thread ---------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        while (group := self._inbox.get()) is not None:
+            self._run(group)
+            try:
+                self._loop.call_soon_threadsafe(self._deliver, group)
+            except RuntimeError:  # the loop was closed: nobody is there to be told
+                return
+
+
+def run_each(calls: Sequence[Call]) -> None:
+    """One after the other, each for itself."""
+    for call in calls:
+        call.outcome = attempt(call.run)
+
+
+def attempt(operation: Callable[[], Any]) -> Any:
+    try:
+        return operation()
+    except BaseException as error:
+        # Anything at all: a task awaits the outcome, and the thread must live on for the others.
+        return error
+
+
+def own_copy(error: BaseException) -> BaseException:
+    """For each of several tasks: a traceback grows wherever its exception is raised."""
+    own = copy.copy(error)
+    own.__cause__ = error.__cause__
+    return own.with_traceback(error.__traceback__)

@@ -1,0 +1,118 @@
+"""One transaction for a group of calls (group commit): the cost of a durable commit is shared by all of them.
+
+Sends to one queue become one send, settlements of one group one settlement. Calls in a group were made at the same
+time, so their order is free; it is kept where a program could see it: messages of a queue keep the order in which they
+were sent, and a call that is not merged divides those before it from those after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from penstock.client.aio.gathering import Call, attempt, own_copy
+from penstock.domain.errors import StoreError
+from penstock.domain.message import PLAIN, Draft
+from penstock.engines.contract import Engine, Receipt
+
+# The key of a call that must not share a transaction.
+ALONE = "alone"
+
+
+def run_together(engine: Engine, calls: Sequence[Call]) -> None:
+    """Set the outcome of each call."""
+    gathered: list[Call] = []
+    for call in calls:
+        if call.key is not ALONE:
+            gathered.append(call)
+            continue
+        _commit(engine, gathered)
+        gathered = []
+        call.outcome = attempt(call.run)
+    _commit(engine, gathered)
+
+
+def _commit(engine: Engine, calls: list[Call]) -> None:
+    bundles = _bundled(calls)
+    outcomes = _in_one_transaction(engine, [partial(_run, bundle) for bundle in bundles])
+    again: list[Call] = []
+    for bundle, outcome in zip(bundles, outcomes, strict=True):
+        if not isinstance(outcome, BaseException):
+            for call, own in zip(bundle, outcome, strict=True):
+                call.outcome = own
+        elif len(bundle) == 1 or isinstance(outcome, StoreError):
+            for call in bundle:
+                call.outcome = own_copy(outcome)
+        else:
+            # One of them is at fault, and the others must not suffer for it.
+            again += bundle
+    for call, outcome in zip(again, _in_one_transaction(engine, [call.run for call in again]), strict=True):
+        call.outcome = outcome
+
+
+def _bundled(calls: list[Call]) -> list[list[Call]]:
+    """Calls that can run as one, in the order of their first; receives after the rest, so that they find what the
+    others send and free."""
+    bundles: list[list[Call]] = []
+    since_divide: dict[Any, list[Call]] = {}
+
+    def divide() -> None:
+        merged = list(since_divide.values())
+        bundles.extend(bundle for bundle in merged if bundle[0].merge is not merge_receives)
+        bundles.extend(bundle for bundle in merged if bundle[0].merge is merge_receives)
+        since_divide.clear()
+
+    for call in calls:
+        if call.key is not None:
+            since_divide.setdefault(call.key, []).append(call)
+        else:
+            divide()
+            bundles.append([call])
+    divide()
+    return bundles
+
+
+def _in_one_transaction(engine: Engine, operations: list[Callable[[], Any]]) -> list[Any]:
+    if len(operations) <= 1:
+        return [attempt(operation) for operation in operations]
+    outcomes = attempt(partial(engine.together, operations))
+    return [own_copy(outcomes) for _ in operations] if isinstance(outcomes, BaseException) else list(outcomes)
+
+
+def _run(bundle: list[Call]) -> list[Any]:
+    merge = bundle[0].merge
+    return [bundle[0].run()] if merge is None else merge(bundle)
+
+
+# -- ways to merge ---------------------------------------------------------------------------------------------------
+
+
+def merge_items(calls: Sequence[Call]) -> list[Any]:
+    """One operation on the items of all, which answers with a result for each item."""
+    if len(calls) == 1:
+        return [calls[0].run()]
+    results = calls[0].operation([item for call in calls for item in call.items or ()])
+    outcomes = []
+    start = 0
+    for call in calls:
+        outcomes.append(results[start : start + call.weight])
+        start += call.weight
+    return outcomes
+
+
+def merge_receives(calls: Sequence[Call]) -> list[Any]:
+    """Each for itself, as each has its own token; but when one comes back empty, so would all after it."""
+    receipts: list[Receipt] = []
+    for call in calls:
+        is_dry = bool(receipts) and not receipts[-1].rows
+        receipts.append(receipts[-1] if is_dry else call.run())
+    return receipts
+
+
+def can_merge(messages: Sequence[Draft]) -> bool:
+    """Whether sends may be joined: not when the state of the queue can refuse one of them or answer for it."""
+    return all(
+        options is PLAIN or (options.id is None and options.address is None and options.batch is None)
+        for _, _, options in messages
+    )

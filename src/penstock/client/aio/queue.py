@@ -1,0 +1,369 @@
+# Generated from src/penstock/client/queue.py by scripts/twin.py: change that file and run the script.
+"""A queue, as a program uses it. Every verb checks what it was given and hands it to the engine."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from penstock.client.aio.batch import AsyncBatch
+from penstock.client.aio.consumer import AsyncConsumer
+from penstock.client.aio.delivery import AsyncDelivery
+from penstock.client.aio.producer import AsyncProducer
+from penstock.client.calling import BACKSTOP_SECONDS, primary_group
+from penstock.client.settling import by_group, checked_target, whole_receives
+from penstock.domain.errors import InvalidInput, LeaseLost, MessageFailed, NotFound, WaitTimeout
+from penstock.domain.identity import check_id
+from penstock.domain.lifecycle import State
+from penstock.domain.message import Draft, Message, Outgoing, draft, drafts
+from penstock.domain.names import check_name, nearest, shown
+from penstock.domain.observations import (
+    AddressState,
+    Archived,
+    AuditEntry,
+    BatchInfo,
+    ConsumerInfo,
+    DeadLetter,
+    Explanation,
+    GroupStats,
+)
+from penstock.domain.policy import Policy
+from penstock.domain.settlement import Ack, Settle, Settled, Settlement
+from penstock.domain.times import check_integer, check_seconds, from_time
+from penstock.engines.contract import Engine, Receipt
+
+if TYPE_CHECKING:
+    from penstock.client.aio.store import AsyncStore
+
+T = TypeVar("T")
+MAX_LIMIT = 1_000_000
+DEFAULT_CONSUMER = f"{socket.gethostname()}-{os.getpid()}"
+
+
+class AsyncQueue:
+    """Made by `await store.queue(name)`; holds no resources of its own."""
+
+    def __init__(self, store: AsyncStore, name: str) -> None:
+        self.store = store
+        self.name = check_name("queue", name)
+
+    @property
+    def engine(self) -> Engine:
+        return self.store.engine
+
+    # -- sending ---------------------------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        payload: Any,
+        *,
+        priority: int = 0,
+        delay_seconds: float | None = None,
+        ttl_seconds: float | None = None,
+        deadline_at: datetime | None = None,
+        address: str | None = None,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        id: str | None = None,
+        created_by: str = "system",
+        content_type: str | None = None,
+        transaction: object = None,
+    ) -> str:
+        """Put one message in and give back its id. `transaction` is the caller's own open connection."""
+        outgoing = Outgoing(
+            payload=payload,
+            priority=priority,
+            delay_seconds=delay_seconds,
+            ttl_seconds=ttl_seconds,
+            deadline_at=deadline_at,
+            address=address,
+            key=key,
+            headers=headers,
+            id=id,
+            created_by=created_by,
+            content_type=content_type,
+        )
+        ids = await self._send([draft(outgoing)], transaction)
+        return ids[0]
+
+    async def send_many(self, items: Iterable[Any], *, transaction: object = None) -> list[str]:
+        """Put in payloads or `Outgoing` messages, all or none; their ids in the same order."""
+        ids = await self._send(drafts(items), transaction)
+        return ids
+
+    def producer(self, batch_size: int = 100, linger_seconds: float = 0.02) -> AsyncProducer:
+        """Gather sends and put them in together: when `batch_size` wait, or the first has waited `linger_seconds`."""
+        return AsyncProducer(self, batch_size, linger_seconds)
+
+    # -- receiving -------------------------------------------------------------------------------------------------
+
+    async def receive(
+        self,
+        limit: int = 1,
+        group: str | None = None,
+        consumer: str | None = None,
+        lease_seconds: float | None = None,
+        wait_seconds: float = 0,
+    ) -> list[AsyncDelivery]:
+        """Take up to `limit` messages under a lease; wait up to `wait_seconds` for the first. Never waits for more."""
+        check_integer("limit", limit, 1, MAX_LIMIT)
+        check_seconds("wait_seconds", wait_seconds)
+        if lease_seconds is not None:
+            check_seconds("lease_seconds", lease_seconds, above=True)
+        consumer = DEFAULT_CONSUMER if consumer is None else check_name("consumer", consumer)
+        reader = None if group is None else check_name("group", group)
+        ends = time.monotonic() + wait_seconds
+        while True:
+            receipt = await self._receive(reader, consumer, limit, lease_seconds)
+            left = ends - time.monotonic()
+            if receipt.rows or left <= 0:
+                return [AsyncDelivery(row, receipt, self) for row in receipt.rows]
+            await self._wait_for_work(receipt.group, left)
+
+    async def _wait_for_work(self, group: str, timeout_seconds: float) -> None:
+        """Until a receive may find something, or the time is up. Looking takes no write lock."""
+        await self._wait((self.name, group), lambda: self.engine.ready_in(self.name, group), timeout_seconds)
+
+    # -- settling --------------------------------------------------------------------------------------------------
+
+    async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
+        """Settle many at once, in one transaction, with a result for each in the same order."""
+        results: dict[int, Settled] = {}
+        for group, places, settles in by_group(settlements, self.name):
+            answers = await self._settle(group, settles)
+            results.update(zip(places, answers, strict=True))
+        return [results[place] for place in range(len(settlements))]
+
+    async def ack_many(self, deliveries: Sequence[AsyncDelivery]) -> int:
+        """Ack deliveries, whole receives in one statement; counts them. LeaseLost names those that were lost, after
+        the others were acked."""
+        lost: list[str] = []
+        for receipt, positions, places in whole_receives(deliveries, self.name):
+            whole = await self._ack_all(receipt.group, receipt.token, positions)
+            if not whole:
+                part = [deliveries[place] for place in places]
+                results = await self._ack_each(part)
+                lost += [result.id for result in results if not result.ok]
+        if lost:
+            raise LeaseLost(f"{len(lost)} of {len(deliveries)} leases were lost, of messages {', '.join(lost[:10])}")
+        return len(deliveries)
+
+    # -- looking ---------------------------------------------------------------------------------------------------
+
+    @overload
+    async def stats(self, group: None = None) -> dict[str, GroupStats]: ...
+    @overload
+    async def stats(self, group: str) -> GroupStats: ...
+    async def stats(self, group: str | None = None) -> dict[str, GroupStats] | GroupStats:
+        """Counts of every group by name, or of one."""
+        every = await self._read(lambda: self.engine.stats(self.name))
+        if group is None:
+            return every
+        if group not in every:
+            raise NotFound(f"queue {self.name!r} has no group {shown(group)}{nearest(group, every)}")
+        return every[group]
+
+    async def peek(self, limit: int = 10, group: str | None = None) -> list[Message]:
+        """What would be received next, in that order, without receiving it."""
+        check_integer("limit", limit, 1, MAX_LIMIT)
+        reader = await self._group(group)
+        return await self._read(lambda: self.engine.peek(self.name, reader, limit))
+
+    async def find(self, id: str) -> Message:
+        """One message by its id, wherever it is."""
+        message_id = check_id(id)
+        return await self._read(lambda: self.engine.find(self.name, message_id))
+
+    async def audit(self, id: str) -> list[AuditEntry]:
+        """What happened to a message, in order, over all groups."""
+        message_id = check_id(id)
+        return await self._read(lambda: self.engine.audit(self.name, message_id))
+
+    async def explain(self, id: str, group: str | None = None) -> Explanation:
+        """Where a message is, why it is not running, and what to do about it."""
+        message_id = check_id(id)
+        reader = await self._group(group)
+        return await self._read(lambda: self.engine.explain(self.name, message_id, reader))
+
+    async def archive(
+        self, limit: int = 100, group: str | None = None, outcome: str | None = None, before: int | None = None
+    ) -> list[Archived]:
+        """Finished messages, latest first; `before` is the position of the last one seen, for paging."""
+        check_integer("limit", limit, 1, MAX_LIMIT)
+        wanted = _outcome(outcome)
+        reader = await self._group(group)
+        return await self._read(lambda: self.engine.archive(self.name, reader, wanted, limit, before))
+
+    async def policy(self) -> Policy:
+        return await self._read(lambda: self.engine.policy(self.name))
+
+    # -- dead letters ----------------------------------------------------------------------------------------------
+
+    async def dead_letters(
+        self,
+        limit: int = 100,
+        group: str | None = None,
+        outcome: str | None = None,
+        before: datetime | None = None,
+    ) -> list[DeadLetter]:
+        """Messages that ended without success, newest first, of all groups or of one."""
+        check_integer("limit", limit, 1, MAX_LIMIT)
+        wanted = _outcome(outcome)
+        until = None if before is None else from_time("before", before)
+        reader = None if group is None else check_name("group", group)
+        return await self._read(lambda: self.engine.dead_letters(self.name, reader, wanted, limit, until))
+
+    async def redrive(
+        self,
+        ids: Iterable[str] | str | None = None,
+        *,
+        group: str | None = None,
+        outcome: str | None = None,
+        limit: int = MAX_LIMIT,
+    ) -> int:
+        """Send dead letters again: all of the group, those with an outcome, or those with given ids. Counts them."""
+        wanted, message_ids = _outcome(outcome), _ids(ids)
+        reader = await self._group(group)
+        return await self._run(lambda: self.engine.redrive(self.name, reader, message_ids, wanted, limit))
+
+    async def purge(
+        self,
+        ids: Iterable[str] | str | None = None,
+        *,
+        group: str | None = None,
+        outcome: str | None = None,
+        limit: int = MAX_LIMIT,
+    ) -> int:
+        """Remove dead letters for good. Counts them."""
+        wanted, message_ids = _outcome(outcome), _ids(ids)
+        reader = await self._group(group)
+        return await self._run(lambda: self.engine.purge(self.name, reader, message_ids, wanted, limit))
+
+    # -- addresses, batches, consumers, groups ---------------------------------------------------------------------
+
+    async def wait(self, address: str, timeout_seconds: float | None = None) -> State:
+        """Until the newest message of the address has ended: `succeeded`, or MessageFailed with its last error."""
+        check_name("address", address)
+        if timeout_seconds is not None:
+            check_seconds("timeout_seconds", timeout_seconds)
+        ends = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        newest = await self._read(lambda: self.engine.address(self.name, address))
+        if newest is None:
+            raise NotFound(f"queue {self.name!r} never had a message with address {shown(address)}")
+        state: AddressState | None = newest if newest.outcome is not None else None
+        while state is None:
+            left = BACKSTOP_SECONDS if ends is None else ends - time.monotonic()
+            if left <= 0:
+                raise WaitTimeout(f"message {newest.id} at address {shown(address)} did not end in {timeout_seconds} s")
+            await self._wait_for_end(newest.id, left)
+            state = await self._read(lambda: self.engine.ended(self.name, newest.id))
+        if state.outcome is not State.SUCCEEDED:
+            why = state.reason or "no reason given"
+            raise MessageFailed(
+                f"message {state.id} at address {shown(address)} ended {state.outcome}: {why}",
+                str(state.outcome),
+                state.reason,
+            )
+        return state.outcome
+
+    async def _wait_for_end(self, message_id: str, timeout_seconds: float) -> None:
+        def ready_in() -> float | None:
+            return None if self.engine.ended(self.name, message_id) is None else 0
+
+        await self._wait((self.name, "ended", message_id), ready_in, timeout_seconds)
+
+    def batch(self, name: str) -> AsyncBatch:
+        """Messages that are held until started, with an end message when all are finished."""
+        return AsyncBatch(self, name)
+
+    async def batches(self) -> list[BatchInfo]:
+        return await self._read(lambda: self.engine.batches(self.name))
+
+    async def register(
+        self, consumer: str | None = None, *, group: str | None = None, heartbeat_seconds: float = 5
+    ) -> AsyncConsumer:
+        """Take a place in the birth order of the living consumers; two missed heartbeats lose it."""
+        check_seconds("heartbeat_seconds", heartbeat_seconds, above=True)
+        name = DEFAULT_CONSUMER if consumer is None else check_name("consumer", consumer)
+        reader = await self._group(group)
+        info = await self._run(lambda: self.engine.register(self.name, reader, name, heartbeat_seconds))
+        return AsyncConsumer(self, info)
+
+    async def consumers(self) -> list[ConsumerInfo]:
+        return await self._read(lambda: self.engine.consumers(self.name))
+
+    async def groups(self) -> list[str]:
+        return await self._read(lambda: self.engine.groups(self.name))
+
+    async def seek(self, group: str, target: int | datetime | str) -> int:
+        """Move a group's cursor to a position, a time, "start" or "end"; gives back the position."""
+        check_name("group", group)
+        place, is_time = checked_target(target)
+        return await self._run(lambda: self.engine.seek(self.name, group, place, is_time))
+
+    # -- the whole queue -------------------------------------------------------------------------------------------
+
+    async def pause(self) -> None:
+        """Hand out nothing until `resume`; sends and settlements go on."""
+        await self._run(lambda: self.engine.declare(self.name, {"paused": True}))
+
+    async def resume(self) -> None:
+        await self._run(lambda: self.engine.declare(self.name, {"paused": False}))
+
+    async def flush(self) -> int:
+        """Remove every message, as if the queue had just been made. Counts them."""
+        return await self._run(lambda: self.engine.flush(self.name))
+
+    # -- how calls reach the engine --------------------------------------------------------------------------------
+
+    async def _group(self, group: str | None) -> str:
+        """None is the primary group."""
+        if group is not None:
+            return check_name("group", group)
+        return await self._read(lambda: primary_group(self.engine, self.name))
+
+    async def _ack_each(self, deliveries: Sequence[AsyncDelivery]) -> list[Settled]:
+        return await self.settle([Ack(delivery) for delivery in deliveries])
+
+    async def _run(self, operation: Callable[[], T]) -> T:
+        return await self.store._run(operation)
+
+    async def _read(self, operation: Callable[[], T]) -> T:
+        return await self.store._read(operation)
+
+    async def _send(self, messages: list[Draft], transaction: object) -> list[str]:
+        return await self.store._send(self.name, messages, transaction)
+
+    async def _receive(self, group: str | None, consumer: str, limit: int, lease_seconds: float | None) -> Receipt:
+        return await self.store._receive(self.name, group, consumer, limit, lease_seconds)
+
+    async def _settle(self, group: str, settles: list[Settle]) -> list[Settled]:
+        return await self.store._settle(self.name, group, settles)
+
+    async def _ack_all(self, group: str, token: int, positions: list[int]) -> bool:
+        return await self.store._ack_all(self.name, group, token, positions)
+
+    async def _wait(self, awaited: Hashable, ready_in: Callable[[], float | None], timeout_seconds: float) -> None:
+        await self.store._wait(awaited, ready_in, timeout_seconds)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+
+def _outcome(value: str | None) -> State | None:
+    if value is None:
+        return None
+    try:
+        return State(value)
+    except ValueError:
+        raise InvalidInput(f"outcome {shown(value)} is unknown{nearest(str(value), list(State))}") from None
+
+
+def _ids(ids: Iterable[str] | str | None) -> list[str] | None:
+    if ids is None:
+        return None
+    return [check_id(one) for one in ([ids] if isinstance(ids, str) else ids)]

@@ -1,0 +1,109 @@
+# Generated from src/penstock/client/store.py by scripts/twin.py: change that file and run the script.
+"""A store: one database that holds queues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from penstock.client.aio.calling import AsyncCalls
+from penstock.client.aio.queue import AsyncQueue
+from penstock.domain.message import Outgoing, draft
+from penstock.domain.names import check_name
+from penstock.domain.observations import Check, ConsumerInfo, QueueInfo, SweepReport
+from penstock.domain.policy import check_changes
+from penstock.domain.recurrence import CatchUp, Schedule, check_catch_up, check_cron
+
+
+class AsyncStore(AsyncCalls):
+    """Made by `await penstock.connect_async(url)`. Belongs to the event loop it was made in."""
+
+    async def queue(self, name: str, **policy: Any) -> AsyncQueue:
+        """The queue of that name. Given policy fields are set, the others keep their value; a queue is made by its
+        first use."""
+        queue = AsyncQueue(self, name)
+        changes = check_changes(policy)
+        if changes:
+            await self._run(lambda: self.engine.declare(queue.name, changes))
+        return queue
+
+    async def queues(self) -> list[QueueInfo]:
+        return await self._read(self.engine.queues)
+
+    async def consumers(self) -> list[ConsumerInfo]:
+        """Registered consumers of all queues, in birth order."""
+        return await self._read(self.engine.consumers)
+
+    async def schedule(
+        self,
+        name: str,
+        cron: str,
+        queue: str,
+        payload: Any,
+        *,
+        timezone: str = "UTC",
+        catch_up: CatchUp = "skip",
+        priority: int = 0,
+        headers: Mapping[str, str] | None = None,
+        ttl_seconds: float | None = None,
+        key: str | None = None,
+        content_type: str | None = None,
+    ) -> Schedule:
+        """Send a message at every tick of a cron rule, exactly one however many processes sweep.
+
+        Missed ticks (nobody swept for a while) are left out with catch_up "skip", sent as one with "one", or sent
+        each with "all".
+        """
+        check_name("schedule", name)
+        check_name("queue", queue)
+        check_cron(cron, timezone)
+        mode = check_catch_up(catch_up)
+        message = draft(
+            Outgoing(
+                payload=payload,
+                priority=priority,
+                headers=headers,
+                ttl_seconds=ttl_seconds,
+                key=key,
+                content_type=content_type,
+                created_by=f"schedule {name}"[:200],
+            )
+        )
+        return await self._run(lambda: self.engine.schedule(name, cron, timezone, queue, message, mode))
+
+    async def schedules(self) -> list[Schedule]:
+        return await self._read(self.engine.schedules)
+
+    async def pause_schedule(self, name: str) -> Schedule:
+        """Ticks missed while paused are not sent."""
+        return await self._run(lambda: self.engine.schedule_pause(check_name("schedule", name), True))
+
+    async def resume_schedule(self, name: str) -> Schedule:
+        return await self._run(lambda: self.engine.schedule_pause(check_name("schedule", name), False))
+
+    async def unschedule(self, name: str) -> None:
+        return await self._run(lambda: self.engine.unschedule(check_name("schedule", name)))
+
+    async def sweep(self) -> SweepReport:
+        """One maintenance pass: reclaim lapsed leases, promote due messages, expire late ones, fire schedules, trim."""
+        return await self._run_alone(self.engine.sweep)
+
+    async def migrate(self) -> list[str]:
+        """Bring the schema to this version; names the steps taken."""
+        return await self._run_alone(self.engine.migrate)
+
+    async def doctor(self) -> list[Check]:
+        """What is wrong with the store, and what to do about it."""
+        return await self._read(self.engine.doctor)
+
+    async def close(self) -> None:
+        await self._close()
+
+    async def __aenter__(self) -> AsyncStore:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -1,0 +1,180 @@
+"""Waiting for commits: one thread for all waiting tasks of a store, however many there are.
+
+The thread sleeps in `engine.wait` while somebody waits, and says so when something was committed. Then everything that
+is awaited is looked at, once each, and the tasks for which it is there are woken. All state belongs to the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+from typing import Any
+
+from penstock.client.aio.gathering import attempt, own_copy
+from penstock.client.calling import BACKSTOP_SECONDS
+from penstock.domain.errors import PenstockError
+from penstock.engines.contract import Engine
+
+ReadyIn = Callable[[], float | None]
+# How long the thread may take to notice that the store is closed.
+SLICE_SECONDS = 0.1
+# In a busy store looking takes at most this share of the time, and at most this long passes between two looks.
+LOOKING_SHARE = 0.2
+LONGEST_REST_SECONDS = 0.1
+
+
+class Awaited:
+    """Something that tasks wait for."""
+
+    __slots__ = ("key", "ready_in", "timer", "waiting")
+
+    def __init__(self, key: Hashable, ready_in: ReadyIn) -> None:
+        self.key = key
+        self.ready_in = ready_in
+        # Only the keys matter: woken in the order in which they came.
+        self.waiting: dict[asyncio.Future[None], None] = {}
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class Watcher:
+    """`read` runs an operation off the event loop."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        engine: Engine,
+        read: Callable[[Callable[[], Any]], asyncio.Future[Any]],
+    ) -> None:
+        self._loop = loop
+        self._engine = engine
+        self._read = read
+        self._awaited: dict[Hashable, Awaited] = {}
+        self._thread: threading.Thread | None = None
+        self._wanted = threading.Event()
+        self._looked = threading.Event()
+        self._stopped = threading.Event()
+        self._ended: asyncio.Future[None] = loop.create_future()
+
+    async def until(self, key: Hashable, ready_in: ReadyIn, timeout_seconds: float) -> None:
+        """Until `ready_in` says 0, the time is up, or the store closes."""
+        awaited = self._awaited.get(key) or self._begin(key, ready_in)
+        future: asyncio.Future[None] = self._loop.create_future()
+        awaited.waiting[future] = None
+        timer = self._loop.call_later(timeout_seconds, _wake, future, None)
+        try:
+            await future
+        finally:
+            timer.cancel()
+            awaited.waiting.pop(future, None)
+            if not awaited.waiting:
+                self._forget(awaited)
+
+    async def close(self) -> None:
+        """Wake everybody, and let the thread go."""
+        self._stopped.set()
+        self._wanted.set()
+        self._looked.set()
+        for awaited in list(self._awaited.values()):
+            self._rouse(awaited, None)
+        if self._thread is not None:
+            await self._ended
+            self._thread.join()
+
+    # -- on the event loop -----------------------------------------------------------------------------------------
+
+    def _begin(self, key: Hashable, ready_in: ReadyIn) -> Awaited:
+        awaited = self._awaited[key] = Awaited(key, ready_in)
+        self._wanted.set()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._watch, name="penstock-watcher", daemon=True)
+            self._thread.start()
+        # What was committed before now is found by this look. What comes later the thread hears of: it listens
+        # already, or will call for another look when it has begun to.
+        self._look([awaited])
+        return awaited
+
+    def _look(self, several: list[Awaited]) -> asyncio.Future[Any]:
+        looking = self._read(lambda: [attempt(awaited.ready_in) for awaited in several])
+        looking.add_done_callback(lambda done: self._judge(several, done.result()))
+        return looking
+
+    def _judge(self, several: list[Awaited], answers: list[Any]) -> None:
+        for awaited, answer in zip(several, answers, strict=True):
+            if self._awaited.get(awaited.key) is not awaited:
+                continue
+            if isinstance(answer, BaseException):
+                self._rouse(awaited, answer)
+            elif answer == 0:
+                self._rouse(awaited, None)
+            else:
+                self._look_again_in(awaited, BACKSTOP_SECONDS if answer is None else min(answer, BACKSTOP_SECONDS))
+
+    def _look_again_in(self, awaited: Awaited, seconds: float) -> None:
+        if awaited.timer is not None:
+            awaited.timer.cancel()
+        awaited.timer = self._loop.call_later(seconds, self._look, [awaited])
+
+    def _rouse(self, awaited: Awaited, error: BaseException | None) -> None:
+        self._forget(awaited)
+        for future in awaited.waiting:
+            _wake(future, error)
+
+    def _forget(self, awaited: Awaited) -> None:
+        if awaited.timer is not None:
+            awaited.timer.cancel()
+        if self._awaited.get(awaited.key) is awaited:
+            del self._awaited[awaited.key]
+            if not self._awaited and not self._stopped.is_set():
+                self._wanted.clear()
+
+    def _look_at_all(self) -> None:
+        if self._awaited and not self._stopped.is_set():
+            looking = self._look(list(self._awaited.values()))
+            looking.add_done_callback(lambda _: self._looked.set())
+        else:
+            self._looked.set()
+
+    # -- on the thread ---------------------------------------------------------------------------------------------
+
+    def _watch(self) -> None:
+        with suppress(RuntimeError):  # the loop was closed: nobody is there to be told
+            try:
+                while not self._stopped.is_set():
+                    self._wanted.wait()
+                    self._listen()
+            finally:
+                self._loop.call_soon_threadsafe(self._ended.set_result, None)
+
+    def _listen(self) -> None:
+        """While somebody waits. Begins with a look, for what was committed before listening began."""
+        try:
+            seen = self._engine.seen()
+            self._call_for_a_look()
+            while self._wanted.is_set() and not self._stopped.is_set():
+                before, seen = seen, self._engine.wait(seen, SLICE_SECONDS)
+                if seen != before:
+                    self._call_for_a_look()
+        except PenstockError:
+            # The store cannot be read for now. Those who wait find out by their own looks; this thread tries again.
+            self._stopped.wait(SLICE_SECONDS)
+
+    def _call_for_a_look(self) -> None:
+        began = time.monotonic()
+        self._looked.clear()
+        if not self._stopped.is_set():
+            self._loop.call_soon_threadsafe(self._look_at_all)
+            self._looked.wait(BACKSTOP_SECONDS)
+        took = time.monotonic() - began
+        self._stopped.wait(min(took * (1 / LOOKING_SHARE - 1), LONGEST_REST_SECONDS))
+
+
+def _wake(future: asyncio.Future[None], error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(None)
+    else:
+        future.set_exception(own_copy(error))

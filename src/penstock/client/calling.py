@@ -1,0 +1,72 @@
+"""How calls reach the engine: straight. `aio/calling.py` is the asynchronous counterpart, which gathers them; all the
+rest of a client is the same in both, and is written from one source."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Hashable
+from typing import TypeVar
+
+from penstock.domain.message import Draft
+from penstock.domain.settlement import Settle, Settled
+from penstock.engines.contract import Engine, Receipt
+
+T = TypeVar("T")
+# A wait looks again after this long even if it heard of no commit: waking up is a hint, never needed for correctness.
+BACKSTOP_SECONDS = 5.0
+
+
+class Calls:
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def _run(self, operation: Callable[[], T]) -> T:
+        return operation()
+
+    def _run_alone(self, operation: Callable[[], T]) -> T:
+        """For what may take long or makes transactions of its own: never gathered with others."""
+        return operation()
+
+    def _read(self, operation: Callable[[], T]) -> T:
+        return operation()
+
+    def _send(self, queue: str, messages: list[Draft], transaction: object) -> list[str]:
+        return self.engine.send(queue, messages, transaction) if messages else []
+
+    def _receive(
+        self, queue: str, group: str | None, consumer: str, limit: int, lease_seconds: float | None
+    ) -> Receipt:
+        return receive(self.engine, queue, group, consumer, limit, lease_seconds)
+
+    def _settle(self, queue: str, group: str, settles: list[Settle]) -> list[Settled]:
+        return self.engine.settle(queue, group, settles)
+
+    def _ack_all(self, queue: str, group: str, token: int, positions: list[int]) -> bool:
+        return self.engine.ack_all(queue, group, token, positions)
+
+    def _wait(self, awaited: Hashable, ready_in: Callable[[], float | None], timeout_seconds: float) -> None:
+        """Until `ready_in` says 0 or the time is up; it says None when only a commit can change that. Equal `awaited`
+        means that the same thing is waited for, which the asynchronous counterpart looks at once for all."""
+        ends = time.monotonic() + timeout_seconds
+        seen = self.engine.seen()
+        while True:
+            seconds = ready_in()
+            left = ends - time.monotonic()
+            if seconds == 0 or left <= 0:
+                return
+            seen = self.engine.wait(seen, min(left, BACKSTOP_SECONDS if seconds is None else seconds))
+
+    def _close(self) -> None:
+        self.engine.close()
+
+
+def receive(
+    engine: Engine, queue: str, group: str | None, consumer: str, limit: int, lease_seconds: float | None
+) -> Receipt:
+    """`engine.receive`, with None for the primary group."""
+    return engine.receive(queue, group or primary_group(engine, queue), consumer, limit, lease_seconds)
+
+
+def primary_group(engine: Engine, queue: str) -> str:
+    """The group that is meant when none is named."""
+    return engine.policy(queue).primary_group or "default"
