@@ -1,0 +1,112 @@
+"""The producer of the asynchronous client: fewer transactions, nothing dropped in silence."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from penstock import PayloadTooLarge, StoreFull
+from penstock.client.aio.queue import AsyncQueue
+from tests.client.observed import Observed
+
+pytestmark = pytest.mark.anyio
+LONG = 60
+
+
+async def test_the_end_of_the_block_sends_what_is_left(queue: AsyncQueue, engine: Observed) -> None:
+    async with queue.producer(batch_size=100, linger_seconds=LONG) as producer:
+        for number in range(7):
+            await producer.send(b"%d" % number, priority=number)
+        assert engine.counts["send"] == 0
+    assert engine.counts["send"] == 1
+    assert [message.payload for message in await queue.peek()] == [b"%d" % number for number in range(7)]
+    with pytest.raises(RuntimeError, match="closed"):
+        await producer.send(b"too late")
+
+
+async def test_a_full_batch_is_sent_at_once(queue: AsyncQueue, engine: Observed) -> None:
+    producer = queue.producer(batch_size=3, linger_seconds=LONG)
+    for number in range(7):
+        await producer.send(b"%d" % number)
+    assert engine.counts["send"] == 2
+    assert len(await queue.peek()) == 6
+    await producer.close()
+    assert len(await queue.peek()) == 7
+
+
+async def test_what_has_waited_long_enough_is_sent(queue: AsyncQueue) -> None:
+    async with queue.producer(batch_size=100, linger_seconds=0.01) as producer:
+        await producer.send(b"1")
+        (delivery,) = await asyncio.wait_for(queue.receive(wait_seconds=LONG), 20)
+        assert delivery.payload == b"1"
+
+
+async def test_many_tasks_share_one_producer(queue: AsyncQueue) -> None:
+    async with queue.producer(batch_size=10, linger_seconds=0.001) as producer:
+        await asyncio.gather(*[producer.send(b"%d" % number) for number in range(95)])
+    payloads = [int(message.payload) for message in await queue.peek(limit=1000)]
+    assert payloads == list(range(95))
+
+
+async def test_a_failed_send_is_told_and_its_messages_stay(queue: AsyncQueue, engine: Observed) -> None:
+    engine.fail("send", StoreFull("no room"))
+    producer = queue.producer(batch_size=2, linger_seconds=LONG)
+    await producer.send(b"1")
+    with pytest.raises(StoreFull):
+        await producer.send(b"2")
+    with pytest.raises(StoreFull):
+        await producer.flush()
+    with pytest.raises(StoreFull):
+        await producer.close()
+    engine.fail("send", None)
+    await producer.close()
+    assert [message.payload for message in await queue.peek()] == [b"1", b"2"]
+
+
+async def test_an_error_of_a_lingering_send_is_told_to_the_next(queue: AsyncQueue) -> None:
+    producer = queue.producer(batch_size=100, linger_seconds=0.001)
+    await producer.send(b"x" * 1001)
+    async with asyncio.timeout(20):
+        while producer._error is None:
+            await asyncio.sleep(0.001)
+    with pytest.raises(PayloadTooLarge):
+        await producer.send(b"not gathered")
+    with pytest.raises(PayloadTooLarge):
+        async with producer:
+            pass
+    assert await queue.peek() == []
+
+
+async def test_a_cancelled_sender_does_not_make_its_messages_go_twice(queue: AsyncQueue, engine: Observed) -> None:
+    arrived, may_go = engine.hold("send")
+    producer = queue.producer(batch_size=2, linger_seconds=LONG)
+    await producer.send(b"1")
+    sending = asyncio.create_task(producer.send(b"2"))
+    await asyncio.to_thread(arrived.wait)
+    sending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sending
+    may_go.set()
+    await producer.close()
+    assert [message.payload for message in await queue.peek()] == [b"1", b"2"]
+
+
+async def test_an_error_after_the_sender_was_cancelled_is_told_to_the_next(queue: AsyncQueue, engine: Observed) -> None:
+    arrived, may_go = engine.hold("send")
+    engine.fail("send", StoreFull("no room"))
+    producer = queue.producer(batch_size=1, linger_seconds=LONG)
+    sending = asyncio.create_task(producer.send(b"1"))
+    await asyncio.to_thread(arrived.wait)
+    sending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sending
+    may_go.set()
+    async with asyncio.timeout(20):
+        while producer._putting is not None:
+            await asyncio.sleep(0.001)
+    with pytest.raises(StoreFull):
+        await producer.send(b"2")
+    engine.fail("send", None)
+    await producer.close()
+    assert [message.payload for message in await queue.peek()] == [b"1"]

@@ -1,0 +1,50 @@
+"""A send in the caller's own transaction commits or rolls back with it, from an event loop too."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import apsw
+import pytest
+
+from penstock.client.aio.queue import AsyncQueue
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def connection(queue: AsyncQueue, tmp_path: Path) -> apsw.Connection:
+    connection = apsw.Connection(str(tmp_path / "store.db"))
+    connection.set_busy_timeout(10_000)
+    connection.execute("create table mine (value)")
+    return connection
+
+
+async def test_it_commits_with_the_callers_writes(queue: AsyncQueue, connection: apsw.Connection) -> None:
+    connection.execute("begin immediate")
+    connection.execute("insert into mine values (1)")
+    ids = [await queue.send(b"1", transaction=connection)]
+    ids += await queue.send_many([b"2", b"3"], transaction=connection)
+    assert await queue.peek() == []
+    connection.execute("commit")
+    assert [message.id for message in await queue.peek()] == ids
+
+
+async def test_it_rolls_back_with_them(queue: AsyncQueue, connection: apsw.Connection) -> None:
+    connection.execute("begin immediate")
+    await queue.send(b"1", transaction=connection)
+    connection.execute("rollback")
+    assert await queue.peek() == []
+
+
+async def test_it_does_not_wait_behind_a_send_that_waits_for_it(queue: AsyncQueue, connection: apsw.Connection) -> None:
+    """The caller holds the write lock, and another task is already waiting for that."""
+    connection.execute("begin immediate")
+    other = asyncio.create_task(queue.send(b"other"))
+    await asyncio.sleep(0.05)
+    await asyncio.wait_for(queue.send(b"mine", transaction=connection), 5)
+    assert not other.done()
+    connection.execute("commit")
+    await other
+    assert [message.payload for message in await queue.peek()] == [b"mine", b"other"]

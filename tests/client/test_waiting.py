@@ -1,0 +1,190 @@
+"""Waiting costs next to nothing, and nobody sleeps through what they wait for."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+import penstock
+from penstock import AsyncStore, MessageFailed, State, StoreUnavailable, WaitTimeout
+from penstock.client.aio.delivery import AsyncDelivery
+from penstock.client.aio.queue import AsyncQueue
+from tests.client.observed import Observed
+
+pytestmark = pytest.mark.anyio
+# Far longer than anything here takes, so that a wake-up that is lost shows as an error and not as a delay.
+LONG = 60
+SOON = 20
+
+
+async def test_one_send_wakes_a_thousand_tasks(queue: AsyncQueue, engine: Observed) -> None:
+    waiting = await _waiting(queue, 1000)
+    await queue.send_many([b"%d" % number for number in range(1000)])
+    received = await asyncio.wait_for(asyncio.gather(*waiting), SOON)
+    assert sorted(int(deliveries[0].payload) for deliveries in received) == list(range(1000))
+
+
+async def test_a_thousand_waiting_tasks_look_once_per_commit(
+    store: AsyncStore, queue: AsyncQueue, engine: Observed
+) -> None:
+    waiting = await _waiting(queue, 1000)
+    other = await store.queue("other")
+    engine.counts.clear()
+    for number in range(50):
+        await other.send(b"%d" % number)
+    assert engine.counts["ready_in"] <= 51
+    assert engine.counts["receive"] == 0
+    assert not any(task.done() for task in waiting)
+    await _cancel(waiting)
+
+
+async def test_a_send_from_elsewhere_wakes(queue: AsyncQueue, url: str) -> None:
+    waiting = await _waiting(queue, 1)
+    with penstock.connect(url) as other:
+        await asyncio.to_thread(other.queue("orders").send, b"from elsewhere")
+    (delivery,) = await asyncio.wait_for(waiting[0], SOON)
+    assert delivery.payload == b"from elsewhere"
+
+
+async def test_a_delayed_message_is_there_when_it_is_due(queue: AsyncQueue) -> None:
+    waiting = await _waiting(queue, 2)
+    began = time.monotonic()
+    await queue.send(b"later", delay_seconds=0.3)
+    done, _ = await asyncio.wait(waiting, timeout=SOON, return_when=asyncio.FIRST_COMPLETED)
+    assert len(done) == 1
+    # Soon after it was due, and well before the look that happens anyhow.
+    assert 0.25 < time.monotonic() - began < 3
+    await _cancel(waiting)
+
+
+async def test_each_task_has_its_own_timeout(queue: AsyncQueue) -> None:
+    began = time.monotonic()
+    late = asyncio.create_task(queue.receive(wait_seconds=LONG))
+    assert await queue.receive(wait_seconds=0.05) == []
+    assert 0.05 <= time.monotonic() - began < SOON
+    assert not late.done()
+    await _cancel([late])
+
+
+async def test_what_was_committed_just_before_waiting_is_seen(queue: AsyncQueue) -> None:
+    """A message that comes between an empty receive and the wait after it, many times over."""
+    for number in range(200):
+        receiving = asyncio.create_task(queue.receive(wait_seconds=LONG))
+        for _ in range(number % 10):
+            await asyncio.sleep(0)
+        await queue.send(b"%d" % number)
+        (delivery,) = await asyncio.wait_for(receiving, 4)
+        await delivery.ack()
+
+
+async def test_waiting_for_addresses(queue: AsyncQueue) -> None:
+    names = [f"address {number}" for number in range(20)]
+    for name in names:
+        await queue.send(name.encode(), address=name)
+    waits = [asyncio.create_task(queue.wait(name)) for name in names]
+    await asyncio.sleep(0.01)
+    for delivery in await queue.receive(limit=20):
+        if delivery.address == names[7]:
+            await delivery.reject("not this one")
+        else:
+            await delivery.ack()
+    answers = await asyncio.wait_for(asyncio.gather(*waits, return_exceptions=True), SOON)
+    assert isinstance(answers.pop(7), MessageFailed)
+    assert answers == [State.SUCCEEDED] * 19
+
+
+async def test_waiting_for_an_address_ends_in_time(queue: AsyncQueue) -> None:
+    await queue.send(b"1", address="here")
+    with pytest.raises(WaitTimeout):
+        await asyncio.wait_for(queue.wait("here", timeout_seconds=0.05), SOON)
+
+
+async def test_closing_wakes_everybody_and_leaves_no_threads(url: str) -> None:
+    store = await penstock.connect_async(url)
+    queue = await store.queue("orders")
+    waiting = await _waiting(queue, 100)
+    assert _threads() == ["penstock-reader", "penstock-watcher", "penstock-writer"]
+    sending = asyncio.gather(*[queue.send(b"%d" % number) for number in range(10)])
+    await asyncio.sleep(0)
+    await asyncio.wait_for(store.close(), SOON)
+    assert _threads() == []
+    assert len(await sending) == 10
+    answers = await asyncio.gather(*waiting, return_exceptions=True)
+    # Those that were woken by the sends had a message before the end.
+    assert all(isinstance(answer, StoreUnavailable | list) for answer in answers)
+    assert sum(isinstance(answer, StoreUnavailable) for answer in answers) >= 90
+    await store.close()
+    with pytest.raises(StoreUnavailable, match="closed"):
+        await queue.send(b"too late")
+    with pytest.raises(StoreUnavailable, match="closed"):
+        await queue.stats()
+
+
+async def test_a_cancelled_close_still_closes(url: str) -> None:
+    store = await penstock.connect_async(url)
+    await _cancel(await _waiting(await store.queue("orders"), 1))
+    closing = asyncio.create_task(store.close())
+    await asyncio.sleep(0)
+    await _cancel([closing])
+    await store.close()
+    assert _threads() == []
+
+
+async def test_leaving_the_block_closes(url: str) -> None:
+    async with await penstock.connect_async(url) as store:
+        queue = await store.queue("orders")
+        await queue.send(b"1")
+        assert _threads() != []
+    assert _threads() == []
+
+
+def test_loops_one_after_another_and_a_clear_error_in_the_wrong_one(url: str) -> None:
+    async def use() -> AsyncStore:
+        store = await penstock.connect_async(url)
+        queue = await store.queue("orders")
+        await queue.send(b"1")
+        assert len(await queue.receive(wait_seconds=1)) == 1
+        await store.close()
+        return store
+
+    async def misuse(store: AsyncStore) -> None:
+        with pytest.raises(RuntimeError, match="another event loop"):
+            await store.close()
+
+    async def misuse_open(store: AsyncStore) -> None:
+        queue = AsyncQueue(store, "orders")
+        for call in (queue.send(b"2"), queue.stats(), queue.receive(wait_seconds=1)):
+            with pytest.raises(RuntimeError, match="another event loop"):
+                await call
+
+    for _ in range(3):
+        asyncio.run(misuse(asyncio.run(use())))
+    with asyncio.Runner() as runner:
+        store = runner.run(penstock.connect_async(url))
+        asyncio.run(misuse_open(store))
+        runner.run(store.close())
+    assert _threads() == []
+
+
+async def _waiting(queue: AsyncQueue, tasks: int) -> list[asyncio.Task[list[AsyncDelivery]]]:
+    """Tasks that found nothing and wait."""
+    waiting = [asyncio.create_task(queue.receive(wait_seconds=LONG)) for _ in range(tasks)]
+    watcher = queue.store._watcher
+    while sum(len(awaited.waiting) for awaited in watcher._awaited.values()) < tasks or not watcher._thread:
+        await asyncio.sleep(0)
+    return waiting
+
+
+async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _threads() -> list[str]:
+    return sorted(thread.name for thread in threading.enumerate() if thread.name.startswith("penstock-"))
