@@ -15,10 +15,13 @@ PANEL = "Every command"
 
 Url = Annotated[
     str | None,
-    typer.Option("--url", metavar="URL", help="The store, such as sqlite:///app.db.", rich_help_panel=PANEL),
+    typer.Option(
+        "--url", metavar="URL", help="The store, such as sqlite:///app.db; else PENSTOCK_URL.", rich_help_panel=PANEL
+    ),
 ]
 Config = Annotated[
-    str | None, typer.Option("--config", metavar="FILE", help="A TOML settings file.", rich_help_panel=PANEL)
+    str | None,
+    typer.Option("--config", metavar="FILE", help="A TOML settings file; else PENSTOCK_CONFIG.", rich_help_panel=PANEL),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Answer with one JSON document.", rich_help_panel=PANEL)]
 

@@ -12,7 +12,7 @@ from penstock.domain.observations import ConsumerInfo
 
 
 def consumers(session: Session, queue: QueueNames = None) -> None:
-    """List registered consumers in birth order, of all queues or of those given.
+    """List the registered consumers in birth order.
 
     Example: penstock consumers orders
     """

@@ -18,7 +18,7 @@ from penstock.domain.observations import DeadLetter
 
 
 def dead(session: Session, queue: QueueName, group: Group = None, outcome: Outcome = None, limit: Limit = 100) -> None:
-    """List dead letters, newest first: messages that ended without success, in all groups or in one.
+    """List messages that ended without success, newest first.
 
     Example: penstock dead orders --outcome failed
     """
@@ -37,7 +37,7 @@ def redrive(
     outcome: Outcome = None,
     limit: Limit = MAX_LIMIT,
 ) -> None:
-    """Send dead letters again: all of the group, those with an outcome, or those with the given ids.
+    """Send dead letters again: all of a group, or those chosen.
 
     Example: penstock redrive orders --outcome failed
     """
@@ -58,7 +58,7 @@ def purge(
     limit: Limit = MAX_LIMIT,
     yes: Yes = False,
 ) -> None:
-    """Remove dead letters for good: all of the group, those with an outcome, or those with the given ids.
+    """Remove dead letters for good: all of a group, or those chosen.
 
     Example: penstock purge orders --outcome expired --yes
     """

@@ -22,7 +22,7 @@ COUNTS = ("available", "redo", "in_progress", "held", "done", "dead", "lag")
 
 
 def status(session: Session, queue: QueueNames = None) -> None:
-    """Count the messages of every queue and group, or of the queues given.
+    """Count the messages of every queue and group.
 
     Example: penstock status orders
     """
@@ -41,7 +41,7 @@ def status(session: Session, queue: QueueNames = None) -> None:
 
 
 def info(session: Session, queue: QueueName) -> None:
-    """Show everything about a queue: its policy, groups, consumers and batches.
+    """Show a queue: its policy, groups, consumers and batches.
 
     Example: penstock info orders
     """
@@ -61,7 +61,7 @@ def info(session: Session, queue: QueueName) -> None:
 
 
 def audit(session: Session, queue: QueueName, id: MessageId) -> None:
-    """Show what happened to a message, step by step, in all groups.
+    """Show what happened to a message, step by step.
 
     Example: penstock audit orders 019a8c3e-7b2d-7abc-8def-00000000002a
     """
@@ -71,7 +71,7 @@ def audit(session: Session, queue: QueueName, id: MessageId) -> None:
 
 
 def explain(session: Session, queue: QueueName, id: MessageId, group: Group = None) -> None:
-    """Say where a message is, why it is not running, and what to do about it.
+    """Say where a message is, why it waits, and what to do about it.
 
     Example: penstock explain orders 019a8c3e-7b2d-7abc-8def-00000000002a
     """

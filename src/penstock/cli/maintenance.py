@@ -19,7 +19,7 @@ MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "error": ("✗", "b
 
 
 def sweep(session: Session) -> None:
-    """Run one maintenance pass: reclaim lapsed leases, promote, expire, fire schedules, trim.
+    """Run one maintenance pass: reclaim, promote, expire, fire, trim.
 
     Example: penstock sweep
     """
@@ -30,7 +30,7 @@ def sweep(session: Session) -> None:
 
 
 def migrate(session: Session) -> None:
-    """Make the store's tables, or bring them to this version, and name the steps taken.
+    """Make the store's tables, or bring them to this version.
 
     Example: penstock migrate --url sqlite:///app.db
     """
@@ -44,7 +44,7 @@ def migrate(session: Session) -> None:
 
 
 def doctor(session: Session) -> None:
-    """Look for what is wrong with the store, and say what to do about it; exits with 1 on an error.
+    """Say what is wrong with the store; exits with 1 on an error.
 
     Example: penstock doctor
     """

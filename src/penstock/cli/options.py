@@ -11,16 +11,12 @@ from penstock.domain.lifecycle import DEAD_OUTCOMES
 from penstock.domain.names import shown
 
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The name of the queue.", show_default=False)]
-QueueNames = Annotated[
-    list[str] | None, typer.Argument(metavar="[QUEUE]...", help="Only these queues.", show_default=False)
-]
+QueueNames = Annotated[list[str] | None, typer.Argument(metavar="QUEUE", help="Only these queues.", show_default=False)]
 MessageId = Annotated[str, typer.Argument(metavar="ID", help="The id of the message.", show_default=False)]
-MessageIds = Annotated[
-    list[str] | None, typer.Argument(metavar="[ID]...", help="Only these messages.", show_default=False)
-]
+MessageIds = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Only these messages.", show_default=False)]
 Payload = Annotated[
     str | None,
-    typer.Argument(metavar="[PAYLOAD]", help="JSON, or - to read it from standard input.", show_default=False),
+    typer.Argument(metavar="PAYLOAD", help="JSON, or - to read it from standard input.", show_default=False),
 ]
 AsText = Annotated[bool, typer.Option("--text", help="The payload is plain text, not JSON.")]
 AsBytes = Annotated[bool, typer.Option("--bytes", help="The payload is raw bytes, not JSON.")]

@@ -37,7 +37,7 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Callable[..., None]]]] = {
     ),
     "batch": (
         "Queues",
-        "Hold messages back, start them together, and hear when all are finished.",
+        "Hold messages back, start them together, hear when all are done.",
         {
             "list": batch.list_batches,
             "show": batch.show,
@@ -116,7 +116,13 @@ def start(
         if version:
             maintenance.version(session_of(ctx))
         else:
-            typer.echo(ctx.get_help())
+            _show_help(ctx)
+
+
+def _show_help(ctx: typer.Context) -> None:
+    help_text = ctx.get_help()
+    if help_text:  # empty when rich has printed it already
+        typer.echo(help_text)
 
 
 def _family(name: str, members: dict[str, Callable[..., None]]) -> typer.Typer:

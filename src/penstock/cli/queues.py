@@ -33,7 +33,7 @@ def declare(
     session: Session,
     queue: QueueName,
     field: Annotated[
-        list[str], typer.Argument(metavar="FIELD=VALUE...", help="Policy fields to set.", show_default=False)
+        list[str], typer.Argument(metavar="FIELD=VALUE", help="Policy fields to set.", show_default=False)
     ],
 ) -> None:
     """Set policy fields of a queue, and make it if it is new; other fields keep their value.
@@ -57,7 +57,7 @@ def policy(session: Session, queue: QueueName) -> None:
 
 
 def pause(session: Session, queue: QueueName) -> None:
-    """Hand out nothing from a queue until resume; sends and settlements go on.
+    """Hand out nothing until resume; sends and settlements go on.
 
     Example: penstock pause orders
     """
@@ -84,7 +84,7 @@ def seek(
         str, typer.Argument(metavar="TARGET", help="start, end, a position, or a time with a zone.", show_default=False)
     ],
 ) -> None:
-    """Move a group to another place in the queue: what is behind it is passed, what is before it comes (again).
+    """Move a group to another place of the queue, to read again or to skip.
 
     Example: penstock seek orders analytics start
     """
@@ -98,7 +98,7 @@ def seek(
 
 
 def flush(session: Session, queue: QueueName, yes: Yes = False) -> None:
-    """Remove every message of a queue for good, its dead letters and audit included; the policy stays.
+    """Remove everything in a queue for good; its policy stays.
 
     Example: penstock flush orders --yes
     """

@@ -33,7 +33,7 @@ def receive(
     ] = 0,
     ack: Annotated[bool, typer.Option("--ack", help="Ack them as soon as they are printed.")] = False,
 ) -> None:
-    """Take messages under a lease, and print what is needed to settle them.
+    """Take messages under a lease; prints what settling them needs.
 
     Example: penstock receive orders --limit 10 --wait-seconds 5
     """

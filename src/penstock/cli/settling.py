@@ -86,7 +86,7 @@ def reschedule(
     group: Group = None,
     reason: Reason = None,
 ) -> None:
-    """Later: the message comes back after a delay, with attempts starting again.
+    """Later: it comes back after a delay, with attempts starting again.
 
     Example: penstock reschedule orders 019a8c3e-7b2d-7abc-8def-00000000002a --token 7 --delay-seconds 600
     """

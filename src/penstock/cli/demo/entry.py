@@ -31,9 +31,7 @@ def demo(
         bool, typer.Option("--overwrite", help="Remove the file that --url names, if there is one.")
     ] = False,
 ) -> None:
-    """Watch Penstock at work: producers, consumers, retries, a killed process, a batch, a schedule; then check it all.
-
-    It uses a file of its own, ./penstock-demo/demo.db, or the new one that --url names.
+    """Watch Penstock at work in real processes, and check the result.
 
     Example: penstock demo
     """

@@ -1,0 +1,62 @@
+"""The demo runs, checks itself, and leaves what is not its own alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock.cli.demo import plan
+from penstock.cli.demo.findings import look
+from penstock.cli.demo.story import Report
+from tests.cli.running import Cli
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "penstock.cli", "demo", *words]
+    # A store with real messages in the environment must not be touched.
+    environment = {**os.environ, "PENSTOCK_URL": f"sqlite:///{folder}/precious.db"}
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=110, check=False
+    )
+
+
+@pytest.mark.slow
+def test_the_demo_ends_well_and_starts_clean_again(tmp_path: Path) -> None:
+    first = run(tmp_path)
+    assert first.returncode == 0, first.stdout + first.stderr
+    assert "All checks passed" in first.stdout
+    assert "✗" not in first.stdout
+    second = run(tmp_path, "--json")
+    assert second.returncode == 0, second.stdout + second.stderr
+    document = json.loads(second.stdout)
+    assert document["ok"] is True
+    assert document["taken_over"] == plan.VICTIM_COUNT
+    assert document["url"] == "sqlite:///penstock-demo/demo.db"
+    assert not (tmp_path / "precious.db").exists()
+
+
+def test_the_demo_refuses_a_file_that_is_there(cli: Cli) -> None:
+    cli.send("orders", '"precious"')
+    assert "is there already" in cli.error("demo")
+    assert [message["payload"] for message in cli.json("peek", "orders")] == ["precious"]
+
+
+@pytest.mark.parametrize("url", ["sqlite:///:memory:", "postgresql://host/db"])
+def test_the_demo_needs_a_file(cli: Cli, url: str) -> None:
+    assert "several processes on one file" in cli.bare("demo", "--url", url, code=1).stderr
+
+
+def test_the_checks_of_the_demo_can_fail(cli: Cli) -> None:
+    with cli.store() as store:
+        for queue in plan.QUEUES:
+            store.queue(queue).send({"order": 0})
+        store.queue(plan.REPORTS).batch(plan.BATCH).set_end(plan.END)
+        findings = look(store, Report())
+    assert not findings.ok
+    failing = {verdict.name for verdict in findings.verdicts if not verdict.ok}
+    assert {verdict.name for verdict in findings.verdicts} - failing == {"Only the one consumer died"}

@@ -1,0 +1,154 @@
+"""The program as a whole: help, wrong commands, URLs, and errors for people and for programs."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from penstock.cli.program import FAMILIES, PANELS
+from tests.cli.running import Cli
+
+SINGLE = [run.__name__ for commands in PANELS.values() for run in commands]
+COMMANDS = [[name] for name in SINGLE] + [
+    [family, word] for family, (_, _, words) in FAMILIES.items() for word in words
+]
+# Of the design's list, those that this version serves.
+PROMISED = (
+    "send receive ack nak reject reschedule extend peek status info audit explain dead redrive purge batch schedule "
+    "consumers queues flush pause resume seek sweep migrate doctor demo version"
+)
+READING = [
+    ["status"],
+    ["info", "q"],
+    ["peek", "q"],
+    ["audit", "q", "019a8c3e-7b2d-7abc-8def-00000000002a"],
+    ["explain", "q", "019a8c3e-7b2d-7abc-8def-00000000002a"],
+    ["dead", "q"],
+    ["receive", "q"],
+    ["consumers"],
+    ["queues"],
+    ["queues", "policy", "q"],
+    ["batch", "list", "q"],
+    ["schedule", "list"],
+    ["doctor"],
+    ["sweep"],
+    ["redrive", "q"],
+    ["purge", "q", "--yes"],
+    ["flush", "q", "--yes"],
+    ["pause", "q"],
+    ["ack", "q", "019a8c3e-7b2d-7abc-8def-00000000002a", "--token", "1"],
+]
+
+
+def test_alone_it_shows_every_command_in_its_panel(cli: Cli) -> None:
+    page = cli.bare().stdout
+    assert page == cli.bare("--help").stdout
+    for panel in PANELS:
+        assert f"─ {panel} ─" in page
+    assert set(PROMISED.split()) == {*SINGLE, *FAMILIES}
+    for name in PROMISED.split():
+        assert f"│ {name} " in page
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_every_command_explains_itself_with_an_example(cli: Cli, words: list[str]) -> None:
+    page = cli.bare(*words, "--help").stdout
+    assert f"Example: penstock {' '.join(words)}" in " ".join(page.split())
+    for option in ("--url", "--config", "--json"):
+        assert option in page
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("stauts", "status"), ("recieve", "receive"), ("schedul", "schedule")])
+def test_an_unknown_command_suggests_the_nearest(cli: Cli, typed: str, meant: str) -> None:
+    result = cli.bare(typed, code=2)
+    assert f"No such command '{typed}'. Did you mean '{meant}'?" in result.stderr
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize("words", READING, ids=" ".join)
+def test_only_a_send_makes_a_store(cli: Cli, words: list[str]) -> None:
+    error = cli.error(*words)
+    assert f"there is no store at {cli.url} (from --url)" in error
+    assert "penstock send" in error
+    assert not cli.path.exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("nowhere", "is not a store URL"),
+        ("sqllite:///x.db", "unknown store scheme 'sqllite'; did you mean 'sqlite'?"),
+        ("sqlite://x.db", "has no path"),
+        ("sqlite:///missing/folder/x.db", "missing/folder"),
+    ],
+)
+def test_a_wrong_url_is_told(cli: Cli, url: str, told: str) -> None:
+    result = cli.bare("send", "orders", "1", "--url", url, code=1)
+    assert told in result.stderr
+    assert result.stdout == ""
+
+
+def test_a_file_that_is_not_a_store_is_told_and_left_alone(cli: Cli) -> None:
+    text = "these are my notes\n" * 100
+    cli.path.write_text(text)
+    assert "store.db" in cli.error("status")
+    assert "store.db" in cli.error("send", "orders", "1")
+    assert cli.path.read_text() == text
+
+
+def test_a_password_is_never_shown(cli: Cli) -> None:
+    for url in ("sqlite://me:geheim@host", "postgresql://me:geheim@host/db", "me:geheim@host"):
+        result = cli.bare("status", "--url", url, code=1)
+        assert "geheim" not in result.output or "://" not in url
+    result = cli.bare("status", "--url", "sqlite://me:geheim@host", "--json", code=1)
+    assert "geheim" not in result.output
+
+
+def test_errors_for_programs(cli: Cli) -> None:
+    cli.send("orders", "1")
+    refused = cli("peek", "ordres", "--json", code=1)
+    assert refused.stdout == ""
+    assert json.loads(refused.stderr) == {
+        "error": "NotFound",
+        "message": "there is no queue 'ordres'; did you mean 'orders'?",
+    }
+    misused = cli("send", "--json", code=2)
+    assert json.loads(misused.stderr) == {"error": "UsageError", "message": "Missing argument 'QUEUE'"}
+
+
+def test_options_may_stand_before_the_command(cli: Cli) -> None:
+    cli.send("orders", "1")
+    before = cli.bare("--url", cli.url, "--json", "queues", "list").stdout
+    assert json.loads(before)[0]["name"] == "orders"
+    assert cli.bare("queues", "--json", "--url", cli.url, "list").stdout == before
+    assert cli.bare("--url", "sqlite:///other.db", "queues", "list", "--url", cli.url, "--json").stdout == before
+
+
+@pytest.mark.parametrize(
+    "words", [["status"], ["queues"], ["dead", "q"], ["peek", "q"], ["receive", "q"], ["info", "q"]]
+)
+def test_what_users_wrote_cannot_paint_on_the_terminal(cli: Cli, words: list[str]) -> None:
+    nasty = "\x1b[31mred\x07 \u202eevil [bold]x[/bold] :smile: \x9b2J"
+    with cli.store() as store:
+        queue = store.queue("q", max_retries=0)
+        for _ in range(2):
+            queue.send(nasty.encode(), created_by="n")
+        (delivery,) = queue.receive(group="[red]g[/red] :smile:")
+        delivery.reject(nasty)
+        store.queue("[bold]b[/bold]\u202e").send(1)
+    for result in (cli(*words), cli(*words, "--group", "[red]g[/red] :smile:") if words[0] == "dead" else cli(*words)):
+        assert not set(result.stdout) & {"\x1b", "\x07", "\x9b", "\u202e"}
+    page = cli(*words).stdout
+    if words[0] in ("status", "queues"):
+        assert "[bold]b[/bold]\\u202e" in page
+        assert "[red]g[/red] :smile:" in page
+    if words[0] in ("dead", "peek", "receive"):
+        assert "\\x1b[31mred\\x07 \\u202eevil [bold]x[/bold] :smile: \\x9b2J" in page
+
+
+def test_an_error_escapes_what_it_quotes(cli: Cli) -> None:
+    cli.send("orders", "1")
+    error = cli.error("peek", "\x1b[31m[bold]")
+    assert "\x1b" not in error
+    assert "[bold]" in error
