@@ -72,6 +72,18 @@ async def test_an_error_stays_with_its_call(gatherer: Gatherer) -> None:
     assert isinstance(answers[1], ValueError)
 
 
+async def test_a_group_that_cannot_be_run_fails_each_of_its_calls(gatherer: Gatherer, groups: Groups) -> None:
+    def fail(calls: Sequence[Call]) -> None:
+        raise ValueError("a mistake")
+
+    gatherer._run = fail
+    calls = [gatherer.submit(Call(partial(str, number))) for number in range(3)]
+    answers = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 30)
+    assert [type(answer) for answer in answers] == [ValueError] * 3
+    gatherer._run = groups.run
+    assert await gatherer.submit(Call(partial(str, "again"))) == "again"
+
+
 async def test_a_group_has_at_most_as_many_messages_as_the_cap(gatherer: Gatherer, groups: Groups) -> None:
     calls = [gatherer.submit(Call(len, items=range(size))) for size in (60, 40, 1, 500, 99, 1, 1)]
     assert await asyncio.gather(*calls) == [60, 40, 1, 500, 99, 1, 1]

@@ -12,6 +12,7 @@ import copy
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -138,7 +139,10 @@ class Gatherer:
 
     def _work(self) -> None:
         while (group := self._inbox.get()) is not None:
-            self._run(group)
+            failure = attempt(partial(self._run, group))
+            if failure is not None:  # a mistake in here, and still everybody gets an answer
+                for call in group:
+                    call.outcome = own_copy(failure)
             try:
                 self._loop.call_soon_threadsafe(self._deliver, group)
             except RuntimeError:  # the loop was closed: nobody is there to be told

@@ -98,6 +98,8 @@ def merge_items(calls: Sequence[Call]) -> list[Any]:
     for call in calls:
         outcomes.append(results[start : start + call.weight])
         start += call.weight
+    # Never hand out what belongs to another call.
+    assert start == len(results), f"{len(results)} results for {start} items"
     return outcomes
 
 
