@@ -1,0 +1,87 @@
+"""Who may import whom: domain <- engines <- client <- cli."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.sources import PACKAGE, imported_modules, python_files, shown
+
+# Each part of the package, and the parts it may know besides itself. Settings are read at the outermost door.
+MAY_KNOW: dict[str, set[str]] = {
+    "domain": set(),
+    "engines": {"domain"},
+    "client": {"domain", "engines"},
+    "settings": {"domain"},
+    "cli": {"domain", "engines", "client", "settings"},
+}
+# What comes from outside, and who may use it.
+OUTSIDE = {
+    "apsw": {"engines", "cli"},
+    "cronsim": {"domain"},
+    "msgspec": {"domain", "engines", "client", "settings", "cli"},
+    "pyarrow": {"engines"},
+    "rich": {"cli"},
+    "typer": {"cli"},
+}
+
+
+def test_every_part_of_the_package_has_a_place_in_the_direction() -> None:
+    assert {_part(path) for path in python_files("src")} - {"__init__", "__main__"} <= set(MAY_KNOW)
+
+
+@pytest.mark.parametrize("part", MAY_KNOW)
+def test_a_part_knows_only_what_lies_before_it(part: str) -> None:
+    wrong = [
+        f"{shown(path)} imports {module}"
+        for path in python_files("src")
+        for module in sorted(imported_modules(path))
+        if _part(path) == part and not _is_allowed(part, module)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def _part(path: Path) -> str:
+    """The folder of the package, or the file that lies beside the folders."""
+    first = path.relative_to(PACKAGE).parts[0]
+    return first.removesuffix(".py")
+
+
+def _is_allowed(part: str, module: str) -> bool:
+    package, _, rest = module.partition(".")
+    first = rest.partition(".")[0]
+    if package != "penstock":
+        return True
+    if first not in MAY_KNOW:
+        # The package itself holds the version and the public names; only the outermost door may ask it.
+        return part == "cli"
+    return first in MAY_KNOW[part] | {part}
+
+
+def test_engines_do_not_know_each_other() -> None:
+    engines = [path for path in (PACKAGE / "engines").iterdir() if path.is_dir() and path.name != "__pycache__"]
+    for engine in engines:
+        others = {f"penstock.engines.{other.name}" for other in engines if other != engine}
+        for path in sorted(engine.rglob("*.py")):
+            assert not {module for module in imported_modules(path) if module in others}, shown(path)
+
+
+def test_only_known_packages_are_used_and_only_where_they_belong() -> None:
+    wrong = []
+    for path in python_files("src"):
+        part = _part(path)
+        for module in sorted(imported_modules(path)):
+            top = module.split(".")[0]
+            if top in sys.stdlib_module_names or top == "penstock":
+                continue
+            if part not in OUTSIDE.get(top, set()):
+                wrong.append(f"{shown(path)} imports {module}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_domain_reads_no_clock_and_does_no_input_or_output() -> None:
+    forbidden = {"time", "os", "io", "socket", "random", "secrets", "threading", "asyncio", "pathlib", "subprocess"}
+    for path in python_files("src/penstock/domain"):
+        assert not imported_modules(path) & forbidden, shown(path)

@@ -1,0 +1,97 @@
+"""SQL lives in .sql files, in named blocks, each with a sentence that says what it does, and each used."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.architecture.sources import python_files, shown, sql_files, tree
+
+STATEMENT = re.compile(
+    r"""\s*( select\s.*\sfrom\s | select\s+\S+\( | insert\s(or\s\w+\s)?into\s | replace\sinto\s | update\s\S+\sset\s
+    | delete\sfrom\s | (create|drop|alter)\s(temp\s|unique\s|virtual\s)?(table|index|view|trigger)\s | pragma\s+\w
+    | with\s(recursive\s)?\w+(\s*\(.*?\))?\sas\s | begin(\s(immediate|exclusive|deferred))?\s*;?\s*$
+    | (commit|rollback)\s*;?\s*$ | (savepoint|release)\s+\w | vacuum\b | attach\s )""",
+    re.IGNORECASE | re.DOTALL | re.VERBOSE,
+)
+# What may stand in Python: the start of a statement that is not one, with the reason.
+ALLOWED: dict[str, str] = {}
+NAME = re.compile(r"^--\s*name:\s*(\S+)\s*$", re.MULTILINE)
+
+
+def test_no_statement_stands_in_python() -> None:
+    wrong = [
+        f"{shown(path)}:{line}: {text[:60]!r}"
+        for path in python_files("src")
+        for line, text in _strings(path)
+        if _is_statement(text) and text not in ALLOWED
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def _is_statement(text: str) -> bool:
+    return STATEMENT.match(text) is not None
+
+
+def _strings(path: Path) -> Iterator[tuple[int, str]]:
+    module = tree(path)
+    docstrings = {id(node.value) for node in ast.walk(module) if isinstance(node, ast.Expr)}
+    for node in ast.walk(module):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield node.lineno, node.value
+
+
+def test_the_search_for_statements_finds_them() -> None:
+    for text in ("select 1 from x", "begin immediate", "INSERT INTO t VALUES (1)", "pragma user_version = 3"):
+        assert _is_statement(text), text
+    for text in ("with t as (values (1))", "update t set x = 1", "select count(*)", "create table t (x)"):
+        assert _is_statement(text), text
+    for text in ("Update the cursor.", "with a delay, or into a batch", "delete", "select a queue"):
+        assert not _is_statement(text), text
+
+
+def test_every_block_has_a_name_and_a_sentence() -> None:
+    wrong = []
+    for path in _query_files():
+        for name, block in _blocks(path):
+            first = block.strip().splitlines()[:1]
+            if not first or not re.match(r"--\s+\S.*", first[0]):
+                wrong.append(f"{shown(path)}: {name} does not say what it does")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_block_is_used_and_its_name_is_its_own() -> None:
+    names = [name for path in _query_files() for name, _ in _blocks(path)]
+    assert len(names) > 10, "the blocks were not found"
+    for path in _query_files():
+        here = [name for name, _ in _blocks(path)]
+        assert len(here) == len(set(here)), f"{shown(path)} has a name twice"
+    code = "\n".join(path.read_text(encoding="utf-8") for path in python_files("src"))
+    unused = [name for name in names if not re.search(rf"\b{re.escape(name)}\b", code) and not _is_built(name, code)]
+    assert not unused
+
+
+def _is_built(name: str, code: str) -> bool:
+    """A family of blocks is named by a prefix and a state: f"count_{state}"."""
+    return any(f'f"{name[:end]}{{' in code for end in range(4, len(name)))
+
+
+def _query_files() -> list[Path]:
+    return [path for path in sql_files() if "migrations" not in path.parts]
+
+
+def _blocks(path: Path) -> Iterator[tuple[str, str]]:
+    text = path.read_text(encoding="utf-8")
+    marks = list(NAME.finditer(text))
+    assert marks, f"{shown(path)} has no named block"
+    for mark, following in zip(marks, [*marks[1:], None], strict=True):
+        yield mark.group(1), text[mark.end() : following.start() if following else len(text)]
+
+
+def test_migrations_are_numbered_without_gaps_and_say_what_they_add() -> None:
+    migrations = [path.name for path in sql_files() if "migrations" in path.parts]
+    assert migrations
+    assert [int(name.split("_")[0]) for name in migrations] == list(range(1, len(migrations) + 1))
+    assert all(re.fullmatch(r"\d{3}_[a-z_]+\.sql", name) for name in migrations)

@@ -1,0 +1,29 @@
+"""The seed of every random choice of a fault test: printed when a test fails, and set with PENSTOCK_TEST_SEED."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import penstock
+from tests.faults.crew import Crew
+
+
+@pytest.fixture
+def seed() -> int:
+    chosen = int(os.environ.get("PENSTOCK_TEST_SEED") or random.SystemRandom().randrange(1_000_000))
+    print(f"PENSTOCK_TEST_SEED={chosen}")
+    return chosen
+
+
+@pytest.fixture
+def crew(tmp_path: Path, seed: int) -> Iterator[Crew]:
+    """Processes on a fresh store with a queue `work` that tries three times again."""
+    with Crew(tmp_path, seed) as crew:
+        with penstock.connect(crew.url) as store:
+            store.queue("work", max_retries=3)
+        yield crew

@@ -1,0 +1,155 @@
+"""Real processes on one store: started, killed and stopped by their own pid, and a look at what they left behind."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+import penstock
+from penstock.domain.times import from_time
+from tests.faults import history
+from tests.faults.actor import LEASE_SECONDS, READY
+from tests.faults.checker import Dump, Entry, Fate
+
+ROOT = Path(__file__).resolve().parents[2]
+ALL = 1_000_000
+
+
+class Crew:
+    """The processes of one test; whatever is left of them ends with the `with` block."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder = folder
+        self.url = f"sqlite:///{folder}/store.db"
+        self.histories = folder / "histories"
+        self.histories.mkdir()
+        self.seed = seed
+        self.kills = 0
+        self._numbers = itertools.count(1)
+        self._members: list[subprocess.Popen[str]] = []
+
+    def start(self, role: str, queue: str = "work") -> subprocess.Popen[str]:
+        number = next(self._numbers)
+        path = self.histories / f"{role}-{number}.jsonl"
+        words = ["-m", "tests.faults.actor", role, self.url, str(path), str(self.seed * 1000 + number), queue]
+        return self.run(words)
+
+    def run(self, words: list[str]) -> subprocess.Popen[str]:
+        member = subprocess.Popen(
+            [sys.executable, *words],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONFAULTHANDLER": "1"},
+        )
+        self._members.append(member)
+        return member
+
+    def kill(self, member: subprocess.Popen[str]) -> None:
+        """At once, with no chance to say anything."""
+        os.kill(member.pid, signal.SIGKILL)
+        member.wait()
+        self.kills += 1
+
+    def freeze(self, member: subprocess.Popen[str]) -> None:
+        os.kill(member.pid, signal.SIGSTOP)
+
+    def thaw(self, member: subprocess.Popen[str]) -> None:
+        os.kill(member.pid, signal.SIGCONT)
+
+    def finish(self, member: subprocess.Popen[str]) -> None:
+        """Politely: its standard input ends. A member that failed by itself fails the test, with what it said."""
+        _, errors = member.communicate(timeout=30)
+        assert member.returncode in (0, -signal.SIGKILL), f"a process ended with {member.returncode}:\n{errors}"
+
+    def finish_all(self) -> None:
+        for member in self._members:
+            if member.stdin is not None and not member.stdin.closed:
+                self.finish(member)
+
+    def __enter__(self) -> Crew:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for member in self._members:
+            if member.poll() is None:
+                os.kill(member.pid, signal.SIGKILL)
+            member.wait()
+            for pipe in (member.stdin, member.stdout, member.stderr):
+                if pipe is not None:
+                    pipe.close()
+
+
+def await_ready(member: subprocess.Popen[str]) -> None:
+    assert member.stdout is not None
+    line = member.stdout.readline()
+    assert line == READY, f"a process did not start: {line!r}"
+
+
+def await_until(true: Callable[[], bool], within_seconds: float = 20) -> None:
+    """The moment a thing that other processes bring about has come."""
+    ends = time.monotonic() + within_seconds
+    while not true():
+        assert time.monotonic() < ends, "it did not happen in time"
+        time.sleep(0.02)
+
+
+def drain(store: penstock.Store, queue: str, groups: tuple[str, ...], within_seconds: float = 30) -> None:
+    """Take everything out that is left: ack it, and nak poison until it is dead."""
+    orders = store.queue(queue)
+    ends = time.monotonic() + within_seconds
+    while any(_is_live(orders.stats(group)) for group in groups if group in orders.stats()):
+        assert time.monotonic() < ends, f"did not drain: {orders.stats()}"
+        for group in groups:
+            for delivery in orders.receive(limit=100, group=group, wait_seconds=0.05, lease_seconds=LEASE_SECONDS):
+                if delivery.payload.startswith(b"poison") and group == groups[0]:
+                    delivery.nak("poison", delay_seconds=0)
+                else:
+                    delivery.ack()
+        store.sweep()
+
+
+def _is_live(stats: penstock.GroupStats) -> bool:
+    return stats.held + stats.available + stats.redo + stats.in_progress > 0
+
+
+def dump(store: penstock.Store, queue: str, groups: tuple[str, ...] = ("default",)) -> Dump:
+    """What the public surface tells of every message, after the drain."""
+    orders = store.queue(queue)
+    fates: dict[str, Fate] = {}
+    for archived in orders.archive(limit=ALL):
+        fates[archived.message.id] = Fate(archived.message.payload.decode(), _trail(orders, archived.message.id))
+    for letter in orders.dead_letters(limit=ALL, group=groups[0]):
+        fate = fates.setdefault(letter.id, Fate(letter.payload.decode(), _trail(orders, letter.id)))
+        fate.letters += 1
+    stats = {group: msgspec.to_builtins(one) for group, one in orders.stats().items() if group in groups}
+    return Dump(fates, stats, max_retries=orders.policy().max_retries, groups=groups)
+
+
+def _trail(orders: penstock.Queue, message_id: str) -> list[Entry]:
+    return [
+        Entry(_micro(entry.at), str(entry.event), str(entry.state), entry.group, entry.attempt)
+        for entry in orders.audit(message_id)
+    ]
+
+
+def _micro(at: datetime) -> int:
+    return from_time("at", at)
+
+
+def read_history(crew: Crew, queue: str) -> list[history.Step]:
+    return [step for step in history.read(crew.histories) if step.get("queue") == queue]

@@ -1,0 +1,112 @@
+"""Eight processes on one store for a while, killed, frozen and started again at random; then every law is checked."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+
+import pytest
+
+import penstock
+from tests.faults.actor import LEASE_SECONDS
+from tests.faults.checker import Dump, check
+from tests.faults.crew import Crew, await_ready, drain, dump, read_history
+from tests.faults.history import Step
+
+SECONDS = 20
+GROUPS = ("default", "audit")
+ROLES = ["sender"] * 3 + ["consumer"] * 3 + ["reader", "sweeper"]
+
+
+def test_every_law_holds_under_kills_and_freezes(crew: Crew) -> None:
+    run(crew, "work", ROLES, SECONDS)
+    history = read_history(crew, "work")
+    with penstock.connect(crew.url) as store:
+        start_what_was_left_open(store)
+        drain(store, "work", GROUPS)
+        found = dump(store, "work", GROUPS)
+        found.batches = dict(batches(history, store))
+        violations = check(history, found)
+        assert all(one.level != "error" for one in store.doctor())
+    assert not violations, "\n".join(f"{one.invariant} {one.text}" for one in violations[:20])
+    saw_enough(history, found, crew)
+
+
+def test_at_most_once_is_never_redelivered_without_a_nak(crew: Crew) -> None:
+    with penstock.connect(crew.url) as store:
+        store.queue("once", delivery="at_most_once", max_retries=3)
+    run(crew, "once", ["sender", "consumer", "consumer", "sweeper"], 6)
+    with penstock.connect(crew.url) as store:
+        for batch in store.queue("once").batches():
+            store.queue("once").batch(batch.name).start()
+        drain(store, "once", ("default",))
+        found = dump(store, "once")
+        violations = check(read_history(crew, "once"), found)
+    assert not violations, "\n".join(f"{one.invariant} {one.text}" for one in violations[:20])
+    assert found.stats["default"]["outcomes"].get("lease_expired"), "unknown: no lease ended"
+
+
+def run(crew: Crew, queue: str, roles: list[str], seconds: float) -> None:
+    """Every few tenths of a second one process is killed and replaced, or frozen for longer than its lease."""
+    dice = random.Random(crew.seed)
+    members = [(role, crew.start(role, queue)) for role in roles]
+    for _, member in members:
+        await_ready(member)
+    ends = time.monotonic() + seconds
+    thaw_at: dict[int, float] = {}
+    while time.monotonic() < ends:
+        time.sleep(dice.uniform(0.05, 0.3))
+        place = dice.randrange(len(members))
+        role, member = members[place]
+        if place not in thaw_at and role == "consumer" and dice.random() < 0.7:
+            crew.freeze(member)
+            thaw_at[place] = time.monotonic() + 1.5 * LEASE_SECONDS
+        elif place not in thaw_at:
+            crew.kill(member)
+            members[place] = (role, crew.start(role, queue))
+        for place in [place for place, at in thaw_at.items() if at < time.monotonic()]:
+            crew.thaw(members[place][1])
+            del thaw_at[place]
+    for place in thaw_at:
+        crew.thaw(members[place][1])
+    crew.finish_all()
+
+
+def start_what_was_left_open(store: penstock.Store) -> None:
+    """A sender killed between its last member and its start leaves an open batch."""
+    for batch in store.queue("work").batches():
+        store.queue("work").batch(batch.name).start()
+
+
+def batches(history: list[Step], store: penstock.Store) -> Iterator[tuple[str, tuple[list[str], str]]]:
+    """Each batch that exists, with the members that were surely or maybe sent into it, and its end message."""
+    for batch in store.queue("work").batches():
+        assert batch.state == "finished", f"{batch} should have ended"
+        prefix = f"member-{batch.name}-"
+        members = {payload for step in history for payload in step.get("payloads", ()) if payload.startswith(prefix)}
+        yield batch.name, (sorted(members), f"end-{batch.name}")
+
+
+def saw_enough(history: list[Step], found: Dump, crew: Crew) -> None:
+    """A run in which nothing happened proves nothing: it is unknown, not good."""
+    saw = {
+        "kills": crew.kills,
+        "sends": sum(step["op"] == "send" and step["type"] == "ok" for step in history),
+        "ended leases": sum(entry.event == "lease_end" for fate in found.fates.values() for entry in fate.trail),
+        "refused settles": sum(step["op"] == "settle" and step["type"] == "refused" for step in history),
+        "dead letters": sum(fate.letters for fate in found.fates.values()),
+        "ended batches": len(found.batches),
+    }
+    print(saw)
+    wanted = {
+        "kills": 10,
+        "sends": 100,
+        "ended leases": 20,
+        "refused settles": 3,
+        "dead letters": 3,
+        "ended batches": 3,
+    }
+    missing = {name: count for name, count in saw.items() if count < wanted[name]}
+    if missing:
+        pytest.fail(f"unknown: the run saw too little: {missing} of {saw}")

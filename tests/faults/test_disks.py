@@ -1,0 +1,169 @@
+"""A disk that is full or fails: every call happens wholly or not at all, and the store goes on when the disk does."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import penstock
+from penstock import StoreError, StoreFull
+from penstock.domain.lifecycle import is_legal
+from tests.faults.broken_disk import Disk, failing_disk
+
+ROOM = 1_500_000
+
+
+# -- no room -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real file system of one and a half megabytes, where this machine lets us mount one."""
+    place = tmp_path / "small"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={ROOM}", "tmpfs", str(place)]
+    try:
+        mounted = subprocess.run(command, capture_output=True, check=False).returncode == 0
+    except FileNotFoundError:
+        mounted = False
+    if not mounted:
+        pytest.skip("this machine lets nobody mount a file system; the failing disk below stands in for it")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def test_a_full_disk_refuses_sends_and_recovers(small_disk: Path) -> None:
+    ballast = small_disk / "ballast"
+    with penstock.connect(f"sqlite:///{small_disk}/store.db") as store:
+        queue = store.queue("work")
+        ballast.write_bytes(bytes(400_000))
+        sent = fill(queue)
+        assert still_right(queue, sent)
+        ballast.unlink()
+        sent += 1
+        queue.send(bytes(1000))
+        assert still_right(queue, sent)
+        assert len(queue.receive(limit=100_000)) == sent
+
+
+def fill(queue: penstock.Queue) -> int:
+    """Send until there is no room; counts the messages whose send returned."""
+    for sent in range(0, 100_000, 10):
+        try:
+            queue.send_many([bytes(1000)] * 10)
+        except StoreFull as error:
+            return sent if "store.db" in str(error) else pytest.fail(f"does not name the store: {error}")
+    pytest.fail("the small disk never filled up")
+
+
+def still_right(queue: penstock.Queue, sent: int) -> bool:
+    stats = queue.stats("default")
+    return (stats.total, stats.available) == (sent, sent)
+
+
+def test_a_disk_without_room_refuses_every_verb_and_recovers(tmp_path: Path) -> None:
+    with failing_disk() as disk, penstock.connect(f"sqlite:///{tmp_path}/store.db") as store:
+        queue = store.queue("work")
+        ids = queue.send_many([b"1", b"2", b"3"])
+        delivery = queue.receive()[0]
+        before = look(queue, ids)
+        for verb in verbs(store, queue, delivery):
+            disk.arm(full=True)
+            with pytest.raises(StoreFull, match=r"store\.db"):
+                verb()
+            disk.arm()
+            assert look(queue, ids) == before
+        delivery.ack()
+        assert [one.payload for one in queue.receive(limit=10)] == [b"2", b"3"]
+
+
+def verbs(store: penstock.Store, queue: penstock.Queue, delivery: penstock.Delivery) -> list[Callable[[], object]]:
+    return [
+        lambda: queue.send(b"4"),
+        lambda: queue.send_many([b"4", b"5"]),
+        lambda: queue.receive(limit=2),
+        delivery.ack,
+        lambda: delivery.nak("why"),
+        lambda: delivery.extend(60),
+        lambda: queue.batch("b").send(b"4"),
+        lambda: store.queue("work", max_retries=1),
+        queue.flush,
+    ]
+
+
+def look(queue: penstock.Queue, ids: list[str]) -> object:
+    """All that can be seen, to be compared: nothing half-written may change it."""
+    stats = {group: (one.total, one.available, one.in_progress, one.outcomes) for group, one in queue.stats().items()}
+    trails = [[(entry.event, entry.state, entry.attempt) for entry in queue.audit(one)] for one in ids]
+    return stats, trails, [one.payload for one in queue.peek(100)], queue.policy()
+
+
+# -- every write and every sync fails once -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", ["send", "receive", "settle", "batch", "sweep"])
+def test_a_call_whose_nth_write_or_sync_fails_happens_wholly_or_not_at_all(tmp_path: Path, verb: str) -> None:
+    failures = 0
+    for fail_at in range(1, 200):
+        folder = tmp_path / str(fail_at)
+        folder.mkdir()
+        with failing_disk() as disk:
+            failed = fail_once(disk, f"sqlite:///{folder}/store.db", verb, fail_at)
+        failures += failed
+        judge(f"sqlite:///{folder}/store.db", verb)
+        if not failed:
+            break
+    else:
+        pytest.fail("the call never got through")
+    assert failures >= 1, "unknown: nothing failed"
+
+
+def fail_once(disk: Disk, url: str, verb: str, fail_at: int) -> bool:
+    """Make the n-th write or sync of the call fail, and all after it; says whether the call failed."""
+    with penstock.connect(url, clock=lambda: 1_000_000_000) as store:
+        queue = store.queue("work")
+        queue.send_many([b"1", b"2"])
+        leased = queue.receive(limit=2)
+        batch = queue.batch("b")
+        batch.set_end(b"end")
+        batch.send_many([b"3", b"4"])
+        acts: dict[str, Callable[[], object]] = {
+            "send": lambda: queue.send_many([b"5", b"6"]),
+            "receive": lambda: queue.receive(limit=2),
+            "settle": lambda: queue.settle([penstock.Ack(leased[0]), penstock.Reject(leased[1], "no")]),
+            "batch": batch.start,
+            "sweep": store.sweep,
+        }
+        disk.arm(fail_at=fail_at)
+        try:
+            acts[verb]()
+        except StoreError:
+            return True
+        finally:
+            disk.arm()
+        return False
+
+
+def judge(url: str, verb: str) -> None:
+    """A look from a sound disk: whole sends, whole settles, whole batches, and legal trails."""
+    with penstock.connect(url, clock=lambda: 1_000_000_001) as store:
+        queue = store.queue("work")
+        stats = queue.stats("default")
+        assert stats.total in (4, 6)
+        assert (stats.done, stats.dead) in ((0, 0), (1, 1))
+        assert queue.batch("b").state in ("open", "running")
+        assert all(check.level != "error" for check in store.doctor())
+        waiting = [message.payload for message in queue.peek(100)]
+        assert sum(payload in (b"5", b"6") for payload in waiting) in (0, 2)
+        assert sum(payload in (b"3", b"4") for payload in waiting) in (0, 2)
+        for message in queue.peek(100):
+            state = None
+            for entry in queue.audit(message.id):
+                assert is_legal(state, entry.event, entry.state)
+                state = entry.state
+        queue.send(b"7")
