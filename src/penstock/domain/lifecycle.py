@@ -6,9 +6,10 @@ left, on its times and on its batch; the conditions are spelled out in the table
 the message has ended in this group. Every outcome but `succeeded` leaves a dead letter; a redrive takes the dead
 letter back to ready, with attempts starting again.
 
-Two events do not come from the message's own story. An **ordered** queue releases what it handed out behind a message
+Some events do not come from the message's own story. An **ordered** queue releases what it handed out behind a message
 that must be tried again, so that a key is never processed out of order; the attempt is not counted, because nobody
-failed. And a message that `expires` or is `cancelled` while nobody holds it ends without ever being handed out.
+failed. A message that `expires` or is `cancelled` while nobody holds it ends without ever being handed out. And a seek
+is the operator's: it reads messages again, or passes them by.
 
 `docs/lifecycle.md` is written from this table by `python -m penstock.domain.lifecycle`, and a test compares the two.
 """
@@ -51,6 +52,7 @@ class Event(StrEnum):
     EXPIRE = "expire"
     BATCH_CANCEL = "batch_cancel"
     REDRIVE = "redrive"
+    SEEK = "seek"
 
 
 class Transition(NamedTuple):
@@ -85,11 +87,16 @@ TABLE = (
     Transition(LIVE, Event.EXPIRE, "", State.EXPIRED),
     Transition((State.HELD, State.READY), Event.BATCH_CANCEL, "", State.CANCELLED),
     Transition(DEAD_OUTCOMES, Event.REDRIVE, "attempts start again", State.READY),
+    Transition(OUTCOMES, Event.SEEK, "the group was moved back before it", State.READY),
+    Transition(
+        (State.READY,),
+        Event.SEEK,
+        "the primary group was moved past it, and it has an address or a batch",
+        State.CANCELLED,
+    ),
 )
 
-_EDGES = {
-    (source, transition.event, transition.target) for transition in TABLE for source in transition.sources
-}
+_EDGES = {(source, transition.event, transition.target) for transition in TABLE for source in transition.sources}
 
 
 def is_legal(source: State | None, event: Event, target: State) -> bool:

@@ -69,7 +69,9 @@ def ticks(cron: str, timezone: str, after: int) -> Iterator[int]:
         for tick in CronSim(cron, to_time(after).astimezone(zone)):
             yield from_time("tick", tick.astimezone(UTC))
     except CronSimError as error:
-        raise InvalidSchedule(f"cron {shown(cron)} does not parse ({error}): use a rule such as '*/5 * * * *'") from None
+        raise InvalidSchedule(
+            f"cron {shown(cron)} does not parse ({error}): use a rule such as '*/5 * * * *'"
+        ) from None
     raise InvalidSchedule(f"cron {shown(cron)} has no tick within 50 years")
 
 

@@ -68,6 +68,7 @@ class Settle(msgspec.Struct, frozen=True):
     """A checked settlement on its way into an engine."""
 
     event: Event
+    id: str
     position: int
     token: int
     reason: str | None = None

@@ -43,7 +43,9 @@ if TYPE_CHECKING:
 #  created_by, payload, priority, attempt, lease_ends_at)
 # The id is None when it is the one Penstock makes (`identity.made_id`). Times are microseconds.
 Row = tuple[Any, ...]
-POSITION, CREATED_AT, ID, CONTENT_TYPE, HEADERS, EXPIRES_AT, DEADLINE_AT, ADDRESS, KEY, BATCH, CREATED_BY, PAYLOAD = range(12)
+POSITION, CREATED_AT, ID, CONTENT_TYPE, HEADERS, EXPIRES_AT, DEADLINE_AT, ADDRESS, KEY, BATCH, CREATED_BY, PAYLOAD = (
+    range(12)
+)
 PRIORITY, ATTEMPT, LEASE_ENDS_AT = range(12, 15)
 
 
@@ -188,9 +190,7 @@ class Engine(Protocol):
 
     # -- schedules -------------------------------------------------------------------------------------------------
 
-    def schedule(
-        self, name: str, cron: str, timezone: str, queue: str, draft: Draft, catch_up: CatchUp
-    ) -> Schedule:
+    def schedule(self, name: str, cron: str, timezone: str, queue: str, draft: Draft, catch_up: CatchUp) -> Schedule:
         """Make or replace a schedule; its first tick is the next one from now, unless the rule stayed the same."""
 
     def schedules(self) -> list[Schedule]:
@@ -229,9 +229,7 @@ class Engine(Protocol):
     def audit(self, queue: str, message_id: str) -> list[AuditEntry]:
         """The trail of one message over all groups, in order."""
 
-    def archive(
-        self, queue: str, group: str, outcome: State | None, limit: int, before: int | None
-    ) -> list[Archived]:
+    def archive(self, queue: str, group: str, outcome: State | None, limit: int, before: int | None) -> list[Archived]:
         """Messages that have ended in the group, latest position first; `before` is a position for paging."""
 
     def explain(self, queue: str, message_id: str, group: str) -> Explanation:

@@ -1,0 +1,5 @@
+"""The SQLite engine: the embedded default, one file, many processes."""
+
+from penstock.engines.sqlite.engine import SqliteEngine, open_sqlite
+
+__all__ = ["SqliteEngine", "open_sqlite"]

@@ -1,0 +1,224 @@
+"""The file behind a store: opening it, transactions, and what its errors mean.
+
+One connection writes, under a lock: SQLite has one writer anyway, and waiting for a lock is cheaper than polling a
+busy file. A second one reads, so that looking never waits for a commit. A store in memory has one for both.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import apsw
+
+from penstock.domain import errors
+from penstock.engines.sqlite.transaction import Transaction
+from penstock.engines.statements import Statements
+
+SQL = Statements("penstock.engines.sqlite", "sql/connection.sql")
+MEMORY = ":memory:"
+# Older ones can lose committed writes when two connections checkpoint a write-ahead log at once.
+OLDEST_SQLITE = (3, 51, 3)
+
+
+class Database:
+    def __init__(self, path: str, clock: Callable[[], int], random: Callable[[], float], busy_seconds: float) -> None:
+        self.path = path
+        self.in_memory = path == MEMORY
+        self.clock = clock
+        self.random = random
+        self.busy_seconds = busy_seconds
+        self.salt = 0
+        self.on_commit: Callable[[], None] = lambda: None
+        self._writer: apsw.Connection
+        self._reader: apsw.Connection
+        self._current: Transaction | None
+        self._owner: int
+        self._durable: bool
+        self._open()
+
+    # -- transactions ----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def write(self, durable: bool = True) -> Iterator[Transaction]:
+        """A transaction that changes something, whole or not at all. Inside another one it becomes a part of it."""
+        with self._lock(), self.translated():
+            if self._current is not None:
+                yield from self._part()
+                return
+            self._set_durable(durable)
+            self._writer.execute(SQL.begin_write)
+            transaction = self.transaction(self._writer)
+            self._current, self._owner = transaction, threading.get_ident()
+            try:
+                yield transaction
+                self._writer.execute(SQL.commit)
+            except BaseException:
+                if self._writer.in_transaction:
+                    self._writer.execute(SQL.rollback)
+                raise
+            finally:
+                self._current = None
+        self.on_commit()
+
+    def _part(self) -> Iterator[Transaction]:
+        assert self._current is not None
+        self._writer.execute(SQL.savepoint)
+        try:
+            yield self._current
+        except BaseException:
+            if self._writer.in_transaction:
+                self._writer.execute(SQL.rollback_to)
+                self._writer.execute(SQL.release)
+            raise
+        self._writer.execute(SQL.release)
+
+    @contextmanager
+    def read(self) -> Iterator[Transaction]:
+        """One snapshot, without waiting for a writer."""
+        if self.in_memory or self._is_writing_here():
+            with self.write() as transaction:
+                yield transaction
+            return
+        self._check_process()
+        with self._read_lock, self.translated():
+            self._reader.execute(SQL.begin_read)
+            try:
+                yield self.transaction(self._reader)
+            finally:
+                if self._reader.in_transaction:
+                    self._reader.execute(SQL.rollback)
+
+    def _is_writing_here(self) -> bool:
+        """A read inside a write sees what was written: it is a part of it."""
+        return self._current is not None and self._owner == threading.get_ident()
+
+    def transaction(self, connection: apsw.Connection) -> Transaction:
+        return Transaction(connection, self.clock(), self.random, self.salt)
+
+    def _set_durable(self, durable: bool) -> None:
+        if durable is not self._durable:
+            self._writer.execute(SQL.durable if durable else SQL.relaxed)
+            self._durable = durable
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        self._check_process()
+        if not self._write_lock.acquire(timeout=self.busy_seconds + 1):
+            raise errors.StoreUnavailable(f"{self.path}: another thread held the store for {self.busy_seconds:g} s")
+        try:
+            yield
+        finally:
+            self._write_lock.release()
+
+    # -- opening and closing ---------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        _check_version()
+        self._check_path()
+        self._process = os.getpid()
+        self._write_lock = threading.RLock()
+        self._read_lock = threading.RLock()
+        self._current = None
+        self._owner = 0
+        self._durable = True
+        with self.translated():
+            self._writer = self.connection()
+            self._reader = self._writer if self.in_memory else self.connection()
+
+    def connection(self) -> apsw.Connection:
+        """A connection with everything set that does not stick to the file."""
+        connection = apsw.Connection(self.path, statementcachesize=256)
+        connection.set_busy_timeout(int(self.busy_seconds * 1000))
+        for pragma in (
+            SQL.trusted_schema,
+            SQL.cell_size_check,
+            SQL.page_size,
+            SQL.journal_mode,
+            SQL.durable,
+            SQL.cache_size,
+            SQL.checkpoint_pages,
+            SQL.journal_size_limit,
+        ):
+            # apsw steps a statement only as far as its rows are read: without this a pragma may not take effect.
+            connection.execute(pragma).fetchall()
+        return connection
+
+    def close(self) -> None:
+        """Also used by a child process, which must leave the parent's connections alone."""
+        if self._process == os.getpid():
+            self._writer.close()
+            self._reader.close()
+
+    def _check_process(self) -> None:
+        """SQLite's locks do not survive a fork: a child opens its own connections and forgets the parent's."""
+        if self._process != os.getpid():
+            _inherited.append((self._writer, self._reader))
+            self._open()
+
+    def _check_path(self) -> None:
+        if self.in_memory:
+            return
+        parent = os.path.dirname(os.path.abspath(self.path))
+        if os.path.isdir(self.path):
+            raise errors.NotAStore(f"{self.path} is a directory: name a file in it, such as {self.path}/app.db")
+        if not os.path.isdir(parent):
+            raise errors.NotAStore(f"{self.path}: there is no directory {parent}; make it first")
+        if not os.path.exists(self.path) and os.access(parent, os.W_OK):
+            # Messages are private: the file is made for its owner alone, and SQLite gives its companions the same mode.
+            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+
+    # -- errors ----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        try:
+            yield
+        except apsw.Error as error:
+            raise self._translate(error) from error
+
+    def _translate(self, error: apsw.Error) -> errors.PenstockError:
+        path = self.path
+        match error:
+            case apsw.BusyError() | apsw.LockedError():
+                return errors.StoreUnavailable(
+                    f"{path} is locked: another transaction has been writing for {self.busy_seconds:g} s; "
+                    "end it or try again"
+                )
+            case apsw.FullError():
+                return errors.StoreFull(f"{path}: no room left on the device; nothing was written")
+            case apsw.ReadOnlyError():
+                return errors.StoreReadOnly(
+                    f"{path} is read-only: give this process the right to write it and its folder"
+                )
+            case apsw.NotADBError():
+                return errors.NotAStore(f"{path} is not a SQLite database")
+            case apsw.CorruptError():
+                return errors.StoreCorrupt(
+                    f"{path} is damaged ({error}); nothing was changed: restore a backup or use sqlite3 .recover"
+                )
+            case apsw.CantOpenError():
+                return errors.StoreUnavailable(
+                    f"{path} cannot be opened ({error}): check that the path and its rights are right"
+                )
+            case apsw.TooBigError():
+                return errors.PayloadTooLarge(f"{path}: a value is larger than SQLite can hold ({error})")
+            case apsw.ConnectionClosedError():
+                return errors.StoreUnavailable(f"{path}: this store was closed")
+            case _:
+                return errors.StoreError(f"{path}: {error}")
+
+
+# Connections of a parent process. Closing them here would drop the parent's locks, so they are kept, unused.
+_inherited: list[tuple[Any, Any]] = []
+
+
+def _check_version() -> None:
+    version = apsw.sqlite_lib_version()
+    if tuple(int(part) for part in version.split(".")) < OLDEST_SQLITE:
+        raise errors.EngineTooOld(
+            f"SQLite {version} can lose committed writes in WAL mode: install apsw 3.51.3 or newer"
+        )

@@ -1,0 +1,140 @@
+"""Dead letters: messages that ended in a group without success. dead -> ready by a redrive, or gone by a purge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.domain.identity import made_id
+from penstock.domain.lifecycle import Event, State
+from penstock.domain.message import BYTES, decode_headers
+from penstock.domain.observations import DeadLetter
+from penstock.domain.settlement import Verdict
+from penstock.domain.times import to_time
+from penstock.engines.sqlite import ending, queues, sending, tracking
+from penstock.engines.sqlite.queues import Group, Queue
+from penstock.engines.sqlite.transaction import Transaction
+from penstock.engines.statements import Statements
+
+SQL = Statements("penstock.engines.sqlite", "sql/dead_letters.sql")
+
+
+def every(
+    transaction: Transaction, name: str, group_name: str | None, outcome: State | None, limit: int, before: int | None
+) -> list[DeadLetter]:
+    queue = queues.get(transaction, name)
+    group = None if group_name is None else queues.get_group(transaction, queue, group_name)
+    bindings = {
+        "queue_id": queue.queue_id,
+        "group_id": None if group is None else group.group_id,
+        "outcome": outcome,
+        "limit": limit,
+        "before": before,
+    }
+    letters = []
+    for row in transaction.rows(SQL.dead_letters, bindings):
+        reader, position, ended, reason, attempts, died_at, created_at, chosen, content_type, headers, payload = row
+        letters.append(
+            DeadLetter(
+                id=chosen or made_id(created_at, transaction.salt, position),
+                queue=name,
+                group=reader,
+                payload=payload,
+                content_type=content_type or BYTES,
+                headers=decode_headers(headers),
+                outcome=State(ended),
+                reason=reason,
+                attempts=attempts,
+                died_at=to_time(died_at),
+                created_at=to_time(created_at),
+            )
+        )
+    return letters
+
+
+def redrive(
+    transaction: Transaction, name: str, group_name: str, ids: Sequence[str] | None, outcome: State | None, limit: int
+) -> int:
+    queue, group = _reader(transaction, name, group_name)
+    return sum(
+        _redrive(transaction, queue, group, position, outcome)
+        for position in _positions(transaction, queue, group, ids, outcome, limit)
+    )
+
+
+def purge(
+    transaction: Transaction, name: str, group_name: str, ids: Sequence[str] | None, outcome: State | None, limit: int
+) -> int:
+    queue, group = _reader(transaction, name, group_name)
+    count = 0
+    for position in _positions(transaction, queue, group, ids, outcome, limit):
+        if _find(transaction, group, position, outcome) is not None:
+            count += transaction.changes(SQL.remove_dead_letter, {"group_id": group.group_id, "position": position})
+    return count
+
+
+def purge_old(transaction: Transaction, queue: Queue, group: Group, before: int) -> int:
+    return transaction.changes(SQL.old_dead_letters, {"group_id": group.group_id, "before": before})
+
+
+def _reader(transaction: Transaction, name: str, group_name: str) -> tuple[Queue, Group]:
+    queue = queues.get(transaction, name)
+    return queue, queues.get_group(transaction, queue, group_name)
+
+
+def _positions(
+    transaction: Transaction, queue: Queue, group: Group, ids: Sequence[str] | None, outcome: State | None, limit: int
+) -> list[int]:
+    if ids is None:
+        bindings = {"group_id": group.group_id, "outcome": outcome, "limit": limit}
+        return [position for (position,) in transaction.rows(SQL.oldest, bindings)]
+    places = [sending.locate(transaction, queue, message_id) for message_id in ids[:limit]]
+    return [place.position for place in places if place is not None and place.position is not None]
+
+
+def _find(transaction: Transaction, group: Group, position: int, outcome: State | None) -> tuple[object, ...] | None:
+    bindings = {"group_id": group.group_id, "position": position, "outcome": outcome}
+    return transaction.row(SQL.find_dead_letter, bindings)
+
+
+def _redrive(transaction: Transaction, queue: Queue, group: Group, position: int, outcome: State | None) -> int:
+    bindings = {"group_id": group.group_id, "position": position, "outcome": outcome}
+    row = transaction.row(SQL.find_dead_letter, bindings)
+    if row is None:
+        return 0
+    ended, attempts, lane_id, priority, created_at, expires_at, deadline_at, address, chosen = row
+    message_id = chosen or made_id(created_at, transaction.salt, position)
+    if address is not None and not _retake(transaction, queue, group, address, message_id, position):
+        return 0
+    transaction.run(SQL.remove_dead_letter, {"group_id": group.group_id, "position": position})
+    transaction.run(getattr(SQL, f"uncount_{ended}"), {"group_id": group.group_id})
+    step = ending.Step(Event.REDRIVE, State.READY, position, position, "system", f"was {ended}", attempts)
+    ending.record(transaction, queue.queue_id, group.group_id, step)
+    # Its times count from now on, as if it had been sent again; and it is no longer a member of its batch.
+    moved = transaction.now - created_at
+    flight = tracking.Flight(
+        position=position,
+        lane_id=lane_id,
+        priority=priority if priority >= 0 else sending.WITHDRAWN - priority,
+        attempt=0,
+        expires_at=None if expires_at is None else expires_at + moved,
+        deadline_at=None if deadline_at is None else deadline_at + moved,
+        batch_id=None,
+        batch_cancelled=False,
+        token=0,
+        consumer="system",
+        lease=None,
+    )
+    again = Verdict(Event.REDRIVE, State.READY, transaction.now, 0, flight.expires_at)
+    tracking.track(transaction, group, flight, again, None)
+    return 1
+
+
+def _retake(transaction: Transaction, queue: Queue, group: Group, address: str, message_id: str, position: int) -> bool:
+    """A message comes back to its address, unless another live message has it now."""
+    if group.name != queue.policy.primary_group:
+        return True
+    row = transaction.row(sending.SQL.find_address, {"queue_id": queue.queue_id, "address": address})
+    if row is not None and row[2] is None and row[0] != message_id:
+        return False
+    sending.take_address(transaction, queue.queue_id, address, message_id, position)
+    return True

@@ -1,0 +1,92 @@
+"""live -> an outcome: the one way a message ends in a group, and everything that follows from it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from penstock.domain.lifecycle import Event, State
+from penstock.engines.sqlite import batches, queues, sending
+from penstock.engines.sqlite.batches import ENDED
+from penstock.engines.sqlite.batches import SQL as BATCHES
+from penstock.engines.sqlite.queues import Group, Queue
+from penstock.engines.sqlite.transaction import Transaction
+from penstock.engines.statements import Statements
+
+SQL = Statements("penstock.engines.sqlite", "sql/ending.sql")
+# Wider ranges are written in several rows, so that the trail of one message is found by looking at this many positions.
+MAX_SPAN = 1024
+
+# What is written down when time or an operator ended a message, and nobody gave a reason.
+REASONS = {
+    Event.EXPIRE: "expires_at passed",
+    Event.DEADLINE: "deadline_at passed",
+    Event.BATCH_CANCEL: "its batch was cancelled",
+    Event.LEASE_END: "the lease ended",
+}
+
+
+class Step(NamedTuple):
+    """One step in the life of the messages from `first` to `last`."""
+
+    event: Event
+    state: State
+    first: int
+    last: int
+    by: str | None = None
+    reason: str | None = None
+    attempt: int = 0
+    token: int | None = None
+
+
+def record(transaction: Transaction, queue_id: int, group_id: int | None, step: Step) -> None:
+    for first in range(step.first, step.last + 1, MAX_SPAN):
+        bindings = {
+            "first": first,
+            "last": min(step.last, first + MAX_SPAN - 1),
+            "queue_id": queue_id,
+            "group_id": group_id,
+            "at": transaction.now,
+            "event": step.event.value,
+            "state": step.state.value,
+            "by": step.by,
+            "reason": step.reason,
+            "attempt": step.attempt,
+            "token": step.token,
+        }
+        transaction.run(SQL.record, bindings)
+
+
+def end(transaction: Transaction, queue: Queue, group: Group, step: Step, letter: bool = True) -> None:
+    """Write down the step and count it; leave dead letters unless the group only passes by; in the primary group free
+    addresses and, with the last member, end batches."""
+    record(transaction, queue.queue_id, group.group_id, step)
+    count = {"group_id": group.group_id, "count": step.last - step.first + 1}
+    transaction.run(getattr(SQL, f"count_{step.state}"), count)
+    ended = {"first": step.first, "last": step.last, "outcome": step.state.value, "reason": step.reason}
+    if letter and step.state is not State.SUCCEEDED:
+        buried = {**ended, "group_id": group.group_id, "attempts": step.attempt, "now": transaction.now}
+        transaction.run(SQL.bury, buried)
+    if group.name == queue.policy.primary_group:
+        transaction.run(SQL.end_addresses, {**ended, "queue_id": queue.queue_id, "now": transaction.now})
+        left = transaction.rows(BATCHES.leave_batch, {"first": step.first, "last": step.last})
+        for (batch_id,) in set(left):
+            end_batch_if_done(transaction, queue, batch_id)
+
+
+def end_unread(transaction: Transaction, queue: Queue, step: Step) -> None:
+    """A message that nobody holds ends in every group alike; the dead letter lies in the primary one."""
+    for group in queues.groups(transaction, queue):
+        if group.stream_position is None:
+            end(transaction, queue, group, step, letter=group.name == queue.policy.primary_group)
+
+
+def end_batch_if_done(transaction: Transaction, queue: Queue, batch_id: int) -> None:
+    """Send the end or the abort message with the last member's ending: in the same transaction, so exactly once."""
+    batch = batches.find(transaction, batch_id)
+    if batch.state in ("open", *ENDED) or transaction.value(BATCHES.any_remaining, {"batch_id": batch_id}):
+        return
+    finished = batch.state == "running"
+    batches.set_state(transaction, batch, "finished" if finished else "cancelled")
+    message = batch.end_message if finished else batch.abort_message
+    if message is not None:
+        sending.put(transaction, queue, [batches.decode_draft(message)])

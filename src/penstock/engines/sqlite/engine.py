@@ -1,0 +1,348 @@
+"""The contract on SQLite: every verb is one transaction around the module that knows how."""
+
+from __future__ import annotations
+
+import random as random_module
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from penstock.domain.errors import InvalidInput, PenstockError
+from penstock.domain.lifecycle import State
+from penstock.domain.message import Draft, Message
+from penstock.domain.observations import (
+    AddressState,
+    Archived,
+    AuditEntry,
+    BatchInfo,
+    Check,
+    ConsumerInfo,
+    DeadLetter,
+    Explanation,
+    GroupStats,
+    Part,
+    QueueInfo,
+    SweepReport,
+)
+from penstock.domain.policy import Policy
+from penstock.domain.recurrence import CatchUp, Schedule
+from penstock.domain.settlement import Settle, Settled
+from penstock.domain.times import check_seconds
+from penstock.engines.contract import Capabilities, Operation, Receipt
+from penstock.engines.sqlite import (
+    batches,
+    batching,
+    consumers,
+    counting,
+    dead_letters,
+    doctoring,
+    explaining,
+    looking,
+    migration,
+    queues,
+    receiving,
+    scheduling,
+    seeking,
+    sending,
+    settling,
+    sweeping,
+    windows,
+)
+from penstock.engines.sqlite.connection import Database
+from penstock.engines.sqlite.outside import check_connection
+from penstock.engines.sqlite.watching import Watch
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+def system_clock() -> int:
+    return time.time_ns() // 1000
+
+
+def open_sqlite(
+    path: str,
+    clock: Callable[[], int] = system_clock,
+    random: Callable[[], float] = random_module.random,
+    busy_seconds: float = 10,
+) -> SqliteEngine:
+    """Open the file, making it and its schema when they are missing."""
+    check_seconds("busy_seconds", busy_seconds)
+    engine = SqliteEngine(Database(path, clock, random, busy_seconds))
+    try:
+        engine.migrate()
+    except BaseException:
+        engine.close()
+        raise
+    return engine
+
+
+class SqliteEngine:
+    name = "sqlite"
+    capabilities = Capabilities(transactional_send=True, crosses_processes=True, makes_own_schema=True)
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.watch = Watch(database)
+        database.on_commit = self.watch.committed
+
+    # -- the store -------------------------------------------------------------------------------------------------
+
+    def migrate(self) -> list[str]:
+        return migration.migrate(self.database)
+
+    def close(self) -> None:
+        self.watch.close()
+        self.database.close()
+
+    def now(self) -> int:
+        return self.database.clock()
+
+    def together(self, operations: Sequence[Operation]) -> list[Any]:
+        results: list[Any] = []
+        with self.database.write():
+            for operation in operations:
+                try:
+                    results.append(operation())
+                except PenstockError as error:
+                    results.append(error)
+        return results
+
+    def wait(self, seen: int, timeout_seconds: float) -> int:
+        return self.watch.wait(seen, timeout_seconds)
+
+    def seen(self) -> int:
+        return self.watch.seen()
+
+    def doctor(self) -> list[Check]:
+        return doctoring.examine(self.database)
+
+    # -- queues ----------------------------------------------------------------------------------------------------
+
+    def declare(self, queue: str, changes: dict[str, Any]) -> Policy:
+        with self.database.write() as transaction:
+            return queues.declare(transaction, queue, changes)
+
+    def policy(self, queue: str) -> Policy:
+        with self.database.read() as transaction:
+            found = queues.find(transaction, queue)
+            return Policy() if found is None else found.policy
+
+    def queues(self) -> list[QueueInfo]:
+        with self.database.read() as transaction:
+            return [queues.info(transaction, queue) for queue in queues.every(transaction)]
+
+    def flush(self, queue: str) -> int:
+        with self.database.write() as transaction:
+            return queues.flush(transaction, queue)
+
+    # -- messages --------------------------------------------------------------------------------------------------
+
+    def send(self, queue: str, drafts: Sequence[Draft], transaction: object = None) -> list[str]:
+        if not drafts:
+            return []
+        if transaction is not None:
+            return self._send_with(queue, drafts, transaction)
+        with self.database.write() as own:
+            return sending.send(own, queue, drafts)
+
+    def _send_with(self, queue: str, drafts: Sequence[Draft], transaction: object) -> list[str]:
+        """On the caller's connection, as one step of the caller's transaction: whole or not at all."""
+        connection = check_connection(transaction, self.database)
+        with self.database.translated():
+            with connection:
+                ids = sending.send(self.database.transaction(connection), queue, drafts)
+            return ids
+
+    def receive(self, queue: str, group: str, consumer: str, limit: int, lease_seconds: float | None) -> Receipt:
+        """A receive that a power cut undoes is only a redelivery, so it does not wait for the disk; an at_most_once
+        message must never be handed out again, so there it does."""
+        durable = False
+        while True:
+            with self.database.write(durable) as transaction:
+                found = queues.ensure(transaction, queue)
+                if durable or not found.policy.at_most_once:
+                    return receiving.receive(transaction, found, group, consumer, limit, lease_seconds)
+            durable = True
+
+    def ready_in(self, queue: str, group: str) -> float | None:
+        with self.database.read() as transaction:
+            return looking.ready_in(transaction, queue, group)
+
+    def settle(self, queue: str, group: str, settles: Sequence[Settle]) -> list[Settled]:
+        with self.database.write() as transaction:
+            return settling.settle(transaction, queue, group, settles)
+
+    def ack_all(self, queue: str, group: str, token: int, positions: list[int]) -> bool:
+        with self.database.write() as transaction:
+            return settling.ack_all(transaction, queue, group, token, positions)
+
+    def extend(self, queue: str, group: str, leases: Sequence[tuple[int, int]], seconds: float) -> list[int | None]:
+        with self.database.write() as transaction:
+            return settling.extend(transaction, queue, group, leases, seconds)
+
+    def position(self, queue: str, message_id: str) -> int:
+        with self.database.read() as transaction:
+            place = looking.place(transaction, queues.get(transaction, queue), message_id)
+        if place.position is None:
+            raise InvalidInput(f"message {message_id} is held: it has not been handed out, so it has no lease")
+        return place.position
+
+    # -- groups ----------------------------------------------------------------------------------------------------
+
+    def seek(self, queue: str, group: str, target: int | str, is_time: bool = False) -> int:
+        with self.database.write() as transaction:
+            return seeking.seek(transaction, queue, group, target, is_time)
+
+    def groups(self, queue: str) -> list[str]:
+        with self.database.read() as transaction:
+            found = queues.find(transaction, queue)
+            return [] if found is None else [group.name for group in queues.groups(transaction, found)]
+
+    # -- addresses -------------------------------------------------------------------------------------------------
+
+    def address(self, queue: str, address: str) -> AddressState | None:
+        with self.database.read() as transaction:
+            return looking.address(transaction, queue, address)
+
+    def ended(self, queue: str, message_id: str) -> AddressState | None:
+        with self.database.read() as transaction:
+            return looking.ended(transaction, queue, message_id)
+
+    # -- batches ---------------------------------------------------------------------------------------------------
+
+    def batch_open(self, queue: str, name: str, end: Draft | None, abort: Draft | None) -> BatchInfo:
+        with self.database.write() as transaction:
+            return batching.open_batch(transaction, queue, name, end, abort)
+
+    def batch_start(self, queue: str, name: str) -> BatchInfo:
+        with self.database.write() as transaction:
+            return batching.start(transaction, queue, name)
+
+    def batch_cancel(self, queue: str, name: str) -> BatchInfo:
+        with self.database.write() as transaction:
+            return batching.cancel(transaction, queue, name)
+
+    def batch(self, queue: str, name: str) -> BatchInfo:
+        with self.database.read() as transaction:
+            found = queues.get(transaction, queue)
+            return batches.info(transaction, found, batches.get(transaction, found, name))
+
+    def batches(self, queue: str) -> list[BatchInfo]:
+        with self.database.read() as transaction:
+            found = queues.get(transaction, queue)
+            return [batches.info(transaction, found, batch) for batch in batches.every(transaction, found)]
+
+    # -- consumers -------------------------------------------------------------------------------------------------
+
+    def register(self, queue: str, group: str, name: str, heartbeat_seconds: float) -> ConsumerInfo:
+        with self.database.write() as transaction:
+            return consumers.register(transaction, queue, group, name, heartbeat_seconds)
+
+    def heartbeat(self, queue: str, group: str, name: str) -> ConsumerInfo:
+        with self.database.write() as transaction:
+            return consumers.heartbeat(transaction, queue, group, name)
+
+    def deregister(self, queue: str, group: str, name: str) -> int:
+        with self.database.write() as transaction:
+            return consumers.deregister(transaction, queue, group, name)
+
+    def consumers(self, queue: str | None = None) -> list[ConsumerInfo]:
+        with self.database.read() as transaction:
+            return consumers.every(transaction, queue)
+
+    # -- schedules -------------------------------------------------------------------------------------------------
+
+    def schedule(self, name: str, cron: str, timezone: str, queue: str, draft: Draft, catch_up: CatchUp) -> Schedule:
+        with self.database.write() as transaction:
+            return scheduling.put(transaction, name, cron, timezone, queue, draft, catch_up)
+
+    def schedules(self) -> list[Schedule]:
+        with self.database.read() as transaction:
+            return scheduling.every(transaction)
+
+    def schedule_pause(self, name: str, paused: bool) -> Schedule:
+        with self.database.write() as transaction:
+            return scheduling.pause(transaction, name, paused)
+
+    def unschedule(self, name: str) -> None:
+        with self.database.write() as transaction:
+            scheduling.remove(transaction, name)
+
+    # -- dead letters ----------------------------------------------------------------------------------------------
+
+    def dead_letters(
+        self, queue: str, group: str | None, outcome: State | None, limit: int, before: int | None
+    ) -> list[DeadLetter]:
+        with self.database.read() as transaction:
+            return dead_letters.every(transaction, queue, group, outcome, limit, before)
+
+    def redrive(self, queue: str, group: str, ids: Sequence[str] | None, outcome: State | None, limit: int) -> int:
+        with self.database.write() as transaction:
+            return dead_letters.redrive(transaction, queue, group, ids, outcome, limit)
+
+    def purge(self, queue: str, group: str, ids: Sequence[str] | None, outcome: State | None, limit: int) -> int:
+        with self.database.write() as transaction:
+            return dead_letters.purge(transaction, queue, group, ids, outcome, limit)
+
+    # -- looking ---------------------------------------------------------------------------------------------------
+
+    def peek(self, queue: str, group: str, limit: int) -> list[Message]:
+        with self.database.read() as transaction:
+            return looking.peek(transaction, queue, group, limit)
+
+    def find(self, queue: str, message_id: str) -> Message:
+        with self.database.read() as transaction:
+            return looking.find(transaction, queue, message_id)
+
+    def stats(self, queue: str) -> dict[str, GroupStats]:
+        with self.database.read() as transaction:
+            return counting.stats(transaction, queue)
+
+    def audit(self, queue: str, message_id: str) -> list[AuditEntry]:
+        with self.database.read() as transaction:
+            return looking.audit(transaction, queue, message_id)
+
+    def archive(self, queue: str, group: str, outcome: State | None, limit: int, before: int | None) -> list[Archived]:
+        with self.database.read() as transaction:
+            return looking.archive(transaction, queue, group, outcome, limit, before)
+
+    def explain(self, queue: str, message_id: str, group: str) -> Explanation:
+        with self.database.read() as transaction:
+            return explaining.explain(transaction, queue, message_id, group)
+
+    # -- maintenance -----------------------------------------------------------------------------------------------
+
+    def sweep(self) -> SweepReport:
+        return sweeping.sweep(self.database)
+
+    # -- windows ---------------------------------------------------------------------------------------------------
+
+    def horizon(self, queue: str) -> int:
+        with self.database.read() as transaction:
+            return windows.horizon(transaction)
+
+    def earliest(self, queue: str) -> int:
+        with self.database.read() as transaction:
+            found = queues.find(transaction, queue)
+            return 0 if found is None else found.trimmed_position
+
+    def position_at(self, queue: str, at: int) -> int:
+        with self.database.read() as transaction:
+            return seeking.position_at(transaction, at)
+
+    def window(self, queue: str, start: int, end: int, parts: int) -> list[Part]:
+        with self.database.read() as transaction:
+            return windows.window(transaction, queue, start, end, parts)
+
+    def read(self, part: Part, batch_rows: int = 10_000) -> Iterator[pyarrow.RecordBatch]:
+        with self.database.read() as transaction:
+            yield from windows.read(transaction, part, batch_rows)
+
+    def stream_position(self, queue: str, group: str) -> int | None:
+        with self.database.read() as transaction:
+            return windows.stream_position(transaction, queue, group)
+
+    def advance(self, queue: str, group: str, position: int) -> None:
+        with self.database.write() as transaction:
+            windows.advance(transaction, queue, group, position)

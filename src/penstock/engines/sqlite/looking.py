@@ -1,0 +1,190 @@
+"""Reading without changing: single messages, what comes next, the trail of a message, and what has ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.domain.errors import NotFound
+from penstock.domain.identity import made_id
+from penstock.domain.lifecycle import OUTCOMES, Event, State
+from penstock.domain.message import BYTES, SYSTEM, Message, decode_headers
+from penstock.domain.names import shown
+from penstock.domain.observations import AddressState, Archived, AuditEntry
+from penstock.domain.times import to_optional_time, to_time
+from penstock.engines.sqlite import ending, queues, sending
+from penstock.engines.sqlite.queues import Group, Queue
+from penstock.engines.sqlite.receiving import SQL as RECEIVE
+from penstock.engines.sqlite.sending import Place
+from penstock.engines.sqlite.transaction import Transaction
+from penstock.engines.statements import Statements
+
+SQL = Statements("penstock.engines.sqlite", "sql/look.sql")
+
+
+def place(transaction: Transaction, queue: Queue, message_id: str) -> Place:
+    found = sending.locate(transaction, queue, message_id)
+    if found is None:
+        raise NotFound(
+            f"queue {queue.name!r} has no message {shown(message_id)}: it never had, or it is past retention"
+        )
+    return found
+
+
+def find(transaction: Transaction, name: str, message_id: str) -> Message:
+    queue = queues.get(transaction, name)
+    found = place(transaction, queue, message_id)
+    if found.position is not None:
+        return message_at(transaction, queue, found.position)
+    return _message(transaction, queue, transaction.rows(SQL.held_message, {"held_id": found.held_id})[0])
+
+
+def message_at(transaction: Transaction, queue: Queue, position: int) -> Message:
+    return _message(transaction, queue, transaction.rows(SQL.message, {"position": position})[0])
+
+
+def _message(transaction: Transaction, queue: Queue, row: tuple[Any, ...]) -> Message:
+    (
+        position, priority, created_at, chosen, content_type, headers, expires_at, deadline_at, address, key, batch,
+        created_by, available_at, payload,
+    ) = row  # fmt: skip
+    return Message(
+        id=chosen or made_id(created_at, transaction.salt, position),
+        queue=queue.name,
+        payload=payload,
+        content_type=content_type or BYTES,
+        headers=decode_headers(headers),
+        priority=priority if priority >= 0 else sending.WITHDRAWN - priority,
+        position=position,
+        created_at=to_time(created_at),
+        created_by=created_by or SYSTEM,
+        available_at=to_time(created_at if available_at is None else available_at),
+        expires_at=to_optional_time(expires_at),
+        deadline_at=to_optional_time(deadline_at),
+        address=address,
+        key=key,
+        batch=batch,
+    )
+
+
+def peek(transaction: Transaction, name: str, group_name: str, limit: int) -> list[Message]:
+    queue = queues.get(transaction, name)
+    group = queues.find_group(transaction, queue, group_name)
+    group_id = -1 if group is None else group.group_id
+    common = {"group_id": group_id, "now": transaction.now, "limit": limit}
+    candidates = [(priority, 0, position) for position, priority in transaction.rows(SQL.peek_tracked, common)]
+    candidates += [(priority, 0, position) for position, priority in transaction.rows(SQL.peek_leased, common)]
+    unread = {"queue_id": queue.queue_id, "group_id": group_id, "trimmed_position": queue.trimmed_position}
+    for lane_id, priority, _, _, _, after, _ in transaction.rows(RECEIVE.unread_lanes, unread):
+        reading = {**common, "lane_id": lane_id, "priority": priority, "after": after}
+        reading["at_most_once"] = int(queue.policy.at_most_once)
+        candidates += [(priority, 1, position) for position, _ in transaction.rows(SQL.peek_lane, reading)]
+    return [message_at(transaction, queue, position) for _, _, position in sorted(candidates)[:limit]]
+
+
+def ready_in(transaction: Transaction, name: str, group_name: str) -> float | None:
+    queue = queues.find(transaction, name)
+    if queue is None or queue.policy.paused:
+        return None
+    group = queues.find_group(transaction, queue, group_name)
+    group_id = -1 if group is None else group.group_id
+    bindings = {"queue_id": queue.queue_id, "group_id": group_id}
+    ready = SQL.any_ready_in_order if queue.policy.ordered else SQL.any_ready
+    if transaction.value(ready, {**bindings, "trimmed_position": queue.trimmed_position}):
+        return 0
+    due_at = transaction.value(SQL.next_due, bindings)
+    return None if due_at is None else max(0.0, (due_at - transaction.now) / 1_000_000)
+
+
+def audit(transaction: Transaction, name: str, message_id: str) -> list[AuditEntry]:
+    queue = queues.get(transaction, name)
+    found = place(transaction, queue, message_id)
+    message = find(transaction, name, message_id)
+    if found.position is None:
+        return [_sent(message, State.HELD)]
+    state = State.HELD if transaction.value(SQL.was_held, {"position": found.position}) else State.READY
+    return [_sent(message, state), *trail(transaction, queue, found.position)]
+
+
+def _sent(message: Message, state: State) -> AuditEntry:
+    return AuditEntry(message.created_at, Event.SEND, state, message.created_by, None, None, 0)
+
+
+def trail(transaction: Transaction, queue: Queue, position: int) -> list[AuditEntry]:
+    bindings = {"position": position, "queue_id": queue.queue_id, "span": ending.MAX_SPAN - 1}
+    return [
+        AuditEntry(to_time(at), Event(event), State(state), by or SYSTEM, group, reason, attempt)
+        for at, event, state, by, group, reason, attempt in transaction.rows(SQL.trail, bindings)
+    ]
+
+
+def last_entry(transaction: Transaction, queue: Queue, group: Group, position: int) -> AuditEntry | None:
+    """The latest step of a message in a group."""
+    entries = [entry for entry in trail(transaction, queue, position) if entry.group == group.name]
+    return entries[-1] if entries else None
+
+
+def archive(
+    transaction: Transaction, name: str, group_name: str, outcome: State | None, limit: int, before: int | None
+) -> list[Archived]:
+    queue = queues.get(transaction, name)
+    group = queues.get_group(transaction, queue, group_name)
+    archived: list[Archived] = []
+    edge = transaction.value(SQL.archive_edge, {"queue_id": queue.queue_id, "group_id": group.group_id})
+    edge = edge if before is None else min(edge, before)
+    while len(archived) < limit:
+        positions = _behind(transaction, queue, group, edge, limit)
+        if not positions:
+            break
+        for position in positions:
+            ended = _archived(transaction, queue, group, position)
+            if ended is not None and (outcome is None or ended.outcome is outcome):
+                archived.append(ended)
+        edge = positions[-1]
+    return archived[:limit]
+
+
+def _behind(transaction: Transaction, queue: Queue, group: Group, before: int, limit: int) -> list[int]:
+    bindings = {
+        "queue_id": queue.queue_id,
+        "group_id": group.group_id,
+        "trimmed_position": queue.trimmed_position,
+        "before": before,
+        "limit": limit,
+    }
+    rows = transaction.rows(SQL.archive, bindings) or transaction.rows(SQL.kept_letters, bindings)
+    return [position for (position,) in rows]
+
+
+def _archived(transaction: Transaction, queue: Queue, group: Group, position: int) -> Archived | None:
+    last = last_entry(transaction, queue, group, position)
+    if last is None or last.state not in OUTCOMES:
+        return None
+    message = message_at(transaction, queue, position)
+    return Archived(message, group.name, last.state, last.reason, last.attempt, last.at)
+
+
+def address(transaction: Transaction, name: str, wanted: str) -> AddressState | None:
+    queue = queues.find(transaction, name)
+    if queue is None:
+        return None
+    row = transaction.row(sending.SQL.find_address, {"queue_id": queue.queue_id, "address": wanted})
+    if row is None:
+        return None
+    message_id, _, outcome, reason = row
+    return AddressState(message_id, None if outcome is None else State(outcome), reason)
+
+
+def ended(transaction: Transaction, name: str, message_id: str) -> AddressState | None:
+    queue = queues.get(transaction, name)
+    found = place(transaction, queue, message_id)
+    group = (
+        None
+        if queue.policy.primary_group is None
+        else queues.find_group(transaction, queue, queue.policy.primary_group)
+    )
+    if found.position is None or group is None:
+        return None
+    last = last_entry(transaction, queue, group, found.position)
+    if last is None or last.state not in OUTCOMES:
+        return None
+    return AddressState(message_id, last.state, last.reason)

@@ -1,0 +1,23 @@
+"""The caller's own connection: a send that commits with the caller's writes."""
+
+from __future__ import annotations
+
+import os
+
+import apsw
+
+from penstock.domain.errors import InvalidInput
+from penstock.domain.names import shown
+from penstock.engines.sqlite.connection import Database
+
+
+def check_connection(connection: object, database: Database) -> apsw.Connection:
+    """An apsw connection to this store's file: two builds of SQLite must never share one, so no other driver will do."""
+    if not isinstance(connection, apsw.Connection):
+        raise InvalidInput(f"transaction takes an open apsw.Connection, not {shown(connection)}")
+    filename = connection.filename
+    if database.in_memory or not filename or not os.path.samefile(filename, database.path):
+        raise InvalidInput(
+            f"transaction takes a connection to the store's own file {database.path}, not to {shown(filename)}"
+        )
+    return connection

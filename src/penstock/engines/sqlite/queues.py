@@ -1,0 +1,173 @@
+"""Queues and groups: finding, making, declaring and flushing them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from penstock.domain.errors import GroupMisused, InvalidPolicy, NotFound
+from penstock.domain.names import nearest, shown
+from penstock.domain.observations import QueueInfo
+from penstock.domain.policy import Policy
+from penstock.domain.times import to_time
+from penstock.engines.sqlite.connection import SQL as CONNECTION
+from penstock.engines.sqlite.transaction import Transaction
+from penstock.engines.statements import Statements
+
+SQL = Statements("penstock.engines.sqlite", "sql/queues.sql")
+_decode_policy = msgspec.json.Decoder(Policy).decode
+
+
+class Queue(NamedTuple):
+    queue_id: int
+    name: str
+    policy: Policy
+    held: int
+    trimmed_position: int
+    created_at: int
+
+
+class Group(NamedTuple):
+    group_id: int
+    queue_id: int
+    name: str
+    last_token: int
+    stream_position: int | None
+
+
+def find(transaction: Transaction, name: str) -> Queue | None:
+    row = transaction.row(SQL.find_queue, {"name": name})
+    return None if row is None else _queue(row)
+
+
+def find_by_id(transaction: Transaction, queue_id: int) -> Queue:
+    row = transaction.row(SQL.find_queue_by_id, {"queue_id": queue_id})
+    assert row is not None
+    return _queue(row)
+
+
+def get(transaction: Transaction, name: str) -> Queue:
+    queue = find(transaction, name)
+    if queue is None:
+        known = [row[1] for row in transaction.rows(SQL.all_queues)]
+        raise NotFound(f"there is no queue {shown(name)}{nearest(name, known)}")
+    return queue
+
+
+def ensure(transaction: Transaction, name: str) -> Queue:
+    """A queue is made by its first use."""
+    queue = find(transaction, name)
+    if queue is not None:
+        return queue
+    policy = Policy()
+    queue_id = transaction.value(SQL.make_queue, {"name": name, "policy": "{}", "now": transaction.now})
+    return Queue(queue_id, name, policy, 0, 0, transaction.now)
+
+
+def every(transaction: Transaction) -> list[Queue]:
+    return [_queue(row) for row in transaction.rows(SQL.all_queues)]
+
+
+def declare(transaction: Transaction, name: str, changes: dict[str, Any]) -> Policy:
+    queue = ensure(transaction, name)
+    policy = msgspec.structs.replace(queue.policy, **changes)
+    if policy == queue.policy:
+        return policy
+    if policy.shards != queue.policy.shards and (policy.ordered or queue.policy.ordered):
+        _check_drained(transaction, queue, policy)
+    encoded = msgspec.json.encode(policy).decode()
+    transaction.run(SQL.set_policy, {"queue_id": queue.queue_id, "policy": encoded})
+    return policy
+
+
+def _check_drained(transaction: Transaction, queue: Queue, policy: Policy) -> None:
+    """Another number of shards sends a key elsewhere: what waits in its old shard could be overtaken."""
+    if transaction.value(SQL.live_messages, {"queue_id": queue.queue_id}):
+        raise InvalidPolicy(
+            f"shards of the ordered queue {queue.name!r} cannot change from {queue.policy.shards} to {policy.shards} "
+            "while it has live messages: drain or flush it first"
+        )
+
+
+def info(transaction: Transaction, queue: Queue) -> QueueInfo:
+    names = tuple(group.name for group in groups(transaction, queue))
+    return QueueInfo(queue.name, queue.policy, names, to_time(queue.created_at))
+
+
+def find_group(transaction: Transaction, queue: Queue, name: str) -> Group | None:
+    row = transaction.row(SQL.find_group, {"queue_id": queue.queue_id, "name": name})
+    return None if row is None else Group(*row)
+
+
+def get_group(transaction: Transaction, queue: Queue, name: str) -> Group:
+    group = find_group(transaction, queue, name)
+    if group is None:
+        known = [group.name for group in groups(transaction, queue)]
+        raise NotFound(f"queue {queue.name!r} has no group {shown(name)}{nearest(name, known)}")
+    return group
+
+
+def ensure_group(transaction: Transaction, queue: Queue, name: str) -> Group:
+    """A group exists from its first use."""
+    row = transaction.row(SQL.find_group, {"queue_id": queue.queue_id, "name": name})
+    if row is None:
+        row = transaction.row(SQL.make_group, {"queue_id": queue.queue_id, "name": name, "now": transaction.now})
+    return Group(*row)  # type: ignore[misc]  # returning always gives the row
+
+
+def ensure_leasing_group(transaction: Transaction, queue: Queue, name: str) -> Group:
+    group = ensure_group(transaction, queue, name)
+    if group.stream_position is not None:
+        raise GroupMisused(f"group {name!r} of queue {queue.name!r} is read as a stream: receive with another group")
+    return group
+
+
+def primary(transaction: Transaction, queue: Queue) -> Group | None:
+    """The group that addresses, batches and unread dead letters follow; it exists from the first send."""
+    name = queue.policy.primary_group
+    return None if name is None else ensure_group(transaction, queue, name)
+
+
+def groups(transaction: Transaction, queue: Queue) -> list[Group]:
+    return [Group(*row) for row in transaction.rows(SQL.all_groups, {"queue_id": queue.queue_id})]
+
+
+def flush(transaction: Transaction, name: str) -> int:
+    queue = find(transaction, name)
+    if queue is None:
+        return 0
+    bindings = {"queue_id": queue.queue_id}
+    count: int = transaction.value(SQL.flush_counts, bindings)
+    last_position = transaction.value(CONNECTION.fact, {"name": "last_position"})
+    for statement in _FLUSH:
+        transaction.run(statement, bindings)
+    transaction.run(SQL.flush_groups, {**bindings, "last_position": last_position})
+    transaction.run(SQL.flush_queue, {**bindings, "last_position": last_position})
+    return count
+
+
+# In this order: what is found through lanes and groups goes before them.
+_FLUSH = (
+    SQL.flush_log,
+    SQL.flush_dead_log,
+    SQL.flush_runs,
+    SQL.flush_cursors,
+    SQL.flush_leases,
+    SQL.flush_tracked,
+    SQL.flush_skips,
+    SQL.flush_dead_letters,
+    SQL.flush_members,
+    SQL.flush_held,
+    SQL.flush_identities,
+    SQL.flush_audit,
+    SQL.flush_addresses,
+    SQL.flush_batches,
+    SQL.flush_marks,
+    SQL.flush_lanes,
+)
+
+
+def _queue(row: tuple[Any, ...]) -> Queue:
+    queue_id, name, policy, held, trimmed_position, created_at = row
+    return Queue(queue_id, name, _decode_policy(policy), held, trimmed_position, created_at)

@@ -1,0 +1,305 @@
+"""ready -> leased: handing messages out.
+
+A receive looks at what is due first, then fills up: best priority first, within a priority due retries before unread
+messages. Unread messages are taken in a row from where the group's cursor stands in a lane, and leased as one range.
+A lane that ever had messages with an expiry, a deadline or a batch is read carefully: what is over is passed and
+written down as ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import NamedTuple
+
+from penstock.domain.lifecycle import Event, State
+from penstock.domain.settlement import Attempt, lease_end
+from penstock.domain.times import SECOND, microseconds
+from penstock.engines.contract import (
+    ATTEMPT,
+    DEADLINE_AT,
+    EXPIRES_AT,
+    LEASE_ENDS_AT,
+    POSITION,
+    Receipt,
+    Row,
+)
+from penstock.engines.sqlite import ending, promoting, queues, reclaiming, tracking
+from penstock.engines.sqlite.queues import Group, Queue
+from penstock.engines.sqlite.transaction import Transaction
+from penstock.engines.statements import Statements
+
+SQL = Statements("penstock.engines.sqlite", "sql/receive.sql")
+TOUCH_EVERY = 60 * SECOND
+
+
+class Lane(NamedTuple):
+    """A lane that has unread messages, and how far the group has read it."""
+
+    lane_id: int
+    priority: int
+    shard: int
+    careful: int
+    last_position: int
+    position: int
+    passed: int
+
+
+def receive(
+    transaction: Transaction, queue: Queue, group_name: str, consumer: str, limit: int, lease_seconds: float | None
+) -> Receipt:
+    group = queues.ensure_leasing_group(transaction, queue, group_name)
+    receive = _Receive(transaction, queue, group, consumer, limit, lease_seconds)
+    if not queue.policy.paused:
+        receive.prepare()
+        receive.fill()
+        receive.finish()
+    return Receipt(receive.token, queue.name, group.name, consumer, transaction.salt, receive.rows)
+
+
+class _Receive:
+    def __init__(
+        self,
+        transaction: Transaction,
+        queue: Queue,
+        group: Group,
+        consumer: str,
+        limit: int,
+        lease_seconds: float | None,
+    ) -> None:
+        self.transaction = transaction
+        self.queue = queue
+        self.group = group
+        self.consumer = consumer
+        self.limit = limit
+        self.lease_seconds = queue.policy.lease_seconds if lease_seconds is None else lease_seconds
+        self.ends_at = transaction.now + microseconds(self.lease_seconds)
+        # Later tokens are greater, and one that a power cut took back is never given out again: time has moved on.
+        self.token = max(transaction.now, group.last_token + 1)
+        self.rows: list[Row] = []
+        self.has_retries = False
+
+    @property
+    def room(self) -> int:
+        return self.limit - len(self.rows)
+
+    def prepare(self) -> None:
+        """Make ready what is due, reclaim what has lapsed."""
+        transaction, queue, group = self.transaction, self.queue, self.group
+        bindings = {"queue_id": queue.queue_id, "group_id": group.group_id, "now": transaction.now}
+        held, retries, lapsed, ready = transaction.rows(SQL.due, bindings)[0]
+        if held:
+            promoting.promote(transaction, queue, max(self.limit, promoting.AT_ONCE))
+        if retries:
+            promoting.make_ready(transaction, queue, group, max(self.limit, promoting.AT_ONCE))
+        if lapsed:
+            reclaiming.reclaim(transaction, queue, group)
+        self.has_retries = bool(ready or retries or lapsed)
+        if self.has_retries:
+            reclaiming.expire_tracked(transaction, queue, group)
+
+    def fill(self) -> None:
+        if self.queue.policy.ordered:
+            self._fill_in_order()
+            return
+        retries = self._ready_retries()
+        lanes = self._unread_lanes()
+        for priority in sorted({*retries, *lanes}):
+            for position in retries.get(priority, ())[: self.room]:
+                self._take_retry(position)
+            for lane in lanes.get(priority, ()):
+                if self.room > 0:
+                    self._take_unread(lane)
+            if self.room <= 0:
+                return
+
+    def finish(self) -> None:
+        group_id, now = self.group.group_id, self.transaction.now
+        if self.rows:
+            self.transaction.run(SQL.use_group, {"group_id": group_id, "token": self.token, "now": now})
+        else:
+            self.transaction.run(SQL.touch_group, {"group_id": group_id, "now": now, "every": TOUCH_EVERY})
+
+    # -- retries ---------------------------------------------------------------------------------------------------
+
+    def _ready_retries(self) -> dict[int, list[int]]:
+        """Positions of ready retries by priority."""
+        if not self.has_retries:
+            return {}
+        rows = self.transaction.rows(SQL.ready_tracked, {"group_id": self.group.group_id, "limit": self.limit})
+        return {
+            priority: [position for position, _ in chunk] for priority, chunk in groupby(rows, key=lambda row: row[1])
+        }
+
+    def _take_retry(self, position: int) -> None:
+        group_id = self.group.group_id
+        bindings = {"group_id": group_id, "position": position, "ends_at": self.ends_at}
+        row = self.transaction.rows(SQL.read_tracked, bindings)[0]
+        timing = Attempt(row[ATTEMPT], row[EXPIRES_AT], row[DEADLINE_AT])
+        ends_at = lease_end(timing, self.transaction.now, self.lease_seconds)
+        leased = {"group_id": group_id, "position": position, "ends_at": ends_at, "token": self.token}
+        self.transaction.run(tracking.SQL.lease_tracked, {**leased, "consumer": self.consumer})
+        self._record(position, position, row[ATTEMPT])
+        self.rows.append((*row[:LEASE_ENDS_AT], ends_at))
+
+    # -- unread messages -------------------------------------------------------------------------------------------
+
+    def _unread_lanes(self) -> dict[int, list[Lane]]:
+        """Lanes by priority, each priority in the order in which this consumer goes around its shards."""
+        bindings = {
+            "queue_id": self.queue.queue_id,
+            "group_id": self.group.group_id,
+            "trimmed_position": self.queue.trimmed_position,
+        }
+        lanes = [Lane(*row) for row in self.transaction.rows(SQL.unread_lanes, bindings)]
+        if self.queue.policy.shards > 1 and len(lanes) > 1:
+            lanes.sort(key=self._ring().place)
+        by_priority: dict[int, list[Lane]] = {}
+        for lane in lanes:
+            by_priority.setdefault(lane.priority, []).append(lane)
+        return by_priority
+
+    def _ring(self) -> _Ring:
+        bindings = {"group_id": self.group.group_id, "name": self.consumer}
+        place = self.transaction.row(SQL.home, bindings)
+        shards = self.queue.policy.shards
+        if place is None:
+            return _Ring(int(self.transaction.random() * shards), 1, shards)
+        return _Ring(place[0], place[1], shards)
+
+    def _take_unread(self, lane: Lane) -> None:
+        if lane.careful or self._has_skips(lane):
+            rows, upto = self._read_carefully(lane)
+        else:
+            rows, upto = self._read(lane)
+        whole = [row for row in rows if row[LEASE_ENDS_AT] == self.ends_at] if lane.careful else rows
+        for first, last in ranges(row[POSITION] for row in whole):
+            self._lease(lane, first, last)
+        if len(whole) < len(rows):
+            self._lease_apart(lane, [row for row in rows if row[LEASE_ENDS_AT] != self.ends_at])
+        self._move_cursor(lane, upto)
+        self.rows.extend(rows)
+
+    def _has_skips(self, lane: Lane) -> bool:
+        bindings = {"group_id": self.group.group_id, "position": lane.position}
+        return bool(self.transaction.value(tracking.SQL.any_skip, bindings))
+
+    def _read(self, lane: Lane) -> tuple[list[Row], int]:
+        """Messages in a row, and the position up to which the lane has been read."""
+        run = self.transaction.rows(SQL.next_run, {"lane_id": lane.lane_id, "after": lane.position})[0]
+        first, last = run
+        reading = {"priority": lane.priority, "ends_at": self.ends_at}
+        if last - first + 1 >= self.room or last == lane.last_position:
+            last = min(last, first + self.room - 1)
+            return self.transaction.rows(SQL.read_run, {**reading, "first": first, "last": last}), last
+        reading.update(lane_id=lane.lane_id, after=lane.position, limit=self.room)
+        rows = self.transaction.rows(SQL.read_lane, reading)
+        return rows, rows[-1][POSITION]
+
+    def _read_carefully(self, lane: Lane) -> tuple[list[Row], int]:
+        common = {
+            "lane_id": lane.lane_id,
+            "after": lane.position,
+            "now": self.transaction.now,
+            "group_id": self.group.group_id,
+            "at_most_once": int(self.queue.policy.at_most_once),
+        }
+        reading = {**common, "priority": lane.priority, "ends_at": self.ends_at, "limit": self.room}
+        rows = self.transaction.rows(SQL.read_lane_carefully, reading)
+        upto = rows[-1][POSITION] if len(rows) == self.room else lane.last_position
+        for position, event in self.transaction.rows(SQL.passed_over, {**common, "upto": upto}):
+            self._pass_over(position, Event(event))
+        passed = {"group_id": self.group.group_id, "first": lane.position + 1, "last": upto}
+        self.transaction.rows(tracking.SQL.unskip, passed)
+        return rows, upto
+
+    def _pass_over(self, position: int, event: Event) -> None:
+        state = State.CANCELLED if event is Event.BATCH_CANCEL else State.EXPIRED
+        step = ending.Step(event, state, position, position, "system", ending.REASONS[event])
+        is_primary = self.group.name == self.queue.policy.primary_group
+        ending.end(self.transaction, self.queue, self.group, step, letter=is_primary)
+
+    def _lease(self, lane: Lane, first: int, last: int) -> None:
+        bindings = {
+            "token": self.token,
+            "first": first,
+            "last": last,
+            "group_id": self.group.group_id,
+            "lane_id": lane.lane_id,
+            "consumer": self.consumer,
+            "ends_at": self.ends_at,
+        }
+        self.transaction.run(tracking.SQL.make_lease, bindings)
+        self._record(first, last, 1)
+
+    def _lease_apart(self, lane: Lane, rows: list[Row]) -> None:
+        """Messages whose lease ends at a time of their own."""
+        for row in rows:
+            position = row[POSITION]
+            flight = tracking.flights(self.transaction, self.token, self._lease_of(lane), position, position)[0]
+            tracking.track_leased(self.transaction, self.group, flight, row[LEASE_ENDS_AT])
+            self._record(position, position, 1)
+
+    def _lease_of(self, lane: Lane) -> tracking.Lease:
+        return tracking.Lease(0, 0, self.group.group_id, lane.lane_id, self.consumer, self.ends_at)
+
+    def _move_cursor(self, lane: Lane, upto: int) -> None:
+        counted = {"lane_id": lane.lane_id, "after": lane.position, "upto": upto}
+        passed = lane.passed + self.transaction.value(SQL.count_run, counted)
+        moved = {"group_id": self.group.group_id, "lane_id": lane.lane_id, "position": upto, "passed": passed}
+        self.transaction.run(SQL.move_cursor, moved)
+
+    def _record(self, first: int, last: int, attempt: int) -> None:
+        step = ending.Step(Event.RECEIVE, State.LEASED, first, last, self.consumer, None, attempt, self.token)
+        ending.record(self.transaction, self.queue.queue_id, self.group.group_id, step)
+
+    # -- ordered queues --------------------------------------------------------------------------------------------
+
+    def _fill_in_order(self) -> None:
+        """One open lease per shard. A retry goes before what follows it, and while it waits its shard waits too."""
+        group = {"group_id": self.group.group_id}
+        blocked = {shard for (shard,) in self.transaction.rows(SQL.blocked_shards, group)}
+        waiting: dict[int, list[tuple[int, str]]] = {}
+        turns: list[tuple[int, int, int, Lane | None]] = []
+        for position, priority, shard, state in self.transaction.rows(SQL.tracked_in_order, group):
+            waiting.setdefault(shard, []).append((position, state))
+            turns.append((priority, position, shard, None))
+        turns.sort()
+        for lanes in self._unread_lanes().values():
+            turns += [(lane.priority, lane.last_position, lane.shard, lane) for lane in lanes]
+        turns.sort(key=lambda turn: (turn[0], turn[3] is not None))
+        for _, position, shard, lane in turns:
+            if shard in blocked or self.room <= 0:
+                continue
+            retries = waiting.get(shard)
+            if lane is not None and not retries:
+                self._take_unread(lane)
+            elif lane is None and retries and retries[0] == (position, State.READY):
+                self._take_retry(position)
+                retries.pop(0)
+
+
+class _Ring(NamedTuple):
+    """The order in which a consumer goes around the shards of each priority: its own first, then on from there."""
+
+    birth: int
+    living: int
+    shards: int
+
+    def place(self, lane: Lane) -> tuple[int, bool, int]:
+        is_home = lane.shard % self.living == self.birth % self.living
+        return lane.priority, not is_home, (lane.shard - self.birth) % self.shards
+
+
+def ranges(positions: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Ascending positions as ranges: 3 4 5 9 -> (3, 5) (9, 9)."""
+    first = last = None
+    for position in positions:
+        if last is not None and position == last + 1:
+            last = position
+            continue
+        if first is not None and last is not None:
+            yield first, last
+        first = last = position
+    if first is not None and last is not None:
+        yield first, last

@@ -1,0 +1,48 @@
+"""leased -> ready or an outcome, because the lease has ended; held or ready -> expired, because time has passed."""
+
+from __future__ import annotations
+
+from penstock.domain.lifecycle import Event, State
+from penstock.engines.sqlite import ending, settling, tracking
+from penstock.engines.sqlite.queues import Group, Queue
+from penstock.engines.sqlite.tracking import Flight, Lease
+from penstock.engines.sqlite.transaction import Transaction
+from penstock.engines.statements import Statements
+
+SQL = Statements("penstock.engines.sqlite", "sql/reclaim.sql")
+
+
+def reclaim(transaction: Transaction, queue: Queue, group: Group, consumer: str | None = None) -> int:
+    """End lapsed leases of the group; with `consumer`, also all that this consumer holds."""
+    bindings = {"group_id": group.group_id, "now": transaction.now, "consumer": consumer}
+    lapsed: list[Flight] = []
+    for token, *row in transaction.rows(SQL.lapsed_leases, bindings):
+        lease = Lease(*row)
+        lapsed += tracking.flights(transaction, token, lease, lease.first, lease.last)
+        transaction.run(tracking.SQL.drop_lease, {"token": token, "first": lease.first})
+    for *row, reason in transaction.rows(SQL.lapsed_tracked, bindings):
+        position, lane_id, priority, attempt, expires_at, deadline_at, batch_id, cancelled, token, holder = row
+        lapsed.append(
+            Flight(
+                position, lane_id, priority, attempt, expires_at, deadline_at, batch_id, bool(cancelled), token, holder,
+                None, reason,
+            )
+        )  # fmt: skip
+    for flight in sorted(lapsed):
+        reason = f"consumer {consumer} is gone" if flight.consumer == consumer else None
+        # Its range is dropped already, so there is nothing left to take it out of.
+        settling.conclude(transaction, queue, group, flight._replace(lease=None), Event.LEASE_END, reason)
+    return len(lapsed)
+
+
+def expire_tracked(transaction: Transaction, queue: Queue, group: Group) -> int:
+    """Retries of the group that are over before they were handed out again."""
+    at_most_once = int(queue.policy.at_most_once)
+    bindings = {"group_id": group.group_id, "now": transaction.now, "at_most_once": at_most_once}
+    expired = transaction.rows(SQL.expired_tracked, bindings)
+    for position, attempt, name in expired:
+        event = Event(name)
+        tracking.forget(transaction, group, position)
+        step = ending.Step(event, State.EXPIRED, position, position, "system", ending.REASONS[event], attempt)
+        ending.end(transaction, queue, group, step)
+    return len(expired)

@@ -1,0 +1,273 @@
+"""(new) -> ready or held: putting messages in.
+
+Plain messages (nothing but a payload) take the short way: one statement for all of them, and nothing else per message.
+Everything else becomes a `Record`, which is held or appended. The one log of the store is written in the order of
+commits, because SQLite has one writer; each lane remembers which stretches of it are its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+from zlib import crc32
+
+from penstock.domain.errors import DuplicateAddress, InvalidInput
+from penstock.domain.identity import made_id, made_prefix, position_of, random_id
+from penstock.domain.message import PLAIN, Draft, Options, check_size
+from penstock.domain.names import shown
+from penstock.domain.policy import Policy
+from penstock.domain.times import microseconds
+from penstock.engines.sqlite import batches, queues
+from penstock.engines.sqlite.queues import Queue
+from penstock.engines.sqlite.transaction import Transaction
+from penstock.engines.statements import Statements
+
+SQL = Statements("penstock.engines.sqlite", "sql/send.sql")
+# Priorities of messages that ended while held; see the lane table.
+WITHDRAWN = -1
+
+
+class Record(NamedTuple):
+    """A message as the tables have it."""
+
+    created_at: int
+    id: str | None
+    content_type: str | None
+    headers: str | None
+    expires_at: int | None
+    deadline_at: int | None
+    address: str | None
+    key: str | None
+    batch_id: int | None
+    created_by: str | None
+    available_at: int | None
+    payload: bytes
+
+
+def send(transaction: Transaction, name: str, drafts: Sequence[Draft]) -> list[str]:
+    queue = queues.ensure(transaction, name)
+    largest = max(drafts, key=_size)
+    check_size(largest[0], queue.policy.max_payload_bytes)
+    return put(transaction, queue, drafts)
+
+
+def put(transaction: Transaction, queue: Queue, drafts: Sequence[Draft]) -> list[str]:
+    """Send what was found small enough before."""
+    queues.primary(transaction, queue)
+    policy = queue.policy
+    plain = policy.delay_seconds == 0 and policy.ttl_seconds is None
+    if plain and all(draft[2] is PLAIN for draft in drafts):
+        return _send_plain(transaction, queue, drafts)
+    return _Send(transaction, queue).send(drafts)
+
+
+def _size(draft: Draft) -> int:
+    return len(draft[0])
+
+
+def _send_plain(transaction: Transaction, queue: Queue, drafts: Sequence[Draft]) -> list[str]:
+    now = transaction.now
+    lane_id = find_lane(transaction, queue.queue_id, 0, any_shard(transaction, queue.policy))
+    first, last = take_positions(transaction, len(drafts))
+    rows = [(position, lane_id, now, draft[1], draft[0]) for position, draft in enumerate(drafts, first)]
+    transaction.run_many(SQL.append_plain, rows)
+    add_run(transaction, lane_id, first, last, careful=False)
+    prefix = made_prefix(now, transaction.salt)
+    return [f"{prefix}{position:012x}" for position in range(first, last + 1)]
+
+
+class _Send:
+    """One send of messages with options: which are held, which are appended, and to which lanes."""
+
+    def __init__(self, transaction: Transaction, queue: Queue) -> None:
+        self.transaction = transaction
+        self.queue = queue
+        self.shard = any_shard(transaction, queue.policy)
+        self.lanes: dict[tuple[int, int], list[tuple[int, Record]]] = {}
+        self.ids: list[str] = []
+        self.chosen: set[str] = set()
+        self.addresses: dict[str, str | None] = {}
+        self.batches: dict[str, batches.Batch] = {}
+        self.members: dict[int, int] = {}
+
+    def send(self, drafts: Sequence[Draft]) -> list[str]:
+        self.ids = [""] * len(drafts)
+        for place, draft in enumerate(drafts):
+            self._place(place, draft)
+        for (priority, shard), records in self.lanes.items():
+            self._append(priority, shard, records)
+        for batch_id, count in self.members.items():
+            self.transaction.run(SQL.count_members, {"batch_id": batch_id, "count": count})
+        return self.ids
+
+    def _place(self, place: int, draft: Draft) -> None:
+        payload, content_type, options = draft
+        if options.id is not None:
+            self.ids[place] = options.id
+            if options.id in self.chosen or self._exists(options.id):
+                return
+            self.chosen.add(options.id)
+        self._check_address(options)
+        batch = self._batch(options)
+        record = self._record(payload, content_type, options, None if batch is None else batch.batch_id)
+        shard = shard_of(options.key, self.queue.policy, self.shard)
+        waiting = batch is not None and batch.state == "open"
+        if waiting or (record.available_at or 0) > self.transaction.now:
+            self.ids[place] = self._hold(options.priority, shard, record, waiting)
+        else:
+            self.lanes.setdefault((options.priority, shard), []).append((place, record._replace(available_at=None)))
+
+    def _exists(self, message_id: str) -> bool:
+        return locate(self.transaction, self.queue, message_id) is not None
+
+    def _check_address(self, options: Options) -> None:
+        address = options.address
+        if address is None:
+            return
+        if self.queue.policy.primary_group is None:
+            raise InvalidInput(f"queue {self.queue.name!r} has no primary group: address {shown(address)} has no owner")
+        existing = self.addresses.get(address) or self._live_at(address)
+        if address in self.addresses or existing is not None:
+            raise DuplicateAddress(
+                f"address {shown(address)} of queue {self.queue.name!r} already has the live message {existing}",
+                existing or "",
+            )
+        self.addresses[address] = options.id
+
+    def _live_at(self, address: str) -> str | None:
+        row = self.transaction.row(SQL.find_address, {"queue_id": self.queue.queue_id, "address": address})
+        return row[0] if row is not None and row[2] is None else None
+
+    def _batch(self, options: Options) -> batches.Batch | None:
+        if options.batch is None:
+            return None
+        batch = self.batches.get(options.batch)
+        if batch is None:
+            batch = self.batches[options.batch] = batches.joined(self.transaction, self.queue, options.batch)
+        self.members[batch.batch_id] = self.members.get(batch.batch_id, 0) + 1
+        return batch
+
+    def _record(self, payload: bytes, content_type: str | None, options: Options, batch_id: int | None) -> Record:
+        now, policy = self.transaction.now, self.queue.policy
+        delay = policy.delay_seconds if options.delay_seconds is None else options.delay_seconds
+        ttl = policy.ttl_seconds if options.ttl_seconds is None else options.ttl_seconds
+        return Record(
+            created_at=now,
+            id=options.id,
+            content_type=content_type,
+            headers=options.headers,
+            expires_at=None if ttl is None else now + microseconds(ttl),
+            deadline_at=options.deadline_at,
+            address=options.address,
+            key=options.key,
+            batch_id=batch_id,
+            created_by=options.created_by,
+            available_at=now + microseconds(delay),
+            payload=payload,
+        )
+
+    def _hold(self, priority: int, shard: int, record: Record, waiting: bool) -> str:
+        transaction, queue_id = self.transaction, self.queue.queue_id
+        # Two halves, because the injected source of randomness gives 53 bits at a time.
+        bits = int(transaction.random() * (1 << 37)) << 37 | int(transaction.random() * (1 << 37))
+        message_id = record.id or random_id(transaction.now, bits)
+        held_id = transaction.value(
+            SQL.hold,
+            (
+                queue_id, priority, shard, record.available_at, int(waiting), message_id, record.created_at,
+                record.content_type, record.headers, record.expires_at, record.deadline_at, record.address, record.key,
+                record.batch_id, record.created_by, record.payload,
+            ),
+        )  # fmt: skip
+        transaction.run(queues.SQL.count_held, {"queue_id": queue_id, "change": 1})
+        identify(transaction, queue_id, message_id, None, held_id)
+        self._take_address(record, message_id, None)
+        return message_id
+
+    def _append(self, priority: int, shard: int, placed: list[tuple[int, Record]]) -> None:
+        transaction, queue_id = self.transaction, self.queue.queue_id
+        first = append(transaction, queue_id, priority, shard, [record for _, record in placed])
+        for position, (place, record) in enumerate(placed, first):
+            message_id = record.id or made_id(record.created_at, transaction.salt, position)
+            self.ids[place] = message_id
+            if record.id is not None:
+                identify(transaction, queue_id, message_id, position, None)
+            self._take_address(record, message_id, position)
+            if record.batch_id is not None:
+                transaction.run(SQL.join_batch, {"position": position, "batch_id": record.batch_id})
+
+    def _take_address(self, record: Record, message_id: str, position: int | None) -> None:
+        if record.address is not None:
+            take_address(self.transaction, self.queue.queue_id, record.address, message_id, position)
+
+
+def append(transaction: Transaction, queue_id: int, priority: int, shard: int, records: Sequence[Record]) -> int:
+    """Write records at the end of the log, in a row; the position of the first."""
+    lane_id = find_lane(transaction, queue_id, priority, shard)
+    first, last = take_positions(transaction, len(records))
+    rows = [(position, lane_id, *record) for position, record in enumerate(records, first)]
+    transaction.run_many(SQL.append, rows)
+    careful = any(record.expires_at or record.deadline_at or record.batch_id for record in records)
+    add_run(transaction, lane_id, first, last, careful)
+    return first
+
+
+def take_positions(transaction: Transaction, count: int) -> tuple[int, int]:
+    last: int = transaction.value(SQL.take_positions, {"count": count})
+    return last - count + 1, last
+
+
+def find_lane(transaction: Transaction, queue_id: int, priority: int, shard: int) -> int:
+    bindings = {"queue_id": queue_id, "priority": priority, "shard": shard}
+    lane_id: int | None = transaction.value(SQL.find_lane, bindings)
+    return transaction.value(SQL.make_lane, bindings) if lane_id is None else lane_id
+
+
+def add_run(transaction: Transaction, lane_id: int, first: int, last: int, careful: bool) -> None:
+    run = {"lane_id": lane_id, "first": first, "last": last}
+    if not transaction.changes(SQL.lengthen_run, run):
+        transaction.run(SQL.begin_run, run)
+    count = {"lane_id": lane_id, "count": last - first + 1, "last": last, "careful": int(careful)}
+    transaction.run(SQL.count_sent, count)
+
+
+def identify(
+    transaction: Transaction, queue_id: int, message_id: str, position: int | None, held_id: int | None
+) -> None:
+    bindings = {"queue_id": queue_id, "id": message_id, "position": position, "held_id": held_id}
+    transaction.run(SQL.identify, bindings)
+
+
+def take_address(transaction: Transaction, queue_id: int, address: str, message_id: str, position: int | None) -> None:
+    bindings = {"queue_id": queue_id, "address": address, "id": message_id, "position": position}
+    transaction.run(SQL.take_address, bindings)
+
+
+class Place(NamedTuple):
+    """Where a message is: at a position of the log, or held."""
+
+    position: int | None
+    held_id: int | None
+
+
+def locate(transaction: Transaction, queue: Queue, message_id: str) -> Place | None:
+    position = position_of(message_id)
+    created_at = transaction.value(SQL.find_made, {"position": position, "queue_id": queue.queue_id})
+    if created_at is not None and made_id(created_at, transaction.salt, position) == message_id:
+        return Place(position, None)
+    row = transaction.row(SQL.find_identity, {"queue_id": queue.queue_id, "id": message_id})
+    return None if row is None else Place(*row)
+
+
+def any_shard(transaction: Transaction, policy: Policy) -> int:
+    """Messages without a key go together, so that their stretch of the log stays in one piece."""
+    if policy.shards == 1:
+        return 0
+    return shard_of(None, policy, int(transaction.random() * policy.shards))
+
+
+def shard_of(key: str | None, policy: Policy, otherwise: int) -> int:
+    """A key always has the same shard; in an ordered queue messages without a key count as one key."""
+    if key is None and not policy.ordered:
+        return otherwise
+    return crc32((key or "").encode()) % policy.shards

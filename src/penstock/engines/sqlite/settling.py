@@ -1,0 +1,182 @@
+"""leased -> what the consumer says: settling and extending, each by its token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.domain.errors import LeaseLost
+from penstock.domain.lifecycle import LIVE, Event, State
+from penstock.domain.settlement import Settle, Settled, decide, lease_end
+from penstock.engines.sqlite import ending, queues, tracking
+from penstock.engines.sqlite.queues import Group, Queue
+from penstock.engines.sqlite.tracking import Flight, Lease
+from penstock.engines.sqlite.transaction import Transaction
+from penstock.engines.statements import Statements
+
+SQL = Statements("penstock.engines.sqlite", "sql/settle.sql")
+
+
+def settle(transaction: Transaction, name: str, group_name: str, settles: Sequence[Settle]) -> list[Settled]:
+    queue = queues.find(transaction, name)
+    group = None if queue is None else queues.find_group(transaction, queue, group_name)
+    if queue is None or group is None:
+        return [_lost(one) for one in settles]
+    return [_settle(transaction, queue, group, one) for one in settles]
+
+
+def _settle(transaction: Transaction, queue: Queue, group: Group, settle: Settle) -> Settled:
+    flight = tracking.flight(transaction, group, settle.token, settle.position)
+    if flight is None:
+        return _repeated(transaction, group, settle) or _lost(settle)
+    state = conclude(transaction, queue, group, flight, settle.event, settle.reason, settle.delay_seconds)
+    return Settled(settle.id, state)
+
+
+def conclude(
+    transaction: Transaction,
+    queue: Queue,
+    group: Group,
+    flight: Flight,
+    event: Event,
+    reason: str | None,
+    delay_seconds: float | None = None,
+) -> State:
+    """Decide where a message in flight goes, and write it down."""
+    attempt = flight.as_attempt()
+    verdict = decide(event, attempt, queue.policy, transaction.now, transaction.random, delay_seconds)
+    reason = ending.REASONS.get(verdict.event) if reason is None else reason
+    step = ending.Step(
+        verdict.event,
+        verdict.state,
+        flight.position,
+        flight.position,
+        flight.consumer,
+        reason,
+        flight.attempt,
+        flight.token,
+    )
+    tracking.land(transaction, group, flight)
+    if verdict.state not in LIVE:
+        ending.end(transaction, queue, group, step)
+        return verdict.state
+    ending.record(transaction, queue.queue_id, group.group_id, step)
+    tracking.track(transaction, group, flight, verdict, reason)
+    if queue.policy.ordered and event is not Event.RELEASE:
+        _release_behind(transaction, queue, group, flight)
+    return verdict.state
+
+
+def _release_behind(transaction: Transaction, queue: Queue, group: Group, blocking: Flight) -> None:
+    """In an ordered queue nothing may be done before what comes first: give back what was handed out behind it."""
+    bindings = {
+        "token": blocking.token,
+        "group_id": group.group_id,
+        "position": blocking.position,
+        "lane_id": blocking.lane_id,
+    }
+    reason = f"behind message at position {blocking.position}, which is tried again"
+    for first, last, _ in transaction.rows(tracking.SQL.behind, bindings):
+        for position in range(max(first, blocking.position + 1), last + 1):
+            flight = tracking.flight(transaction, group, blocking.token, position)
+            if flight is not None:
+                conclude(transaction, queue, group, flight, Event.RELEASE, reason)
+
+
+def _repeated(transaction: Transaction, group: Group, settle: Settle) -> Settled | None:
+    bindings = {
+        "position": settle.position,
+        "group_id": group.group_id,
+        "token": settle.token,
+        "event": settle.event.value,
+        "span": ending.MAX_SPAN - 1,
+    }
+    state = transaction.value(SQL.settled_before, bindings)
+    return None if state is None else Settled(settle.id, State(state))
+
+
+def _lost(settle: Settle) -> Settled:
+    lost = LeaseLost(
+        f"lease {settle.token} on message {settle.id} was lost: it ended, was settled or was taken over; "
+        f"the {settle.event} changed nothing"
+    )
+    return Settled(settle.id, None, lost)
+
+
+def ack_all(transaction: Transaction, name: str, group_name: str, token: int, positions: list[int]) -> bool:
+    """The fast path: a whole receive of first attempts, range by range, without looking at its messages."""
+    queue = queues.get(transaction, name)
+    group = queues.get_group(transaction, queue, group_name)
+    leases = [Lease(*row) for row in transaction.rows(tracking.SQL.leases_of, {"token": token})]
+    if not _is_whole(leases, positions, group, transaction.now):
+        return False
+    for lease in leases:
+        transaction.run(tracking.SQL.drop_lease, {"token": token, "first": lease.first})
+        step = ending.Step(Event.ACK, State.SUCCEEDED, lease.first, lease.last, lease.consumer, None, 1, token)
+        ending.end(transaction, queue, group, step)
+    return True
+
+
+def _is_whole(leases: list[Lease], positions: list[int], group: Group, now: int) -> bool:
+    if not leases or any(lease.group_id != group.group_id or lease.ends_at <= now for lease in leases):
+        return False
+    expected: list[int] = []
+    for lease in leases:
+        expected.extend(range(lease.first, lease.last + 1))
+    return positions == expected
+
+
+def extend(
+    transaction: Transaction, name: str, group_name: str, leases: Sequence[tuple[int, int]], seconds: float
+) -> list[int | None]:
+    queue = queues.get(transaction, name)
+    group = queues.get_group(transaction, queue, group_name)
+    asked: dict[int, set[int]] = {}
+    for token, position in leases:
+        asked.setdefault(token, set()).add(position)
+    ends: dict[tuple[int, int], int] = {}
+    for token, positions in asked.items():
+        for position in sorted(positions):
+            if (token, position) not in ends:
+                _extend(transaction, group, token, position, positions, seconds, ends)
+    return [ends.get(lease) for lease in leases]
+
+
+def _extend(
+    transaction: Transaction,
+    group: Group,
+    token: int,
+    position: int,
+    positions: set[int],
+    seconds: float,
+    ends: dict[tuple[int, int], int],
+) -> None:
+    flight = tracking.flight(transaction, group, token, position)
+    if flight is None:
+        return
+    lease = flight.lease
+    if lease is not None and all(one in positions for one in range(lease.first, lease.last + 1)):
+        members = tracking.flights(transaction, token, lease, lease.first, lease.last)
+        until = {max(lease.ends_at, lease_end(one.as_attempt(), transaction.now, seconds)) for one in members}
+        if len(until) == 1:
+            end = until.pop()
+            transaction.run(tracking.SQL.extend_lease, {"token": token, "first": lease.first, "ends_at": end})
+            ends.update({(token, one.position): end for one in members})
+            return
+    ends[token, position] = _extend_alone(transaction, group, flight, seconds)
+
+
+def _extend_alone(transaction: Transaction, group: Group, flight: Flight, seconds: float) -> int:
+    """A lease only ever becomes longer; its message's expiry or deadline still ends it."""
+    end = lease_end(flight.as_attempt(), transaction.now, seconds)
+    if flight.lease is not None:
+        end = max(end, flight.lease.ends_at)
+        tracking.land(transaction, group, flight)
+        tracking.track_leased(transaction, group, flight, end)
+        return end
+    row = transaction.row(tracking.SQL.find_tracked, {"group_id": group.group_id, "position": flight.position})
+    assert row is not None
+    until_at: int = row[5]
+    end = max(end, until_at)
+    bindings = {"group_id": group.group_id, "position": flight.position, "ends_at": end}
+    transaction.run(tracking.SQL.extend_tracked, bindings)
+    return end

@@ -1,0 +1,154 @@
+-- name: find_queue
+-- One queue by name.
+select queue_id, name, policy, held, trimmed_position, created_at
+from penstock_queue
+where name = :name;
+
+-- name: find_queue_by_id
+-- One queue by number.
+select queue_id, name, policy, held, trimmed_position, created_at
+from penstock_queue
+where queue_id = :queue_id;
+
+-- name: all_queues
+-- All queues by name.
+select queue_id, name, policy, held, trimmed_position, created_at
+from penstock_queue
+order by name;
+
+-- name: make_queue
+-- A new queue.
+insert into penstock_queue (name, policy, created_at) values (:name, :policy, :now)
+returning queue_id;
+
+-- name: set_policy
+-- A change applies from the next operation on.
+update penstock_queue set policy = :policy where queue_id = :queue_id;
+
+-- name: count_held
+-- Keep count of held messages.
+update penstock_queue set held = held + :change where queue_id = :queue_id;
+
+-- name: find_group
+-- One group by name.
+select group_id, queue_id, name, last_token, stream_position
+from penstock_group
+where queue_id = :queue_id and name = :name;
+
+-- name: all_groups
+-- The groups of a queue by name.
+select group_id, queue_id, name, last_token, stream_position
+from penstock_group
+where queue_id = :queue_id
+order by name;
+
+-- name: make_group
+-- A group exists from its first use.
+insert into penstock_group (queue_id, name, used_at) values (:queue_id, :name, :now)
+returning group_id, queue_id, name, last_token, stream_position;
+
+-- name: live_messages
+-- Whether anything of the queue is held, unread, leased or waiting for a retry.
+select exists (select 1 from penstock_held where queue_id = :queue_id)
+    or exists (
+        select 1
+        from penstock_lane as lane
+        join penstock_group as reader using (queue_id)
+        left join penstock_cursor as cursor using (group_id, lane_id)
+        where lane.queue_id = :queue_id and lane.priority >= 0 and lane.sent > coalesce(cursor.passed, lane.trimmed)
+    )
+    or exists (select 1 from penstock_lease join penstock_group using (group_id) where queue_id = :queue_id)
+    or exists (select 1 from penstock_tracked join penstock_group using (group_id) where queue_id = :queue_id);
+
+-- name: flush_counts
+-- How many messages the queue holds.
+select (select coalesce(sum(sent - trimmed), 0) from penstock_lane where queue_id = :queue_id)
+    + (select held from penstock_queue where queue_id = :queue_id);
+
+-- name: flush_log
+-- Remove the queue's messages from the log.
+delete from penstock_log
+where position in (
+    select log.position
+    from penstock_lane as lane
+    join penstock_run as run using (lane_id)
+    join penstock_log as log on log.position between run.first_position and run.last_position
+    where lane.queue_id = :queue_id
+);
+
+-- name: flush_dead_log
+-- Remove messages that only a dead letter kept.
+delete from penstock_log
+where position in (
+    select dead.position
+    from penstock_dead_letter as dead
+    join penstock_group as reader using (group_id)
+    where reader.queue_id = :queue_id
+);
+
+-- name: flush_runs
+-- Remove the queue's stretches.
+delete from penstock_run where lane_id in (select lane_id from penstock_lane where queue_id = :queue_id);
+
+-- name: flush_cursors
+-- Remove the cursors of the queue's lanes.
+delete from penstock_cursor where lane_id in (select lane_id from penstock_lane where queue_id = :queue_id);
+
+-- name: flush_leases
+-- End the queue's leases.
+delete from penstock_lease where group_id in (select group_id from penstock_group where queue_id = :queue_id);
+
+-- name: flush_tracked
+-- Forget the queue's retries.
+delete from penstock_tracked where group_id in (select group_id from penstock_group where queue_id = :queue_id);
+
+-- name: flush_skips
+-- Forget what was passed over.
+delete from penstock_skip where group_id in (select group_id from penstock_group where queue_id = :queue_id);
+
+-- name: flush_dead_letters
+-- Remove the queue's dead letters.
+delete from penstock_dead_letter where group_id in (select group_id from penstock_group where queue_id = :queue_id);
+
+-- name: flush_members
+-- Remove the members of the queue's batches.
+delete from penstock_member where batch_id in (select batch_id from penstock_batch where queue_id = :queue_id);
+
+-- name: flush_held
+-- Remove the queue's held messages.
+delete from penstock_held where queue_id = :queue_id;
+
+-- name: flush_identities
+-- Forget the queue's chosen ids.
+delete from penstock_identity where queue_id = :queue_id;
+
+-- name: flush_audit
+-- Forget what happened in the queue.
+delete from penstock_audit where queue_id = :queue_id;
+
+-- name: flush_addresses
+-- Free the queue's addresses.
+delete from penstock_address where queue_id = :queue_id;
+
+-- name: flush_batches
+-- Remove the queue's batches.
+delete from penstock_batch where queue_id = :queue_id;
+
+-- name: flush_marks
+-- Forget when the queue was finished up to where.
+delete from penstock_mark where queue_id = :queue_id;
+
+-- name: flush_lanes
+-- Remove the queue's lanes.
+delete from penstock_lane where queue_id = :queue_id;
+
+-- name: flush_groups
+-- Groups stay, with their counts at zero; a stream goes on from the end.
+update penstock_group
+set succeeded = 0, rejected = 0, failed = 0, lease_expired = 0, expired = 0, cancelled = 0,
+    stream_position = case when stream_position is not null then :last_position end
+where queue_id = :queue_id;
+
+-- name: flush_queue
+-- Nothing is held any more, and everything up to now is gone.
+update penstock_queue set held = 0, trimmed_position = :last_position where queue_id = :queue_id;

@@ -1,0 +1,26 @@
+-- name: lapsed_leases
+-- Ranges whose lease has ended, or that a removed consumer held.
+select token, first_position, last_position, group_id, lane_id, consumer, ends_at
+from penstock_lease
+where group_id = :group_id and (ends_at <= :now or consumer = :consumer)
+order by first_position;
+
+-- name: lapsed_tracked
+-- The same, of messages that are looked after one by one.
+select position, lane_id, priority, attempt, expires_at, deadline_at, batch_id,
+    coalesce((
+        select batch.state in ('cancelling', 'cancelled')
+        from penstock_batch as batch where batch.batch_id = penstock_tracked.batch_id
+    ), 0),
+    token, consumer, reason
+from penstock_tracked
+where group_id = :group_id and state = 'leased' and (until_at <= :now or consumer = :consumer)
+order by position;
+
+-- name: expired_tracked
+-- Retries, waiting or ready, that are over.
+select position, attempt, case when expires_at <= :now then 'expire' else 'deadline' end
+from penstock_tracked
+where group_id = :group_id and state <> 'leased'
+    and (expires_at <= :now or (:at_most_once and deadline_at <= :now))
+order by position;

@@ -1,0 +1,80 @@
+-- name: take_positions
+-- The next positions of the log; they are never used twice.
+update penstock_store set value = value + :count where name = 'last_position'
+returning value;
+
+-- name: find_lane
+-- The lane of a priority and a shard.
+select lane_id from penstock_lane where queue_id = :queue_id and priority = :priority and shard = :shard;
+
+-- name: make_lane
+-- A lane exists from its first message.
+insert into penstock_lane (queue_id, priority, shard) values (:queue_id, :priority, :shard)
+returning lane_id;
+
+-- name: append_plain
+-- (new) -> ready, for a message that is nothing but a payload.
+insert into penstock_log (position, lane_id, created_at, content_type, payload) values (?, ?, ?, ?, ?);
+
+-- name: append
+-- (new) or held -> ready.
+insert into penstock_log (
+    position, lane_id, created_at, id, content_type, headers, expires_at, deadline_at, address, key, batch_id,
+    created_by, available_at, payload
+) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: lengthen_run
+-- The stretch goes on where the lane's last one ended.
+update penstock_run set last_position = :last where lane_id = :lane_id and last_position = :first - 1;
+
+-- name: begin_run
+-- A new stretch of the lane.
+insert into penstock_run (lane_id, last_position, first_position) values (:lane_id, :last, :first);
+
+-- name: count_sent
+-- Keep count of what the lane was sent.
+update penstock_lane
+set sent = sent + :count, last_position = :last, careful = max(careful, :careful)
+where lane_id = :lane_id;
+
+-- name: hold
+-- (new) -> held.
+insert into penstock_held (
+    queue_id, priority, shard, available_at, waiting, id, created_at, content_type, headers, expires_at, deadline_at,
+    address, key, batch_id, created_by, payload
+) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+returning held_id;
+
+-- name: identify
+-- Remember a chosen id.
+insert into penstock_identity (queue_id, id, position, held_id) values (:queue_id, :id, :position, :held_id)
+on conflict (queue_id, id) do update set position = excluded.position, held_id = excluded.held_id;
+
+-- name: find_identity
+-- Where the message with a chosen id is.
+select position, held_id from penstock_identity where queue_id = :queue_id and id = :id;
+
+-- name: find_made
+-- The message at the position that an id names, if the queue is the same.
+select log.created_at
+from penstock_log as log
+join penstock_lane as lane using (lane_id)
+where log.position = :position and log.id is null and lane.queue_id = :queue_id;
+
+-- name: find_address
+-- The newest message of an address.
+select id, position, outcome, reason from penstock_address where queue_id = :queue_id and address = :address;
+
+-- name: take_address
+-- The address belongs to this message now.
+insert into penstock_address (queue_id, address, id, position) values (:queue_id, :address, :id, :position)
+on conflict (queue_id, address) do update
+set id = excluded.id, position = excluded.position, outcome = null, reason = null, ended_at = null;
+
+-- name: join_batch
+-- The message must end before its batch can.
+insert into penstock_member (position, batch_id) values (:position, :batch_id);
+
+-- name: count_members
+-- The batch has more messages.
+update penstock_batch set total = total + :count where batch_id = :batch_id;

@@ -1,0 +1,182 @@
+-- name: expired_unread
+-- Messages of a queue whose time passed since the last sweep, and that a group has not read.
+select log.position, 'expire'
+from penstock_log as log
+cross join penstock_lane as lane using (lane_id)
+left join penstock_cursor as cursor on cursor.group_id = :group_id and cursor.lane_id = log.lane_id
+where log.expires_at > :since and log.expires_at <= :now
+    and lane.queue_id = :queue_id and lane.priority >= 0
+    and log.position > coalesce(cursor.position, :trimmed_position)
+    and not exists (select 1 from penstock_skip as skip where skip.group_id = :group_id and skip.position = log.position)
+order by log.position;
+
+-- name: overdue_unread
+-- The same for the deadlines of at_most_once queues.
+select log.position, 'deadline'
+from penstock_log as log
+cross join penstock_lane as lane using (lane_id)
+left join penstock_cursor as cursor on cursor.group_id = :group_id and cursor.lane_id = log.lane_id
+where log.deadline_at > :since and log.deadline_at <= :now
+    and lane.queue_id = :queue_id and lane.priority >= 0
+    and log.position > coalesce(cursor.position, :trimmed_position)
+    and not exists (select 1 from penstock_skip as skip where skip.group_id = :group_id and skip.position = log.position)
+order by log.position;
+
+-- name: expired_held
+-- Held messages whose time has passed.
+select held_id, 'expire' from penstock_held where queue_id = :queue_id and expires_at <= :now
+order by held_id;
+
+-- name: overdue_held
+-- The same for the deadlines of at_most_once queues.
+select held_id, 'deadline' from penstock_held
+where queue_id = :queue_id and deadline_at <= :now and (expires_at is null or expires_at > :now)
+order by held_id;
+
+-- name: unfinished
+-- The first position of a queue that is not finished in a group.
+select min(position) from (
+    select min(max(run.first_position, coalesce(cursor.position, :trimmed_position) + 1)) as position
+    from penstock_lane as lane
+    left join penstock_cursor as cursor on cursor.group_id = :group_id and cursor.lane_id = lane.lane_id
+    join penstock_run as run
+        on run.lane_id = lane.lane_id and run.last_position = (
+            select min(next.last_position) from penstock_run as next
+            where next.lane_id = lane.lane_id and next.last_position > coalesce(cursor.position, :trimmed_position)
+        )
+    where lane.queue_id = :queue_id and lane.priority >= 0
+    union all
+    select min(first_position) from penstock_lease where group_id = :group_id
+    union all
+    select min(position) from penstock_tracked where group_id = :group_id
+);
+
+-- name: first_unexpired
+-- Where a queue that nobody reads begins: unread messages without readers leave only by expiring.
+select min(log.position)
+from penstock_lane as lane
+join penstock_run as run using (lane_id)
+join penstock_log as log on log.position between max(run.first_position, :trimmed_position + 1) and run.last_position
+where lane.queue_id = :queue_id and lane.priority >= 0 and (log.expires_at is null or log.expires_at > :now);
+
+-- name: active_groups
+-- Groups that hold back trimming: used lately, or with messages to look after.
+select group_id, queue_id, name, last_token, stream_position
+from penstock_group
+where queue_id = :queue_id and used_at > :idle_since;
+
+-- name: latest_mark
+-- The last time that the queue was found finished up to a position.
+select at, position from penstock_mark where queue_id = :queue_id order by at desc limit 1;
+
+-- name: make_mark
+-- Up to here everything is finished now.
+insert or replace into penstock_mark (queue_id, at, position) values (:queue_id, :now, :position);
+
+-- name: old_mark
+-- Up to where everything has been finished for the whole retention.
+select max(position) from penstock_mark where queue_id = :queue_id and at <= :before;
+
+-- name: drop_marks
+-- Marks that are used up.
+delete from penstock_mark where queue_id = :queue_id and position <= :position;
+
+-- name: trim_lanes
+-- What each lane loses up to a position.
+select lane.lane_id,
+    coalesce(sum(min(run.last_position, :upto) - run.first_position + 1), 0)
+from penstock_lane as lane
+join penstock_run as run using (lane_id)
+where lane.queue_id = :queue_id and run.first_position <= :upto
+group by lane.lane_id;
+
+-- name: trim_log
+-- Remove messages of the queue up to a position; dead letters and messages in care keep theirs.
+delete from penstock_log
+where position in (
+    select log.position
+    from penstock_lane as lane
+    join penstock_run as run using (lane_id)
+    join penstock_log as log on log.position between run.first_position and min(run.last_position, :upto)
+    where lane.queue_id = :queue_id and run.first_position <= :upto
+        and not exists (select 1 from penstock_dead_letter as dead where dead.position = log.position)
+        and not exists (
+            select 1 from penstock_group as reader join penstock_tracked as tracked using (group_id)
+            where reader.queue_id = :queue_id and tracked.position = log.position
+        )
+);
+
+-- name: trim_kept
+-- Remove messages that a dead letter kept until it was gone itself.
+delete from penstock_log
+where position <= :upto
+    and lane_id in (select lane_id from penstock_lane where queue_id = :queue_id)
+    and not exists (select 1 from penstock_dead_letter as dead where dead.position = penstock_log.position)
+    and not exists (
+        select 1 from penstock_group as reader join penstock_tracked as tracked using (group_id)
+        where reader.queue_id = :queue_id and tracked.position = penstock_log.position
+    );
+
+-- name: trim_runs
+-- Stretches that are gone.
+delete from penstock_run
+where last_position <= :upto and lane_id in (select lane_id from penstock_lane where queue_id = :queue_id);
+
+-- name: shorten_runs
+-- Stretches that are gone in part.
+update penstock_run set first_position = :upto + 1
+where first_position <= :upto and lane_id in (select lane_id from penstock_lane where queue_id = :queue_id);
+
+-- name: count_trimmed
+-- Keep count of what a lane has lost.
+update penstock_lane set trimmed = trimmed + :count where lane_id = :lane_id;
+
+-- name: trim_cursors
+-- The cursors of idle groups are carried along, and go on where the log begins.
+update penstock_cursor
+set position = :upto,
+    passed = (select trimmed from penstock_lane as lane where lane.lane_id = penstock_cursor.lane_id)
+where position < :upto and lane_id in (select lane_id from penstock_lane where queue_id = :queue_id);
+
+-- name: trim_skips
+-- Nothing up to the position has to be passed over any more.
+delete from penstock_skip
+where position <= :upto and group_id in (select group_id from penstock_group where queue_id = :queue_id);
+
+-- name: trim_audit
+-- The trail of messages that are gone. Dead letters keep theirs.
+delete from penstock_audit
+where queue_id = :queue_id and last_position <= :upto
+    and not exists (
+        select 1 from penstock_log as log
+        where log.position between penstock_audit.first_position and penstock_audit.last_position
+            and log.lane_id in (select lane_id from penstock_lane where queue_id = :queue_id)
+    );
+
+-- name: trim_identities
+-- Chosen ids of messages that are gone may be used again.
+delete from penstock_identity
+where queue_id = :queue_id and position <= :upto
+    and not exists (select 1 from penstock_log as log where log.position = penstock_identity.position);
+
+-- name: trim_addresses
+-- Addresses whose last message is gone.
+delete from penstock_address
+where queue_id = :queue_id and outcome is not null and position <= :upto
+    and not exists (select 1 from penstock_log as log where log.position = penstock_address.position);
+
+-- name: trim_batches
+-- Batches that ended before the retention began.
+delete from penstock_batch where queue_id = :queue_id and ended_at <= :before;
+
+-- name: set_trimmed
+-- The log of the queue begins after this position.
+update penstock_queue set trimmed_position = :upto where queue_id = :queue_id;
+
+-- name: carried
+-- Groups whose cursor was before a position.
+select distinct reader.group_id, reader.name, reader.used_at
+from penstock_group as reader
+join penstock_cursor as cursor using (group_id)
+join penstock_lane as lane using (lane_id)
+where reader.queue_id = :queue_id and cursor.position < :upto and lane.last_position > cursor.position;

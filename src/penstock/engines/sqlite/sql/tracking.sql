@@ -1,0 +1,106 @@
+-- name: track
+-- A message that the group looks after by itself from now on.
+insert into penstock_tracked (
+    group_id, position, lane_id, priority, state, attempt, until_at, expires_at, deadline_at, batch_id, token, consumer,
+    reason
+) values (
+    :group_id, :position, :lane_id, :priority, :state, :attempt, :until_at, :expires_at, :deadline_at, :batch_id,
+    :token, :consumer, :reason
+)
+on conflict (group_id, position) do update
+set state = excluded.state, attempt = excluded.attempt, until_at = excluded.until_at,
+    expires_at = excluded.expires_at, deadline_at = excluded.deadline_at, batch_id = excluded.batch_id,
+    token = excluded.token, consumer = excluded.consumer, reason = excluded.reason;
+
+-- name: find_tracked
+-- One message of the group.
+select position, lane_id, priority, state, attempt, until_at, expires_at, deadline_at, batch_id, token, consumer,
+    reason
+from penstock_tracked
+where group_id = :group_id and position = :position;
+
+-- name: forget
+-- The message has ended in the group.
+delete from penstock_tracked where group_id = :group_id and position = :position
+returning attempt;
+
+-- name: lease_tracked
+-- ready -> leased.
+update penstock_tracked
+set state = 'leased', attempt = attempt + 1, until_at = :ends_at, token = :token, consumer = :consumer
+where group_id = :group_id and position = :position;
+
+-- name: extend_tracked
+-- leased -> leased, longer.
+update penstock_tracked set until_at = :ends_at where group_id = :group_id and position = :position;
+
+-- name: skip
+-- The group's cursor passes over this message when it comes to it.
+insert into penstock_skip (group_id, position) values (:group_id, :position);
+
+-- name: unskip
+-- The cursor has passed over.
+delete from penstock_skip where group_id = :group_id and position between :first and :last
+returning position;
+
+-- name: any_skip
+-- Whether the cursor has to pass over something after a position.
+select exists (select 1 from penstock_skip where group_id = :group_id and position > :position);
+
+-- name: make_lease
+-- ready -> leased, for first attempts in a row.
+insert into penstock_lease (token, first_position, last_position, group_id, lane_id, consumer, ends_at)
+values (:token, :first, :last, :group_id, :lane_id, :consumer, :ends_at);
+
+-- name: leases_of
+-- What is left of a receive, in order.
+select first_position, last_position, group_id, lane_id, consumer, ends_at
+from penstock_lease
+where token = :token
+order by first_position;
+
+-- name: lease_at
+-- The range of a receive that may hold a position.
+select first_position, last_position, group_id, lane_id, consumer, ends_at
+from penstock_lease
+where token = :token and first_position <= :position
+order by first_position desc
+limit 1;
+
+-- name: drop_lease
+-- A range is no longer in flight.
+delete from penstock_lease where token = :token and first_position = :first;
+
+-- name: extend_lease
+-- leased -> leased, longer, for a whole range.
+update penstock_lease set ends_at = :ends_at where token = :token and first_position = :first;
+
+-- name: in_range
+-- What a decision needs to know about messages in flight.
+select log.position, log.lane_id, lane.priority, log.expires_at, log.deadline_at, log.batch_id,
+    batch.state in ('cancelling', 'cancelled') as batch_cancelled
+from penstock_log as log
+join penstock_lane as lane using (lane_id)
+left join penstock_batch as batch on batch.batch_id = log.batch_id
+where log.position between :first and :last
+order by log.position;
+
+-- name: is_cancelled
+-- Whether a batch was cancelled.
+select state in ('cancelling', 'cancelled') from penstock_batch where batch_id = :batch_id;
+
+-- name: behind
+-- What else of a receive and a shard is in flight behind a position.
+select lease.first_position, lease.last_position, null
+from penstock_lease as lease
+join penstock_lane as lane using (lane_id)
+where lease.token = :token and lease.last_position > :position
+    and lane.shard = (select shard from penstock_lane where lane_id = :lane_id)
+union all
+select tracked.position, tracked.position, tracked.attempt
+from penstock_tracked as tracked
+join penstock_lane as lane using (lane_id)
+where tracked.group_id = :group_id and tracked.token = :token and tracked.state = 'leased'
+    and tracked.position > :position
+    and lane.shard = (select shard from penstock_lane where lane_id = :lane_id)
+order by 1;

@@ -1,0 +1,87 @@
+"""The maintenance pass: everything that time does to messages, queue by queue, each in a transaction of its own so
+that nobody waits long."""
+
+from __future__ import annotations
+
+from penstock.domain.lifecycle import Event, State
+from penstock.domain.observations import SweepReport
+from penstock.engines.sqlite import consumers, ending, promoting, queues, reclaiming, scheduling, tracking, trimming
+from penstock.engines.sqlite.connection import SQL as CONNECTION
+from penstock.engines.sqlite.connection import Database
+from penstock.engines.sqlite.queues import Group, Queue
+from penstock.engines.sqlite.transaction import Transaction
+from penstock.engines.sqlite.trimming import SQL
+
+
+def sweep(database: Database) -> SweepReport:
+    with database.write() as transaction:
+        removed = consumers.remove_missing(transaction)
+        fired = scheduling.fire(transaction)
+        since = transaction.value(CONNECTION.fact, {"name": "expired_upto"}) or 0
+        until = transaction.now
+        names = [queue.name for queue in queues.every(transaction)]
+    counts = {"reclaimed": 0, "promoted": 0, "expired": 0, "trimmed": 0, "purged": 0}
+    for name in names:
+        for count, number in _sweep_queue(database, name, since).items():
+            counts[count] += number
+    with database.write() as transaction:
+        transaction.run(CONNECTION.set_fact, {"name": "expired_upto", "value": until})
+    return SweepReport(fired=fired, removed_consumers=removed, **counts)
+
+
+def _sweep_queue(database: Database, name: str, since: int) -> dict[str, int]:
+    counts = {"promoted": 0, "reclaimed": 0, "expired": 0}
+    while True:
+        with database.write() as transaction:
+            queue = queues.ensure(transaction, name)
+            promoted = promoting.promote(transaction, queue)
+        counts["promoted"] += promoted
+        if promoted < promoting.AT_ONCE:
+            break
+    with database.write() as transaction:
+        queue = queues.ensure(transaction, name)
+        counts["expired"] += _expire_held(transaction, queue)
+        for group in queues.groups(transaction, queue):
+            if group.stream_position is None:
+                counts["promoted"] += promoting.make_ready(transaction, queue, group)
+                counts["reclaimed"] += reclaiming.reclaim(transaction, queue, group)
+                counts["expired"] += reclaiming.expire_tracked(transaction, queue, group)
+                counts["expired"] += _expire_unread(transaction, queue, group, since)
+    with database.write() as transaction:
+        queue = queues.ensure(transaction, name)
+        counts["purged"] = trimming.purge(transaction, queue)
+        if counts["purged"]:
+            trimming.trim_kept(transaction, queue)
+        counts["trimmed"] = trimming.trim(transaction, queue)
+    return counts
+
+
+def _expire_held(transaction: Transaction, queue: Queue) -> int:
+    bindings = {"queue_id": queue.queue_id, "now": transaction.now}
+    over = transaction.rows(SQL.expired_held, bindings)
+    if queue.policy.at_most_once:
+        over += transaction.rows(SQL.overdue_held, bindings)
+    for held_id, name in over:
+        promoting.withdraw(transaction, queue, [held_id], _step(Event(name), 0))
+    return len(over)
+
+
+def _expire_unread(transaction: Transaction, queue: Queue, group: Group, since: int) -> int:
+    bindings = {
+        "queue_id": queue.queue_id,
+        "group_id": group.group_id,
+        "trimmed_position": queue.trimmed_position,
+        "since": since,
+        "now": transaction.now,
+    }
+    over = dict(transaction.rows(SQL.overdue_unread, bindings)) if queue.policy.at_most_once else {}
+    over.update(transaction.rows(SQL.expired_unread, bindings))
+    for position, name in sorted(over.items()):
+        tracking.skip(transaction, group, position)
+        is_primary = group.name == queue.policy.primary_group
+        ending.end(transaction, queue, group, _step(Event(name), position), letter=is_primary)
+    return len(over)
+
+
+def _step(event: Event, position: int) -> ending.Step:
+    return ending.Step(event, State.EXPIRED, position, position, "system", ending.REASONS[event])

@@ -1,0 +1,43 @@
+"""What a verb works with: one connection inside a transaction, and one moment for all of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import apsw
+
+Bindings = dict[str, Any] | tuple[Any, ...]
+
+
+class Transaction:
+    __slots__ = ("_execute", "connection", "now", "random", "salt")
+
+    def __init__(self, connection: apsw.Connection, now: int, random: Callable[[], float], salt: int) -> None:
+        self.connection = connection
+        self.now = now
+        self.random = random
+        self.salt = salt
+        self._execute = connection.execute
+
+    def run(self, statement: str, bindings: Bindings = ()) -> None:
+        self._execute(statement, bindings)
+
+    def run_many(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        self.connection.executemany(statement, rows)
+
+    def rows(self, statement: str, bindings: Bindings = ()) -> list[tuple[Any, ...]]:
+        return self._execute(statement, bindings).fetchall()
+
+    def row(self, statement: str, bindings: Bindings = ()) -> tuple[Any, ...] | None:
+        rows = self._execute(statement, bindings).fetchall()
+        return rows[0] if rows else None
+
+    def value(self, statement: str, bindings: Bindings = ()) -> Any:
+        rows = self._execute(statement, bindings).fetchall()
+        return rows[0][0] if rows else None
+
+    def changes(self, statement: str, bindings: Bindings = ()) -> int:
+        """Run it, and count the rows it changed."""
+        self._execute(statement, bindings).fetchall()
+        return self.connection.changes()

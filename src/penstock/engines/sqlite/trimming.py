@@ -1,0 +1,109 @@
+"""Retention: finished messages leave the log when their history has ended, and nothing leaves before.
+
+A sweep writes down up to where everything is finished now (a mark). When a mark is as old as the queue's
+`history_seconds`, the log is trimmed up to it. Dead letters keep their message and its trail until they go themselves.
+"""
+
+from __future__ import annotations
+
+from penstock.domain.lifecycle import Event, State
+from penstock.domain.times import microseconds
+from penstock.engines.sqlite import dead_letters, ending, queues
+from penstock.engines.sqlite.connection import SQL as CONNECTION
+from penstock.engines.sqlite.queues import Group, Queue
+from penstock.engines.sqlite.transaction import Transaction
+from penstock.engines.statements import Statements
+
+SQL = Statements("penstock.engines.sqlite", "sql/sweep.sql")
+# A queue has about this many marks at a time: history ends that much later than it could.
+MARKS_PER_HISTORY = 100
+
+
+def purge(transaction: Transaction, queue: Queue) -> int:
+    """Dead letters past their retention."""
+    before = transaction.now - microseconds(queue.policy.dead_letter_seconds)
+    return sum(dead_letters.purge_old(transaction, queue, group, before) for group in queues.groups(transaction, queue))
+
+
+def trim(transaction: Transaction, queue: Queue) -> int:
+    _mark(transaction, queue)
+    history = microseconds(queue.policy.history_seconds)
+    bindings = {"queue_id": queue.queue_id, "before": transaction.now - history}
+    upto = transaction.value(SQL.old_mark, bindings)
+    if upto is None:
+        return 0
+    return _trim_to(transaction, queue, max(upto, queue.trimmed_position), bindings["before"])
+
+
+def _mark(transaction: Transaction, queue: Queue) -> None:
+    finished = _finished_position(transaction, queue)
+    mark = transaction.row(SQL.latest_mark, {"queue_id": queue.queue_id})
+    apart = microseconds(queue.policy.history_seconds) // MARKS_PER_HISTORY
+    is_known = mark is not None and (mark[1] >= finished or transaction.now - mark[0] < apart)
+    if finished > queue.trimmed_position and not is_known:
+        bindings = {"queue_id": queue.queue_id, "now": transaction.now, "position": finished}
+        transaction.run(SQL.make_mark, bindings)
+
+
+def _finished_position(transaction: Transaction, queue: Queue) -> int:
+    """Up to here every message is finished in every group that is in use."""
+    last: int = transaction.value(CONNECTION.fact, {"name": "last_position"})
+    readers = _active(transaction, queue)
+    common = {"queue_id": queue.queue_id, "trimmed_position": queue.trimmed_position}
+    if not readers:
+        unread = transaction.value(SQL.first_unexpired, {**common, "now": transaction.now})
+        return last if unread is None else int(unread) - 1
+    for group in readers:
+        if group.stream_position is not None:
+            last = min(last, group.stream_position)
+            continue
+        unfinished = transaction.value(SQL.unfinished, {**common, "group_id": group.group_id})
+        if unfinished is not None:
+            last = min(last, unfinished - 1)
+    return last
+
+
+def _active(transaction: Transaction, queue: Queue) -> list[Group]:
+    """The primary group always holds back trimming: what it has not read is not lost."""
+    idle_since = transaction.now - microseconds(queue.policy.group_idle_seconds)
+    bindings = {"queue_id": queue.queue_id, "idle_since": idle_since}
+    active = [Group(*row) for row in transaction.rows(SQL.active_groups, bindings)]
+    primary = queue.policy.primary_group
+    if primary is not None and all(group.name != primary for group in active):
+        group = queues.find_group(transaction, queue, primary)
+        active += [] if group is None else [group]
+    return active
+
+
+def _trim_to(transaction: Transaction, queue: Queue, upto: int, before: int) -> int:
+    bindings = {"queue_id": queue.queue_id, "upto": upto}
+    trimmed = 0
+    if upto > queue.trimmed_position:
+        _note_carried(transaction, queue, upto)
+        for lane_id, count in transaction.rows(SQL.trim_lanes, bindings):
+            transaction.run(SQL.count_trimmed, {"lane_id": lane_id, "count": count})
+        trimmed = transaction.changes(SQL.trim_log, bindings)
+        for statement in (SQL.trim_runs, SQL.shorten_runs, SQL.trim_cursors, SQL.trim_skips, SQL.set_trimmed):
+            transaction.run(statement, bindings)
+        transaction.run(SQL.drop_marks, {"queue_id": queue.queue_id, "position": upto})
+    for statement in (SQL.trim_audit, SQL.trim_identities, SQL.trim_addresses):
+        transaction.run(statement, bindings)
+    transaction.run(SQL.trim_batches, {"queue_id": queue.queue_id, "before": before})
+    return trimmed
+
+
+def trim_kept(transaction: Transaction, queue: Queue) -> int:
+    """Messages whose dead letter has just gone."""
+    bindings = {"queue_id": queue.queue_id, "upto": queue.trimmed_position}
+    trimmed = transaction.changes(SQL.trim_kept, bindings)
+    for statement in (SQL.trim_audit, SQL.trim_identities, SQL.trim_addresses):
+        transaction.run(statement, bindings)
+    return trimmed
+
+
+def _note_carried(transaction: Transaction, queue: Queue, upto: int) -> None:
+    """An idle group loses what it has not read; its trail says so."""
+    for group_id, name, _ in transaction.rows(SQL.carried, {"queue_id": queue.queue_id, "upto": upto}):
+        reason = f"group {name} was idle and no longer held back trimming"
+        step = ending.Step(Event.SEEK, State.CANCELLED, upto, upto, "system", reason)
+        ending.record(transaction, queue.queue_id, group_id, step)
