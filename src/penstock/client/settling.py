@@ -37,7 +37,7 @@ def checked(settlement: Settlement, queue: str) -> Settle:
     delay = settlement.delay_seconds if isinstance(settlement, Nak | Reschedule) else None
     if delay is not None:
         delay = max(0, check_seconds("delay_seconds", delay, minimum=-1e18))
-    return Settle(event, delivery.position, delivery.token, spoken(settlement.reason), delay)
+    return Settle(event, delivery.id, delivery.position, delivery.token, spoken(settlement.reason), delay)
 
 
 def whole_receives(deliveries: Sequence[DeliveryView], queue: str) -> Iterator[tuple[Receipt, list[int], list[int]]]:
