@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.client.view import DeliveryView
 from penstock.domain.errors import LeaseLost
 from penstock.domain.settlement import Ack, Nak, Reject, Reschedule, Settlement
 from penstock.domain.times import check_seconds, to_time
 
-if TYPE_CHECKING:
-    from penstock.client.queue import Queue
-    from penstock.engines.contract import Receipt, Row
 
-
-class Delivery(DeliveryView):
-    __slots__ = ("_queue",)
-
-    def __init__(self, row: Row, receipt: Receipt, queue: Queue) -> None:
-        self._row = row
-        self._receipt = receipt
-        self._queue = queue
+class Delivery(DeliveryView, eq=False, gc=False):
+    _queue: Any  # the Queue it came from; not named here, because the two modules would need each other
 
     def ack(self, reason: str | None = None) -> None:
         """Done. Raises LeaseLost when the lease is no longer ours; the same holds for the other settlements."""

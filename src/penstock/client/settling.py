@@ -42,15 +42,13 @@ def checked(settlement: Settlement, queue: str) -> Settle:
 
 def whole_receives(deliveries: Sequence[DeliveryView], queue: str) -> Iterator[tuple[Receipt, list[int], list[int]]]:
     """Deliveries by the receive they came from: the receipt, their positions, and their places in the given order."""
-    receipts = {id(delivery._receipt): delivery._receipt for delivery in deliveries}
-    for key, receipt in receipts.items():
+    receipts = dict.fromkeys([delivery._receipt for delivery in deliveries])
+    for receipt in receipts:
         if receipt.queue != queue:
             raise InvalidInput(f"a delivery of queue {receipt.queue!r} cannot be settled through queue {queue!r}")
-        if len(receipts) == 1:
-            yield receipt, [delivery._row[POSITION] for delivery in deliveries], list(range(len(deliveries)))
-        else:
-            places = [place for place, delivery in enumerate(deliveries) if id(delivery._receipt) == key]
-            yield receipt, [deliveries[place]._row[POSITION] for place in places], places
+    for receipt in receipts:
+        places = [place for place, delivery in enumerate(deliveries) if delivery._receipt is receipt]
+        yield receipt, [deliveries[place]._row[POSITION] for place in places], places
 
 
 def checked_target(target: int | datetime | str) -> tuple[int | str, bool]:

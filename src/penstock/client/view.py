@@ -6,6 +6,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 from penstock.domain.identity import made_id
 from penstock.domain.message import BYTES, SYSTEM, decode_headers, decode_json
 from penstock.domain.times import to_optional_time, to_time
@@ -13,8 +15,8 @@ from penstock.engines import contract
 from penstock.engines.contract import Receipt, Row
 
 
-class DeliveryView:
-    __slots__ = ("_receipt", "_row")
+class DeliveryView(msgspec.Struct, eq=False, gc=False):
+    """Untracked by the garbage collector, which would walk over every delivery of a large receive again and again."""
 
     _row: Row
     _receipt: Receipt

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from itertools import repeat
 from typing import Any
 
 import msgspec
@@ -72,7 +73,7 @@ def draft(item: object, batch: str | None = None) -> Draft:
 def drafts(items: Iterable[object], batch: str | None = None) -> list[Draft]:
     items = items if isinstance(items, list) else list(items)
     if batch is None and all(type(item) is bytes for item in items):
-        return [(item, None, PLAIN) for item in items]
+        return list(zip(items, repeat(None), repeat(PLAIN)))
     return [draft(item, batch) for item in items]
 
 

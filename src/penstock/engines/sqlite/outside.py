@@ -12,7 +12,7 @@ from penstock.engines.sqlite.connection import Database
 
 
 def check_connection(connection: object, database: Database) -> apsw.Connection:
-    """An apsw connection to this store's file: two builds of SQLite must never share one, so no other driver will do."""
+    """An apsw connection to this store's file: two builds of SQLite must never share one, so no other driver does."""
     if not isinstance(connection, apsw.Connection):
         raise InvalidInput(f"transaction takes an open apsw.Connection, not {shown(connection)}")
     filename = connection.filename

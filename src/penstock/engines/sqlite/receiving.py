@@ -169,14 +169,22 @@ class _Receive:
 
     def _take_unread(self, lane: Lane) -> None:
         if lane.careful or self._has_skips(lane):
-            rows, upto = self._read_carefully(lane)
-        else:
-            rows, upto = self._read(lane)
-        whole = [row for row in rows if row[LEASE_ENDS_AT] == self.ends_at] if lane.careful else rows
-        for first, last in ranges(row[POSITION] for row in whole):
+            self._take_carefully(lane)
+            return
+        rows = self._read(lane)
+        first, last = rows[0][POSITION], rows[-1][POSITION]
+        in_a_row = last - first + 1 == len(rows)
+        for stretch in [(first, last)] if in_a_row else ranges(row[POSITION] for row in rows):
+            self._lease(lane, *stretch)
+        self._move_cursor(lane, last)
+        self.rows.extend(rows)
+
+    def _take_carefully(self, lane: Lane) -> None:
+        rows, upto = self._read_carefully(lane)
+        together = [row[POSITION] for row in rows if row[LEASE_ENDS_AT] == self.ends_at]
+        for first, last in ranges(together):
             self._lease(lane, first, last)
-        if len(whole) < len(rows):
-            self._lease_apart(lane, [row for row in rows if row[LEASE_ENDS_AT] != self.ends_at])
+        self._lease_apart(lane, [row for row in rows if row[LEASE_ENDS_AT] != self.ends_at])
         self._move_cursor(lane, upto)
         self.rows.extend(rows)
 
@@ -184,17 +192,15 @@ class _Receive:
         bindings = {"group_id": self.group.group_id, "position": lane.position}
         return bool(self.transaction.value(tracking.SQL.any_skip, bindings))
 
-    def _read(self, lane: Lane) -> tuple[list[Row], int]:
-        """Messages in a row, and the position up to which the lane has been read."""
-        run = self.transaction.rows(SQL.next_run, {"lane_id": lane.lane_id, "after": lane.position})[0]
-        first, last = run
+    def _read(self, lane: Lane) -> list[Row]:
+        """The next messages of a lane. Mostly they are one stretch of the log, which is read fastest as such."""
+        first, last = self.transaction.rows(SQL.next_run, {"lane_id": lane.lane_id, "after": lane.position})[0]
         reading = {"priority": lane.priority, "ends_at": self.ends_at}
         if last - first + 1 >= self.room or last == lane.last_position:
             last = min(last, first + self.room - 1)
-            return self.transaction.rows(SQL.read_run, {**reading, "first": first, "last": last}), last
+            return self.transaction.rows(SQL.read_run, {**reading, "first": first, "last": last})
         reading.update(lane_id=lane.lane_id, after=lane.position, limit=self.room)
-        rows = self.transaction.rows(SQL.read_lane, reading)
-        return rows, rows[-1][POSITION]
+        return self.transaction.rows(SQL.read_lane, reading)
 
     def _read_carefully(self, lane: Lane) -> tuple[list[Row], int]:
         common = {

@@ -8,6 +8,7 @@ commits, because SQLite has one writer; each lane remembers which stretches of i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import NamedTuple
 from zlib import crc32
 
@@ -46,8 +47,7 @@ class Record(NamedTuple):
 
 def send(transaction: Transaction, name: str, drafts: Sequence[Draft]) -> list[str]:
     queue = queues.ensure(transaction, name)
-    largest = max(drafts, key=_size)
-    check_size(largest[0], queue.policy.max_payload_bytes)
+    check_size(max([draft[0] for draft in drafts], key=len), queue.policy.max_payload_bytes)
     return put(transaction, queue, drafts)
 
 
@@ -56,20 +56,17 @@ def put(transaction: Transaction, queue: Queue, drafts: Sequence[Draft]) -> list
     queues.primary(transaction, queue)
     policy = queue.policy
     plain = policy.delay_seconds == 0 and policy.ttl_seconds is None
-    if plain and all(draft[2] is PLAIN for draft in drafts):
+    if plain and [draft[2] for draft in drafts].count(PLAIN) == len(drafts):
         return _send_plain(transaction, queue, drafts)
     return _Send(transaction, queue).send(drafts)
-
-
-def _size(draft: Draft) -> int:
-    return len(draft[0])
 
 
 def _send_plain(transaction: Transaction, queue: Queue, drafts: Sequence[Draft]) -> list[str]:
     now = transaction.now
     lane_id = find_lane(transaction, queue.queue_id, 0, any_shard(transaction, queue.policy))
     first, last = take_positions(transaction, len(drafts))
-    rows = [(position, lane_id, now, draft[1], draft[0]) for position, draft in enumerate(drafts, first)]
+    payloads, types, _ = zip(*drafts, strict=True)
+    rows = zip(range(first, last + 1), repeat(lane_id), repeat(now), types, payloads)
     transaction.run_many(SQL.append_plain, rows)
     add_run(transaction, lane_id, first, last, careful=False)
     prefix = made_prefix(now, transaction.salt)
