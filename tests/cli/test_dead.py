@@ -43,14 +43,17 @@ def test_filters(cli: Cli, ids: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("verb", ["dead", "redrive", "purge"])
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "told", "code"),
     [
-        (["--outcome", "rejectd"], "did you mean 'rejected'?"),
-        (["--group", "defualt"], "has no group 'defualt'; did you mean 'default'?"),
+        (["--outcome", "rejectd"], "'rejectd' is none of rejected, failed, lease_expired, expired, cancelled; did", 2),
+        (["--outcome", "succeeded"], "'succeeded' is none of", 2),
+        (["--group", "defualt"], "has no group 'defualt'; did you mean 'default'?", 1),
     ],
 )
-def test_mistyped_filters_are_told(cli: Cli, ids: dict[str, str], verb: str, words: list[str], told: str) -> None:
-    assert told in cli.error(verb, "orders", *words, *(["--yes"] if verb == "purge" else []))
+def test_mistyped_filters_are_told(
+    cli: Cli, ids: dict[str, str], verb: str, words: list[str], told: str, code: int
+) -> None:
+    assert told in cli.error(verb, "orders", *words, *(["--yes"] if verb == "purge" else []), code=code)
     assert len(cli.json("dead", "orders")) == len(ids)
 
 

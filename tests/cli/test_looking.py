@@ -68,8 +68,8 @@ def test_audit_is_a_timeline(cli: Cli) -> None:
     ]
     assert [step["by"] for step in trail[:2]] == ["shop", "worker-1"]
     lines = cli("audit", "orders", message_id).stdout.splitlines()
-    assert re.search(r"\+\d+\.\d{3} s\s+receive\s+leased\s+default\s+1\s+worker-1", lines[-2]), lines
-    assert lines[-1].rstrip().endswith("not [red]now[/red]")
+    assert re.search(r"\+\d+\.\d{3}\s+receive\s+leased\s+default\s+1\s+worker-1", lines[-2]), lines
+    assert lines[-1].rstrip().endswith(": not [red]now[/red]")
 
 
 def test_explain_says_why_a_message_waits(cli: Cli) -> None:

@@ -15,10 +15,21 @@ import pytest
 PROGRAM = [sys.executable, "-m", "penstock.cli"]
 
 
-def run(folder: Path, *words: str, input: bytes | None = None, **variables: str) -> subprocess.CompletedProcess[bytes]:
-    environment = {**os.environ, "PENSTOCK_URL": f"sqlite:///{folder}/store.db", **variables}
+def environment(folder: Path) -> dict[str, str]:
+    """As in a shell of its own: the width of the screen that the tests run on is none of its business."""
+    inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "FORCE_COLOR")}
+    return {**inherited, "PENSTOCK_URL": f"sqlite:///{folder}/store.db"}
+
+
+def run(folder: Path, *words: str, input: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        [*PROGRAM, *words], cwd=folder, env=environment, input=input, capture_output=True, timeout=60, check=False
+        [*PROGRAM, *words],
+        cwd=folder,
+        env=environment(folder),
+        input=input,
+        capture_output=True,
+        timeout=60,
+        check=False,
     )
 
 
@@ -50,9 +61,11 @@ def test_an_error_has_no_traceback_and_no_colour_in_a_pipe(tmp_path: Path) -> No
 
 def test_a_reader_that_goes_away_early_is_no_traceback(tmp_path: Path) -> None:
     run(tmp_path, "send", "orders", "--lines", input=b'{"some": "payload"}\n' * 5000)
-    environment = {**os.environ, "PENSTOCK_URL": f"sqlite:///{tmp_path}/store.db"}
     process = subprocess.Popen(
-        [*PROGRAM, "peek", "orders", "--limit", "5000"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*PROGRAM, "peek", "orders", "--limit", "5000"],
+        env=environment(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
     assert process.stdout is not None
     process.stdout.close()
@@ -64,8 +77,9 @@ def test_a_reader_that_goes_away_early_is_no_traceback(tmp_path: Path) -> None:
 def test_flush_asks_a_person(tmp_path: Path, answer: bytes, left: int) -> None:
     run(tmp_path, "send", "orders", "1")
     parent, child = pty.openpty()
-    environment = {**os.environ, "PENSTOCK_URL": f"sqlite:///{tmp_path}/store.db"}
-    process = subprocess.Popen([*PROGRAM, "flush", "orders"], env=environment, stdin=child, stdout=child, stderr=child)
+    process = subprocess.Popen(
+        [*PROGRAM, "flush", "orders"], env=environment(tmp_path), stdin=child, stdout=child, stderr=child
+    )
     os.close(child)
     shown = read_until(parent, b"for good? [y/N]")
     assert b"Remove everything in queue 'orders'" in shown

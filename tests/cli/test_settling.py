@@ -74,7 +74,7 @@ def test_extend_moves_the_end_of_the_lease(cli: Cli) -> None:
         (["ack", "ordres", UNKNOWN_ID, "--token", "1"], "did you mean 'orders'?", 1),
         (["extend", "orders", UNKNOWN_ID, "--token", "1", "--seconds", "0"], "seconds must be more than 0", 1),
         (["ack", "orders", UNKNOWN_ID], "Missing option '--token'", 2),
-        (["ack", "orders", UNKNOWN_ID, "--token", "x"], "'x' is not a valid int", 2),
+        (["ack", "orders", UNKNOWN_ID, "--token", "x"], "'x' is not a whole number", 2),
     ],
 )
 def test_wrong_input_is_told(cli: Cli, words: list[str], told: str, code: int) -> None:

@@ -83,7 +83,7 @@ async def test_a_cancelled_sender_does_not_make_its_messages_go_twice(queue: Asy
     producer = queue.producer(batch_size=2, linger_seconds=LONG)
     await producer.send(b"1")
     sending = asyncio.create_task(producer.send(b"2"))
-    await asyncio.to_thread(arrived.wait)
+    await asyncio.to_thread(arrived.wait, 30)
     sending.cancel()
     with pytest.raises(asyncio.CancelledError):
         await sending
@@ -97,7 +97,7 @@ async def test_an_error_after_the_sender_was_cancelled_is_told_to_the_next(queue
     engine.fail("send", StoreFull("no room"))
     producer = queue.producer(batch_size=1, linger_seconds=LONG)
     sending = asyncio.create_task(producer.send(b"1"))
-    await asyncio.to_thread(arrived.wait)
+    await asyncio.to_thread(arrived.wait, 30)
     sending.cancel()
     with pytest.raises(asyncio.CancelledError):
         await sending

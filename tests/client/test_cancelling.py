@@ -73,7 +73,7 @@ async def test_a_cancelled_receive_lets_its_messages_go(queue: AsyncQueue, engin
     await queue.send_many([b"1", b"2"])
     arrived, may_go = engine.hold("receive")
     receiving = asyncio.create_task(queue.receive(limit=2))
-    await asyncio.to_thread(arrived.wait)
+    await asyncio.to_thread(arrived.wait, 30)
     receiving.cancel()
     may_go.set()
     with pytest.raises(asyncio.CancelledError):
@@ -90,7 +90,7 @@ async def test_a_receive_cancelled_while_the_store_closes_lets_its_messages_go(
     await queue.send(b"1")
     arrived, may_go = engine.hold("receive")
     receiving = asyncio.create_task(queue.receive())
-    await asyncio.to_thread(arrived.wait)
+    await asyncio.to_thread(arrived.wait, 30)
     receiving.cancel()
     closing = asyncio.create_task(store.close())
     await asyncio.sleep(0)

@@ -105,7 +105,7 @@ async def test_a_call_cancelled_under_way_leaves_the_others_their_own_answers(
 ) -> None:
     groups.may_go.clear()
     calls = [gatherer.submit(Call(partial(str, number))) for number in range(5)]
-    await asyncio.to_thread(groups.began.wait)
+    await asyncio.to_thread(groups.began.wait, 30)
     calls[0].cancel()
     calls[3].cancel()
     groups.may_go.set()
@@ -116,7 +116,7 @@ async def test_an_outcome_nobody_awaits_any_more_is_taken_care_of(gatherer: Gath
     unwanted: list[str] = []
     groups.may_go.clear()
     call = gatherer.submit(Call(partial(str, "late"), unwanted=unwanted.append))
-    await asyncio.to_thread(groups.began.wait)
+    await asyncio.to_thread(groups.began.wait, 30)
     call.cancel()
     groups.may_go.set()
     await gatherer.drain()
@@ -134,7 +134,7 @@ async def test_an_outcome_is_taken_care_of_when_its_task_is_cancelled_before_it_
     cancelled: list[bool] = []
     # Delivered right after the other one, before its task can take a step.
     canceller = gatherer.submit(Call(partial(str, "canceller"), unwanted=lambda _: cancelled.append(task.cancel())))
-    await asyncio.to_thread(groups.began.wait)
+    await asyncio.to_thread(groups.began.wait, 30)
     canceller.cancel()
     groups.may_go.set()
     with pytest.raises(asyncio.CancelledError):
@@ -156,7 +156,7 @@ async def _held(gatherer: Gatherer, groups: Groups) -> asyncio.Future[str]:
     """A first call, in a group that is being run and waits."""
     groups.may_go.clear()
     first = gatherer.submit(Call(partial(str, "first")))
-    await asyncio.to_thread(groups.began.wait)
+    await asyncio.to_thread(groups.began.wait, 30)
     return first
 
 

@@ -11,6 +11,7 @@ from penstock.client.aio.queue import AsyncQueue
 from tests.client.observed import Observed
 
 pytestmark = pytest.mark.anyio
+OWN_ID = "019a8c3e-7b2d-7abc-8def-00000000002a"
 
 
 async def test_sends_to_one_queue_become_one_send(queue: AsyncQueue, engine: Observed) -> None:
@@ -52,9 +53,9 @@ async def test_a_message_that_is_too_large_fails_alone(queue: AsyncQueue) -> Non
 
 
 async def test_the_same_id_is_sent_once(queue: AsyncQueue, engine: Observed) -> None:
-    answers = await asyncio.gather(queue.send(b"1", id="same"), queue.send(b"2"), queue.send(b"3", id="same"))
-    assert answers[0] == answers[2] == "same"
-    assert answers[1] != "same"
+    answers = await asyncio.gather(queue.send(b"1", id=OWN_ID), queue.send(b"2"), queue.send(b"3", id=OWN_ID))
+    assert answers[0] == answers[2] == OWN_ID
+    assert answers[1] != OWN_ID
     assert [delivery.payload for delivery in await queue.receive(limit=10)] == [b"1", b"2"]
 
 
@@ -142,8 +143,8 @@ async def test_an_error_of_the_store_is_told_to_everybody(
 async def test_reading_does_not_wait_for_a_commit(queue: AsyncQueue, engine: Observed) -> None:
     message_id = await queue.send(b"there")
     arrived, may_go = engine.hold("together")
-    sending = asyncio.gather(queue.send(b"1"), queue.send(b"2", id="two"))
-    await asyncio.to_thread(arrived.wait)
+    sending = asyncio.gather(queue.send(b"1"), queue.send(b"2", id=OWN_ID))
+    await asyncio.to_thread(arrived.wait, 30)
     message = await asyncio.wait_for(queue.find(message_id), 10)
     assert message.payload == b"there"
     assert not sending.done()

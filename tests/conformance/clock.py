@@ -1,0 +1,40 @@
+"""Time and chance as tests need them: standing still until they are moved."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from penstock.domain.times import from_time, microseconds, to_time
+
+# Thursday, with an odd fraction of a second: a value that is rounded or cut somewhere on its way shows.
+START = datetime(2026, 3, 5, 7, 11, 13, 170_019, tzinfo=UTC)
+
+
+class Clock:
+    """The engine's clock, moved by hand."""
+
+    def __init__(self, start: datetime = START) -> None:
+        self._at = from_time("start", start)
+
+    def __call__(self) -> int:
+        return self._at
+
+    @property
+    def now(self) -> datetime:
+        return to_time(self._at)
+
+    def advance(self, *, seconds: float) -> None:
+        self._at += microseconds(seconds)
+
+    def move_to(self, moment: datetime) -> None:
+        self._at = from_time("moment", moment)
+
+
+class Chance:
+    """Randomness with a known value, so that a backoff can be computed."""
+
+    def __init__(self, value: float = 0.25) -> None:
+        self.value = value
+
+    def __call__(self) -> float:
+        return self.value

@@ -1,0 +1,86 @@
+"""Stores to test: every engine, through every door, with time and chance in the test's hands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock import Queue, Store
+from tests.conformance.clock import Chance, Clock
+from tests.conformance.doors import DOORS, Opener
+from tests.conformance.engines import ENGINES, EngineRow
+
+# No two times or counts alike: a field that is mixed up with another one shows.
+POLICY: dict[str, Any] = {
+    "lease_seconds": 37,
+    "max_retries": 3,
+    "backoff_base_seconds": 11,
+    "backoff_factor": 3,
+    "backoff_jitter_seconds": 4,
+    "backoff_max_seconds": 150,
+    "history_seconds": 7_001,
+    "dead_letter_seconds": 90_007,
+    "group_idle_seconds": 50_021,
+}
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def chance() -> Chance:
+    return Chance()
+
+
+@pytest.fixture(params=ENGINES, ids=lambda row: row.name)
+def engine_row(request: pytest.FixtureRequest) -> EngineRow:
+    row: EngineRow = request.param
+    return row
+
+
+@pytest.fixture(params=DOORS)
+def door(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def url(engine_row: EngineRow, tmp_path: Path) -> str:
+    return engine_row.fresh_url(tmp_path)
+
+
+@pytest.fixture
+def open_store(door: str, url: str, clock: Clock, chance: Chance) -> Iterator[Opener]:
+    """Opens the test's own store, as often as wanted; settings may replace the clock by the real one (`clock=None`)."""
+    opened: list[Store] = []
+
+    def opener(at: str = url, **settings: Any) -> Store:
+        given = {"clock": clock, "random": chance, **settings}
+        store = DOORS[door](at, **{name: value for name, value in given.items() if value is not None})
+        opened.append(store)
+        return store
+
+    yield opener
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture
+def store(open_store: Opener) -> Store:
+    return open_store()
+
+
+@pytest.fixture
+def queue(store: Store) -> Queue:
+    return store.queue("orders", **POLICY)
+
+
+@pytest.fixture
+def live_queue(open_store: Opener) -> Queue:
+    """A queue that lives in real time, for tests that wait."""
+    return open_store(clock=None).queue("orders", **POLICY)

@@ -1,0 +1,106 @@
+"""The ways into a store, all with one calling style: a test calls `queue.send(...)` and need not know whether the
+store behind it is `penstock.connect` or `penstock.connect_async`.
+
+`AwaitingDoor` stands in front of one asynchronous object. Whatever that object would have awaited runs on an event loop
+in a thread of its own; asynchronous objects in the answer (deliveries, batches, ...) get a door as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import threading
+from collections.abc import Awaitable, Callable
+from functools import cache
+from types import TracebackType
+from typing import Any, cast
+
+import msgspec
+
+import penstock
+from penstock import Ack, Nak, Reject, Reschedule, Store
+
+# Longer than any test may take: a call that hangs fails with a trace of where, before the run is killed.
+PATIENCE_SECONDS = 90
+
+
+def open_sync(url: str, **settings: Any) -> Store:
+    return penstock.connect(url, **settings)
+
+
+def open_async(url: str, **settings: Any) -> Store:
+    async def connect() -> Any:
+        return await penstock.connect_async(url, **settings)
+
+    return cast(Store, outward(run(connect)))
+
+
+Opener = Callable[..., Store]
+DOORS: dict[str, Opener] = {"sync": open_sync, "async": open_async}
+
+
+class AwaitingDoor:
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._inner, name)
+        if inspect.isawaitable(value):
+            return outward(run(lambda: value))
+        if inspect.ismethod(value):
+            return lambda *args, **kwargs: self._call(value, args, kwargs)
+        return outward(value)
+
+    def _call(self, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        given = [inward(arg) for arg in args]
+        named = {name: inward(arg) for name, arg in kwargs.items()}
+        return outward(run(lambda: method(*given, **named)))
+
+    def __enter__(self) -> AwaitingDoor:
+        run(self._inner.__aenter__)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        run(lambda: self._inner.__aexit__(kind, error, trace))
+
+    def __repr__(self) -> str:
+        return repr(self._inner)
+
+
+def outward(value: Any) -> Any:
+    """The answer with doors in place of asynchronous objects."""
+    if isinstance(value, list):
+        return [outward(item) for item in value]
+    if type(value).__module__.startswith("penstock.client.aio"):
+        return AwaitingDoor(value)
+    return value
+
+
+def inward(value: Any) -> Any:
+    """The arguments with the asynchronous objects in place of their doors."""
+    if isinstance(value, AwaitingDoor):
+        return value._inner
+    if isinstance(value, list):
+        return [inward(item) for item in value]
+    if isinstance(value, Ack | Nak | Reject | Reschedule):
+        return msgspec.structs.replace(value, delivery=inward(value.delivery))
+    return value
+
+
+def run(call: Callable[[], Any]) -> Any:
+    """Make the call on the event loop, await it if it has to be awaited, and give back what came of it."""
+
+    async def on_loop() -> Any:
+        result = call()
+        return await cast(Awaitable[Any], result) if inspect.isawaitable(result) else result
+
+    return asyncio.run_coroutine_threadsafe(on_loop(), _loop()).result(PATIENCE_SECONDS)
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="async-door", daemon=True).start()
+    return loop

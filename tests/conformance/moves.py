@@ -1,0 +1,66 @@
+"""Moves that many tests make, and the books that must balance after each of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock import AuditEntry, Delivery, Event, GroupStats, Queue, State
+from penstock.domain.lifecycle import is_legal
+
+EVERYTHING = 1_000
+
+
+def take(queue: Queue, **options: Any) -> Delivery:
+    """Receive one message, which must be there."""
+    deliveries = queue.receive(**options)
+    assert len(deliveries) == 1, f"expected one delivery, got {deliveries}"
+    return deliveries[0]
+
+
+def take_all(queue: Queue, **options: Any) -> list[Delivery]:
+    return queue.receive(limit=EVERYTHING, **options)
+
+
+def payloads(items: list[Any]) -> list[Any]:
+    """The payloads of deliveries, messages or dead letters, decoded."""
+    return [item.json() for item in items]
+
+
+def ids(items: list[Any]) -> list[str]:
+    return [item.id for item in items]
+
+
+def trail(queue: Queue, message_id: str, group: str = "default") -> list[tuple[Event, State]]:
+    """What happened to a message as one group saw it."""
+    return [(entry.event, entry.state) for entry in group_entries(queue, message_id, group)]
+
+
+def group_entries(queue: Queue, message_id: str, group: str = "default") -> list[AuditEntry]:
+    return [entry for entry in queue.audit(message_id) if entry.group in (None, group)]
+
+
+def assert_trail_is_legal(queue: Queue, message_id: str, group: str = "default") -> None:
+    """Law 7: each step of a message starts where the one before it ended, and stands in the lifecycle table."""
+    state: State | None = None
+    entries = group_entries(queue, message_id, group)
+    assert entries[0].event is Event.SEND
+    for entry in entries:
+        assert is_legal(state, entry.event, entry.state), f"{state} -{entry.event}-> {entry.state} in {entries}"
+        state = entry.state
+    times = [entry.at for entry in entries]
+    assert times == sorted(times)
+
+
+def assert_books_balance(queue: Queue, sent: int, group: str = "default") -> GroupStats:
+    """Law 7: everything that was sent is counted exactly once, and the total is the sum of its parts."""
+    stats = queue.stats(group)
+    live = stats.held + stats.available + stats.redo + stats.in_progress
+    assert sent == live + sum(stats.outcomes.values()), stats
+    assert stats.total == live + stats.done + stats.dead, stats
+    assert stats.done == stats.outcomes.get(State.SUCCEEDED, 0), stats
+    return stats
+
+
+def nonzero(outcomes: dict[str, int]) -> dict[str, int]:
+    """Outcomes that happened."""
+    return {outcome: count for outcome, count in outcomes.items() if count}

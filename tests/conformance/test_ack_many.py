@@ -1,0 +1,142 @@
+"""ack_many: whole receives at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock import Event, InvalidInput, LeaseLost, Queue, State, Store
+from tests.conformance.clock import Clock
+from tests.conformance.moves import assert_books_balance, assert_trail_is_legal, take, take_all
+
+
+def test_a_whole_receive_is_acked_and_counted(queue: Queue, clock: Clock) -> None:
+    sent = queue.send_many(list(range(7)))
+    assert queue.ack_many(take_all(queue)) == 7
+    assert assert_books_balance(queue, sent=7).done == 7
+    clock.advance(seconds=10_007)
+    assert queue.receive() == []
+    for message_id in sent:
+        assert_trail_is_legal(queue, message_id)
+
+
+def test_the_audit_tells_who_acked_each_message_and_when(queue: Queue, clock: Clock) -> None:
+    sent = queue.send_many([1, 2])
+    deliveries = take_all(queue, consumer="press 4")
+    clock.advance(seconds=3)
+    queue.ack_many(deliveries)
+    for message_id in sent:
+        entry = queue.audit(message_id)[-1]
+        assert (entry.event, entry.state, entry.by, entry.at) == (Event.ACK, State.SUCCEEDED, "press 4", clock.now)
+        assert (entry.group, entry.attempt) == ("default", 1)
+
+
+def test_acking_nothing_counts_nothing(queue: Queue) -> None:
+    assert queue.ack_many([]) == 0
+
+
+def test_part_of_a_receive_is_acked_and_the_rest_stays_leased(queue: Queue, clock: Clock) -> None:
+    queue.send_many(list(range(5)))
+    deliveries = take_all(queue)
+    assert queue.ack_many(deliveries[1:3]) == 2
+    assert queue.stats("default").in_progress == 3
+    clock.advance(seconds=38)
+    assert [delivery.json() for delivery in take_all(queue)] == [0, 3, 4]
+
+
+def test_deliveries_of_several_receives_and_groups_are_acked_together(queue: Queue) -> None:
+    queue.send_many(list(range(6)))
+    mine = [*queue.receive(limit=2), *queue.receive(limit=4)]
+    theirs = queue.receive(limit=5, group="billing")
+    assert queue.ack_many([*mine[::-1], *theirs]) == 11
+    assert assert_books_balance(queue, sent=6).done == 6
+    assert queue.stats("billing").done == 5
+
+
+def test_acking_again_is_harmless(queue: Queue) -> None:
+    queue.send_many([1, 2, 3])
+    deliveries = take_all(queue)
+    queue.ack_many(deliveries)
+    assert queue.ack_many(deliveries) == 3
+    deliveries[1].ack()
+    assert assert_books_balance(queue, sent=3).done == 3
+
+
+def test_a_receive_of_which_one_was_acked_before_is_acked_to_its_end(queue: Queue) -> None:
+    queue.send_many([1, 2, 3])
+    deliveries = take_all(queue)
+    deliveries[1].ack()
+    assert queue.ack_many(deliveries) == 3
+    assert assert_books_balance(queue, sent=3).done == 3
+
+
+def test_the_same_delivery_twice_is_acked_once(queue: Queue) -> None:
+    queue.send_many([1, 2])
+    first, second = take_all(queue)
+    queue.ack_many([first, second, first])
+    assert assert_books_balance(queue, sent=2).done == 2
+
+
+def test_lost_leases_are_named_after_the_others_were_acked(queue: Queue, clock: Clock) -> None:
+    queue.send_many([1, 2, 3])
+    lost = take(queue)
+    clock.advance(seconds=30)
+    held = queue.receive(limit=2)
+    clock.advance(seconds=10)
+    with pytest.raises(LeaseLost, match=lost.id) as caught:
+        queue.ack_many([lost, *held])
+    assert held[0].id not in str(caught.value)
+    assert queue.stats("default").done == 2
+
+
+def test_one_naked_message_of_a_receive_is_named_and_the_rest_is_acked(queue: Queue) -> None:
+    queue.send_many([1, 2, 3])
+    deliveries = take_all(queue)
+    deliveries[1].nak("busy")
+    with pytest.raises(LeaseLost, match=deliveries[1].id):
+        queue.ack_many(deliveries)
+    stats = assert_books_balance(queue, sent=3)
+    assert (stats.done, stats.held) == (2, 1)
+
+
+def test_a_whole_receive_whose_lease_has_ended_is_lost(queue: Queue, clock: Clock) -> None:
+    queue.send_many([1, 2])
+    deliveries = take_all(queue)
+    clock.advance(seconds=38)
+    with pytest.raises(LeaseLost):
+        queue.ack_many(deliveries)
+    assert [delivery.attempt for delivery in take_all(queue)] == [2, 2]
+
+
+def test_an_extended_delivery_is_acked_with_the_rest(queue: Queue, clock: Clock) -> None:
+    queue.send_many([1, 2, 3])
+    deliveries = take_all(queue)
+    deliveries[1].extend(53)
+    assert queue.ack_many(deliveries) == 3
+    assert assert_books_balance(queue, sent=3).done == 3
+
+
+def test_an_extended_delivery_is_acked_when_the_rest_has_lapsed(queue: Queue, clock: Clock) -> None:
+    queue.send_many([1, 2, 3])
+    deliveries = take_all(queue)
+    deliveries[1].extend(53)
+    clock.advance(seconds=38)
+    with pytest.raises(LeaseLost):
+        queue.ack_many(deliveries)
+    assert queue.stats("default").done == 1
+
+
+def test_retries_are_acked_with_new_messages(queue: Queue) -> None:
+    queue.send_many([1, 2, 3])
+    take(queue).nak("busy", delay_seconds=0)
+    deliveries = take_all(queue)
+    assert [delivery.attempt for delivery in deliveries] == [2, 1, 1]
+    assert queue.ack_many(deliveries) == 3
+    assert assert_books_balance(queue, sent=3).done == 3
+
+
+def test_a_delivery_of_another_queue_is_refused(queue: Queue, store: Store) -> None:
+    queue.send(1)
+    delivery = take(queue)
+    with pytest.raises(InvalidInput, match="orders"):
+        store.queue("other").ack_many([delivery])
+    assert queue.stats("default").in_progress == 1

@@ -1,0 +1,212 @@
+"""Ordered queues: one key is processed strictly in order, retries included."""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+import pytest
+
+from penstock import Event, LeaseLost, Outgoing, Queue, State, Store
+from tests.conformance.clock import Clock
+from tests.conformance.conftest import POLICY
+from tests.conformance.moves import assert_books_balance, assert_trail_is_legal, payloads, take, take_all, trail
+
+# Keys that fall on shards 0, 1 and 2 of three.
+A, B, C = (next(key for key in "abcdefghijklmnop" if crc32(key.encode()) % 3 == shard) for shard in range(3))
+
+
+@pytest.fixture
+def lanes(store: Store) -> Queue:
+    return store.queue("lanes", **{**POLICY, "ordered": True, "shards": 3})
+
+
+@pytest.fixture
+def line(store: Store) -> Queue:
+    return store.queue("line", **{**POLICY, "ordered": True, "shards": 1})
+
+
+def test_a_shard_with_an_open_lease_gives_nothing_more(line: Queue) -> None:
+    line.send_many([1, 2])
+    first = take(line)
+    assert line.receive() == []
+    first.ack()
+    assert take(line).json() == 2
+
+
+def test_other_shards_go_on_meanwhile(lanes: Queue) -> None:
+    lanes.send_many([Outgoing(payload=f"{key}{n}", key=key) for n in (1, 2) for key in (A, B)])
+    first = take(lanes)
+    second = take(lanes)
+    assert {first.key, second.key} == {A, B}
+    assert (first.json()[1], second.json()[1]) == ("1", "1")
+    assert lanes.receive() == []
+
+
+def test_messages_of_one_key_always_fall_on_one_shard(lanes: Queue) -> None:
+    lanes.send_many([Outgoing(payload=n, key=B) for n in range(10)])
+    take(lanes)
+    assert lanes.receive(limit=100) == []
+
+
+def test_messages_without_a_key_are_in_order_too(lanes: Queue) -> None:
+    lanes.send_many([1, 2, 3])
+    for expected in (1, 2, 3):
+        delivery = take(lanes)
+        assert delivery.json() == expected
+        delivery.ack()
+
+
+def test_one_lease_may_hold_several_messages_of_a_shard_in_order(line: Queue) -> None:
+    line.send_many([1, 2, 3])
+    deliveries = take_all(line)
+    assert payloads(deliveries) == [1, 2, 3]
+    line.send(4)
+    deliveries[0].ack()
+    assert line.receive() == [], "the lease is open until all of it is settled"
+    line.ack_many(deliveries[1:])
+    assert take(line).json() == 4
+
+
+def test_a_message_that_is_tried_again_blocks_its_shard(line: Queue, clock: Clock) -> None:
+    line.send_many([1, 2])
+    take(line).nak("busy", delay_seconds=19)
+    assert line.receive() == []
+    clock.advance(seconds=20)
+    retried = take(line)
+    assert (retried.json(), retried.attempt) == (1, 2)
+    retried.ack()
+    assert take(line).json() == 2
+
+
+def test_a_nak_releases_the_later_messages_of_its_lease(line: Queue, clock: Clock) -> None:
+    first, second, third = line.send_many([1, 2, 3])
+    deliveries = take_all(line)
+    deliveries[0].ack()
+    deliveries[1].nak("busy", delay_seconds=0)
+    with pytest.raises(LeaseLost):
+        deliveries[2].ack()
+    again = take_all(line)
+    assert [(delivery.json(), delivery.attempt) for delivery in again] == [(2, 2), (3, 1)]
+    assert (Event.RELEASE, State.READY) in trail(line, third)
+    for message_id in (first, second, third):
+        assert_trail_is_legal(line, message_id)
+    line.ack_many(again)
+    assert assert_books_balance(line, sent=3).done == 3
+
+
+def test_a_nak_leaves_the_earlier_messages_of_its_lease_alone(line: Queue) -> None:
+    line.send_many([1, 2, 3])
+    first, second, _third = take_all(line)
+    second.nak("busy", delay_seconds=0)
+    assert line.receive() == [], "the first one is still being processed"
+    first.ack()
+    assert payloads(take_all(line)) == [2, 3]
+
+
+def test_a_nak_in_one_shard_leaves_the_others_of_its_receive_alone(lanes: Queue) -> None:
+    lanes.send_many([Outgoing(payload=f"{key}{n}", key=key) for n in (1, 2) for key in (A, B)])
+    deliveries = {delivery.json(): delivery for delivery in take_all(lanes)}
+    assert len(deliveries) == 4
+    deliveries[f"{A}1"].nak("busy", delay_seconds=60)
+    with pytest.raises(LeaseLost):
+        deliveries[f"{A}2"].ack()
+    deliveries[f"{B}1"].ack()
+    deliveries[f"{B}2"].ack()
+
+
+def test_a_rescheduled_message_blocks_its_shard_and_releases_the_later_ones(line: Queue, clock: Clock) -> None:
+    line.send_many([1, 2])
+    first, second = take_all(line)
+    first.reschedule(71)
+    with pytest.raises(LeaseLost):
+        second.ack()
+    assert line.receive() == []
+    clock.advance(seconds=72)
+    assert [(delivery.json(), delivery.attempt) for delivery in take_all(line)] == [(1, 1), (2, 1)]
+
+
+def test_a_lapsed_lease_gives_its_messages_back_in_order(line: Queue, clock: Clock) -> None:
+    line.send_many([1, 2, 3])
+    take_all(line)
+    clock.advance(seconds=38)
+    assert payloads(take_all(line)) == [1, 2, 3]
+
+
+def test_a_message_that_lapses_alone_releases_the_later_ones(line: Queue, clock: Clock) -> None:
+    line.send_many([1, 2, 3])
+    _first, second, third = take_all(line)
+    second.extend(101)
+    third.extend(103)
+    clock.advance(seconds=38)
+    again = take_all(line)
+    assert payloads(again) == [1, 2, 3]
+    for stale in (second, third):
+        with pytest.raises(LeaseLost):
+            stale.ack()
+
+
+@pytest.mark.parametrize("verb", ["ack", "reject"])
+def test_a_message_that_ended_does_not_block_its_shard(line: Queue, verb: str) -> None:
+    line.send_many([1, 2])
+    getattr(take(line), verb)()
+    assert take(line).json() == 2
+
+
+def test_a_message_without_retries_left_dies_and_lets_the_next_one_pass(line: Queue) -> None:
+    line.send_many([1, 2])
+    for _ in range(4):
+        delivery = take(line)
+        assert delivery.json() == 1
+        delivery.nak("broken", delay_seconds=0)
+    assert take(line).json() == 2
+    assert line.dead_letters()[0].attempts == 4
+
+
+def test_rejecting_one_message_does_not_release_the_later_ones(line: Queue) -> None:
+    line.send_many([1, 2])
+    first, second = take_all(line)
+    first.reject("no")
+    second.ack()
+    assert_books_balance(line, sent=2)
+
+
+def test_priorities_do_not_overtake_within_a_key_that_is_being_processed(lanes: Queue) -> None:
+    lanes.send("usual", key=A, priority=5)
+    holder = take(lanes)
+    lanes.send("urgent", key=A, priority=0)
+    assert lanes.receive() == []
+    holder.ack()
+    assert take(lanes).json() == "urgent"
+
+
+def test_every_group_keeps_its_own_order(line: Queue) -> None:
+    line.send_many([1, 2])
+    take(line)
+    mine = take(line, group="billing")
+    assert mine.json() == 1
+    assert line.receive(group="billing") == []
+    mine.ack()
+    assert take(line, group="billing").json() == 2
+
+
+def test_every_key_is_processed_in_order_whatever_goes_wrong(lanes: Queue, clock: Clock) -> None:
+    keys = "abcdefgh"
+    lanes.send_many([Outgoing(payload=[key, n], key=key) for n in range(4) for key in keys])
+    done: dict[str, list[int]] = {key: [] for key in keys}
+    for turn in range(2_000):
+        deliveries = lanes.receive(limit=1 + turn % 3)
+        for place, delivery in enumerate(deliveries):
+            key, number = delivery.json()
+            try:
+                if (turn + place) % 3 == 0 and delivery.attempt < 3:
+                    delivery.nak("busy", delay_seconds=turn % 2)
+                else:
+                    delivery.ack()
+                    done[key].append(number)
+            except LeaseLost:
+                continue
+        clock.advance(seconds=1)
+        if sum(map(len, done.values())) == 4 * len(keys):
+            break
+    assert done == {key: [0, 1, 2, 3] for key in keys}
+    assert_books_balance(lanes, sent=4 * len(keys))

@@ -1,0 +1,103 @@
+"""producer: gathered sends, nothing dropped in silence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock import InvalidInput, Outgoing, PayloadTooLarge, Queue, Store
+from tests.conformance.moves import assert_books_balance, payloads, take_all
+
+LONG = 3_600  # longer than any test: only a full batch or a flush sends
+
+
+def test_what_was_gathered_is_sent_at_the_end_of_the_block(queue: Queue) -> None:
+    with queue.producer(batch_size=100, linger_seconds=LONG) as producer:
+        for number in range(7):
+            producer.send(number)
+        assert queue.peek() == []
+    assert payloads(take_all(queue)) == list(range(7))
+
+
+def test_a_full_batch_is_sent_at_once(queue: Queue) -> None:
+    with queue.producer(batch_size=5, linger_seconds=LONG) as producer:
+        for number in range(12):
+            producer.send(number)
+        assert payloads(queue.peek(limit=100)) == list(range(10))
+    assert payloads(take_all(queue)) == list(range(12))
+
+
+def test_a_message_that_waited_long_enough_is_sent_without_more_to_come(live_queue: Queue) -> None:
+    with live_queue.producer(batch_size=100, linger_seconds=0.01) as producer:
+        producer.send("lonely")
+        assert payloads(live_queue.receive(wait_seconds=30)) == ["lonely"]
+
+
+def test_a_flush_sends_what_was_gathered_now(queue: Queue) -> None:
+    with queue.producer(batch_size=100, linger_seconds=LONG) as producer:
+        producer.send(1)
+        producer.flush()
+        assert payloads(take_all(queue)) == [1]
+        producer.send(2)
+    assert payloads(take_all(queue)) == [2]
+
+
+def test_options_of_each_message_are_kept(queue: Queue) -> None:
+    with queue.producer(batch_size=100, linger_seconds=LONG) as producer:
+        producer.send("later", priority=3, headers={"a": "b"})
+        producer.send(Outgoing(payload="sooner", priority=1))
+    first, second = take_all(queue)
+    assert (first.json(), second.json(), second.headers) == ("sooner", "later", {"a": "b"})
+
+
+def test_a_bad_message_is_refused_at_once_and_the_others_are_sent(queue: Queue) -> None:
+    with queue.producer(batch_size=100, linger_seconds=LONG) as producer:
+        producer.send(1)
+        with pytest.raises(InvalidInput, match="priority"):
+            producer.send(2, priority=-1)
+        producer.send(3)
+    assert payloads(take_all(queue)) == [1, 3]
+
+
+def test_a_send_that_fails_surfaces_at_the_end_of_the_block(store: Store) -> None:
+    queue = store.queue("small", max_payload_bytes=8)
+    with pytest.raises(PayloadTooLarge):
+        with queue.producer(batch_size=100, linger_seconds=LONG) as producer:
+            producer.send(b"123456789")
+    assert_books_balance(queue, sent=0)
+
+
+def test_a_send_that_fails_surfaces_at_a_flush_and_nothing_is_dropped(store: Store) -> None:
+    queue = store.queue("small", max_payload_bytes=8)
+    with queue.producer(batch_size=100, linger_seconds=LONG) as producer:
+        producer.send(b"123456789")
+        producer.send(b"1")
+        with pytest.raises(PayloadTooLarge):
+            producer.flush()
+        store.queue("small", max_payload_bytes=9)
+        producer.flush()
+        assert [delivery.payload for delivery in take_all(queue)] == [b"123456789", b"1"]
+
+
+def test_a_thousand_messages_arrive_in_order(queue: Queue) -> None:
+    with queue.producer(batch_size=64, linger_seconds=LONG) as producer:
+        for number in range(1_000):
+            producer.send(number)
+    assert payloads(take_all(queue)) == list(range(1_000))
+
+
+def test_a_closed_producer_takes_nothing_more(queue: Queue) -> None:
+    with queue.producer(batch_size=100, linger_seconds=LONG) as producer:
+        producer.send(1)
+    with pytest.raises(RuntimeError, match="closed"):
+        producer.send(2)
+    assert payloads(take_all(queue)) == [1]
+
+
+@pytest.mark.parametrize(
+    "options", [{"batch_size": 0}, {"batch_size": 1.5}, {"linger_seconds": -1}, {"linger_seconds": "soon"}], ids=str
+)
+def test_bad_options_are_refused(queue: Queue, options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match=next(iter(options))):
+        queue.producer(**options)

@@ -1,0 +1,20 @@
+"""What all tests share: how Hypothesis runs, and the line that says which engines were proven."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+
+from tests.conformance.doors import DOORS
+from tests.conformance.engines import ENGINES, capabilities
+
+# The machine may be busy, so an example has no time limit of its own; the run as a whole has (pytest-timeout).
+settings.register_profile("penstock", deadline=None, max_examples=200)
+settings.load_profile("penstock")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Printed even by a quiet run: a capability that an engine lacks must be seen, not hidden in a skip."""
+    for engine in ENGINES:
+        flags = ", ".join(f"{name}={flag}" for name, flag in capabilities(engine).items())
+        terminalreporter.write_line(f"engine {engine.name} through {' and '.join(DOORS)}: {flags}")
