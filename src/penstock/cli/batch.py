@@ -12,6 +12,8 @@ from penstock.cli.options import AsBytes, AsText, Headers, Payload, Priority, Qu
 from penstock.cli.payloads import read_content
 from penstock.cli.rendering import cell, sentence, table
 from penstock.cli.session import Session, known_queue
+from penstock.client.batch import Batch
+from penstock.client.store import Store
 from penstock.domain.message import Outgoing
 from penstock.domain.observations import BatchInfo
 
@@ -88,7 +90,7 @@ def start(session: Session, queue: QueueName, batch: BatchName) -> None:
     Example: penstock batch start reports nightly
     """
     with session.store() as store:
-        info = known_queue(store, queue).batch(batch).start()
+        info = _known_batch(store, queue, batch).start()
     session.answer(info, batches_view([info]))
 
 
@@ -98,7 +100,7 @@ def cancel(session: Session, queue: QueueName, batch: BatchName) -> None:
     Example: penstock batch cancel reports nightly
     """
     with session.store() as store:
-        info = known_queue(store, queue).batch(batch).cancel()
+        info = _known_batch(store, queue, batch).cancel()
     session.answer(info, batches_view([info]))
 
 
@@ -112,6 +114,13 @@ def batches_view(batches: list[BatchInfo]) -> Table | Text:
             *(cell(value) for value in (batch.name, batch.state, batch.total, batch.remaining, batch.finished))
         )
     return made
+
+
+def _known_batch(store: Store, queue: str, name: str) -> Batch:
+    """The batch, which must exist: starting a mistyped one would end it at once, without a word."""
+    batch = known_queue(store, queue).batch(name)
+    batch.info()
+    return batch
 
 
 def _outgoing(payload: str | None, priority: int, header: list[str] | None, text: bool, bytes: bool) -> Outgoing:

@@ -67,9 +67,7 @@ def purge(
         source = known_queue(store, queue)
         reader = known_group(source, group)
         which = (
-            f"these {plural(len(ids), 'dead letter')}"
-            if ids
-            else f"the {outcome or ''} dead letters".replace("  ", " ")
+            plural(len(ids), "dead letter") if ids else f"all {outcome} dead letters" if outcome else "all dead letters"
         )
         confirmed(session, yes, f"Remove {which} of queue {shown(queue)} in group {shown(reader)} for good?")
         count = source.purge(ids or None, group=reader, outcome=outcome, limit=limit)

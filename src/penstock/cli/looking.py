@@ -51,7 +51,8 @@ def info(session: Session, queue: QueueName) -> None:
         stats, consumers, batches = source.stats(), source.consumers(), source.batches()
     session.answer(
         queue_document(about, stats, consumers, batches),
-        escaped(f"Queue {queue}, made {moment(about.created_at)}\n", style="bold"),
+        escaped(f"Queue {queue}, made {moment(about.created_at)}", style="bold"),
+        Text(),
         policy_view(about.policy),
         Text("\nGroups", style="bold"),
         groups_view([(about, stats)]),
@@ -99,27 +100,26 @@ def groups_view(counted: list[tuple[QueueInfo, dict[str, GroupStats]]]) -> Table
 
 
 def policy_view(policy: Policy) -> Table:
-    """Every field; those that differ from the default stand out."""
+    """Every field, spelled as `queues declare` takes it; those that differ from the default stand out."""
     plain = Policy()
     fields: dict[str, object] = {}
     for name in Policy.__struct_fields__:
         value = getattr(policy, name)
-        shown = cell(value)
-        shown.stylize("bold cyan" if value != getattr(plain, name) else "dim")
+        shown = escaped(_declared(value), style="bold cyan" if value != getattr(plain, name) else "")
+        if name.endswith("_seconds") and value is not None and value >= 60:
+            shown = Text.assemble(shown, (f" ({duration(value)})", "dim"))
         fields[name] = shown
     return fields_table(fields)
 
 
 def timeline(trail: list[AuditEntry]) -> Table:
-    """A line for each step, with the time that passed since the one before."""
-    day = f"{trail[0].at:%Y-%m-%d} UTC" if trail else ""
-    made = table("at", "after", "event", "state", "group", "try", "by", "reason", numbers=("after", "try"))
-    for column in made.columns[6:]:
-        column.no_wrap, column.overflow = False, "fold"
-    made.title, made.title_style = day, "dim"
+    """A line for each step, with the seconds that passed since the one before."""
+    columns = ("at", "after", "event", "state", "group", "try", "by: why")
+    made = table(*columns, numbers=("after", "try"), folds=("by: why",))
+    made.title, made.title_style = f"{trail[0].at:%Y-%m-%d} UTC" if trail else "", "dim"
     before = None
     for step in trail:
-        after = "" if before is None else f"+{(step.at - before.at).total_seconds():.3f} s"
+        after = "" if before is None else f"+{(step.at - before.at).total_seconds():.3f}"
         at = clock_time(step.at) if step.at.date() == trail[0].at.date() else moment(step.at)
         made.add_row(
             at,
@@ -128,8 +128,7 @@ def timeline(trail: list[AuditEntry]) -> Table:
             Text(step.state, style=state_style(step.state)),
             cell(step.group),
             str(step.attempt) if step.attempt else Text(""),
-            escaped(step.by),
-            escaped(step.reason or ""),
+            escaped(f"{step.by}: {step.reason}" if step.reason else step.by),
         )
         before = step
     return made
@@ -149,6 +148,14 @@ def _chosen(store: Store, names: list[str] | None) -> list[QueueInfo]:
     return [info for info in every if info.name in wanted]
 
 
+def _declared(value: object) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
+
+
 def _count(column: str, count: int) -> Text:
     if count == 0:
         return Text("0", style="dim")
@@ -163,5 +170,5 @@ def _explanation_view(explanation: Explanation) -> Text:
         escaped(f" in group {explanation.group}: {explanation.because}"),
     )
     if explanation.advice:
-        shown.append_text(escaped(f"\nWhat to do: {explanation.advice}"))
+        shown.append("\n").append_text(escaped(f"What to do: {explanation.advice}"))
     return shown

@@ -6,11 +6,10 @@ import platform
 
 import msgspec
 import typer
-from rich.console import Group
 from rich.text import Text
 
 from penstock.cli.escaping import escaped
-from penstock.cli.rendering import fields_table, sentence
+from penstock.cli.rendering import fields_table, marked, sentence
 from penstock.cli.session import Session
 from penstock.client.connecting import SCHEMES, redacted
 from penstock.domain.observations import Check
@@ -50,7 +49,7 @@ def doctor(session: Session) -> None:
     """
     with session.store() as store:
         checks = store.doctor()
-    session.answer(checks, Group(*(_check_view(check) for check in checks)))
+    session.answer(checks, marked(_check_line(check) for check in checks))
     if any(check.level == "error" for check in checks):
         raise typer.Exit(1)
 
@@ -66,9 +65,9 @@ def version(session: Session) -> None:
     session.answer(document, Text(f"penstock {__version__}"))
 
 
-def _check_view(check: Check) -> Text:
+def _check_line(check: Check) -> tuple[Text, Text]:
     mark, style = MARKS.get(check.level, ("?", "yellow"))
-    shown = Text.assemble((f"{mark} ", style), escaped(check.name, style="bold"), escaped(f": {check.finding}"))
+    line = Text.assemble(escaped(check.name, style="bold"), escaped(f": {check.finding}"))
     if check.advice:
-        shown.append_text(escaped(f"\n  What to do: {check.advice}", style="dim"))
-    return shown
+        line.append("\n").append_text(escaped(f"What to do: {check.advice}", style="dim"))
+    return Text(mark, style=style), line

@@ -3,12 +3,54 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from penstock.domain.lifecycle import DEAD_OUTCOMES
-from penstock.domain.names import shown
+from penstock.domain.names import nearest, shown
+
+
+def whole_number(text: object) -> int:
+    try:
+        return int(str(text))
+    except ValueError:
+        raise typer.BadParameter(f"{shown(text)} is not a whole number") from None
+
+
+def number(text: object) -> float:
+    try:
+        return float(str(text))
+    except ValueError:
+        raise typer.BadParameter(f"{shown(text)} is not a number") from None
+
+
+def dead_outcome(text: str) -> str:
+    known = [str(outcome) for outcome in DEAD_OUTCOMES]
+    if text not in known:
+        raise typer.BadParameter(f"{shown(text)} is none of {', '.join(known)}{nearest(text, known)}")
+    return text
+
+
+def zoned_time(text: str) -> datetime:
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{shown(text)} is not a time such as 2026-01-31T12:00:00Z") from None
+    if time.tzinfo is None:
+        raise typer.BadParameter(f"{shown(text)} has no time zone: add Z for UTC, or an offset such as +02:00")
+    return time
+
+
+def seconds_option(flag: str, help: str) -> Any:
+    """An option that takes a duration."""
+    return typer.Option(flag, metavar="S", parser=number, help=help)
+
+
+def count_option(flag: str, help: str, metavar: str = "N") -> Any:
+    """An option that takes a whole number."""
+    return typer.Option(flag, metavar=metavar, parser=whole_number, help=help)
+
 
 QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The name of the queue.", show_default=False)]
 QueueNames = Annotated[list[str] | None, typer.Argument(metavar="QUEUE", help="Only these queues.", show_default=False)]
@@ -23,16 +65,20 @@ AsBytes = Annotated[bool, typer.Option("--bytes", help="The payload is raw bytes
 Group = Annotated[
     str | None, typer.Option("--group", metavar="NAME", help="The group; the queue's primary one if not given.")
 ]
-Limit = Annotated[int, typer.Option("--limit", metavar="N", help="At most this many.")]
+Limit = Annotated[int, count_option("--limit", "At most this many.")]
 Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why; kept in the audit trail.")]
 Outcome = Annotated[
-    str | None, typer.Option("--outcome", metavar="OUTCOME", help=f"Only those that ended {', '.join(DEAD_OUTCOMES)}.")
+    str | None,
+    typer.Option(
+        "--outcome",
+        metavar="OUTCOME",
+        parser=dead_outcome,
+        help=f"Only those that ended {', '.join(DEAD_OUTCOMES)}.",
+    ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
-Priority = Annotated[int, typer.Option("--priority", metavar="N", help="0 is served first.")]
-TtlSeconds = Annotated[
-    float | None, typer.Option("--ttl-seconds", metavar="S", help="Never deliver it after this long.")
-]
+Priority = Annotated[int, count_option("--priority", "0 is served first.")]
+TtlSeconds = Annotated[float | None, seconds_option("--ttl-seconds", "Never deliver it after this long.")]
 Key = Annotated[
     str | None, typer.Option("--key", metavar="KEY", help="Ordered queues keep messages of a key in order.")
 ]
@@ -53,17 +99,3 @@ def parse_headers(headers: list[str] | None) -> dict[str, str] | None:
             raise typer.BadParameter(f"{shown(name)} is given twice", param_hint="--header")
         parsed[name] = value
     return parsed
-
-
-def parse_time(text: str, param_hint: str) -> datetime:
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        raise typer.BadParameter(
-            f"{shown(text)} is not a time such as 2026-01-31T12:00:00Z", param_hint=param_hint
-        ) from None
-    if time.tzinfo is None:
-        raise typer.BadParameter(
-            f"{shown(text)} has no time zone: add Z for UTC, or an offset such as +02:00", param_hint=param_hint
-        )
-    return time

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -11,12 +12,19 @@ from rich.text import Text
 
 from penstock.cli.dead import confirmed
 from penstock.cli.looking import policy_view
-from penstock.cli.options import QueueName, Yes, parse_time
+from penstock.cli.options import QueueName, Yes, zoned_time
 from penstock.cli.rendering import cell, plural, sentence, table
 from penstock.cli.session import Session, known_queue
 from penstock.domain.names import shown
 from penstock.domain.observations import QueueInfo
 from penstock.domain.policy import check_changes
+
+
+def place(text: str) -> int | datetime | str:
+    """Where to seek to."""
+    if text in ("start", "end"):
+        return text
+    return int(text) if text.isascii() and text.isdigit() else zoned_time(text)
 
 
 def list_queues(session: Session) -> None:
@@ -81,18 +89,18 @@ def seek(
     queue: QueueName,
     group: Annotated[str, typer.Argument(metavar="GROUP", help="The group to move.", show_default=False)],
     target: Annotated[
-        str, typer.Argument(metavar="TARGET", help="start, end, a position, or a time with a zone.", show_default=False)
+        Any,
+        typer.Argument(
+            metavar="TARGET", parser=place, help="start, end, a position, or a time with a zone.", show_default=False
+        ),
     ],
 ) -> None:
     """Move a group to another place of the queue, to read again or to skip.
 
     Example: penstock seek orders analytics start
     """
-    place: Any = target
-    if target not in ("start", "end"):
-        place = int(target) if target.isascii() and target.isdigit() else parse_time(target, "TARGET")
     with session.store() as store:
-        position = known_queue(store, queue).seek(group, place)
+        position = known_queue(store, queue).seek(group, target)
     document = {"queue": queue, "group": group, "position": position}
     session.answer(document, sentence(f"Group {group} of queue {queue} goes on after position {position}."))
 

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.documents import delivery_document, with_payload
-from penstock.cli.options import Group, Limit, QueueName
+from penstock.cli.options import Group, Limit, QueueName, seconds_option
 from penstock.cli.rendering import cell, preview, table
 from penstock.cli.session import Session, known_queue
 from penstock.client.delivery import Delivery
@@ -25,12 +25,9 @@ def receive(
         str | None, typer.Option("--consumer", metavar="NAME", help="Who receives, for the audit trail.")
     ] = None,
     lease_seconds: Annotated[
-        float | None,
-        typer.Option("--lease-seconds", metavar="S", help="How long they are yours; else the policy says."),
+        float | None, seconds_option("--lease-seconds", "How long they are yours; else the policy says.")
     ] = None,
-    wait_seconds: Annotated[
-        float, typer.Option("--wait-seconds", metavar="S", help="Wait this long for the first one.")
-    ] = 0,
+    wait_seconds: Annotated[float, seconds_option("--wait-seconds", "Wait this long for the first one.")] = 0,
     ack: Annotated[bool, typer.Option("--ack", help="Ack them as soon as they are printed.")] = False,
 ) -> None:
     """Take messages under a lease; prints what settling them needs.

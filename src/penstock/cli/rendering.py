@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from rich import box
@@ -25,6 +25,7 @@ def table(*columns: str, title: str | None = None, numbers: Sequence[str] = (), 
         title_style="bold",
         header_style="bold",
         pad_edge=False,
+        padding=(0, 1, 0, 0),
         show_edge=False,
     )
     for column in columns:
@@ -105,6 +106,16 @@ def _as_text(head: bytes, whole: bool) -> str | None:
     except UnicodeDecodeError as error:
         cut_character = not whole and error.start > len(head) - 4
         return escape(head[: error.start].decode()) if cut_character else None
+
+
+def marked(lines: Iterable[tuple[Text, Text]]) -> Table:
+    """Lines with a mark before them; a long line goes on under its own beginning."""
+    made = Table.grid(padding=(0, 1, 0, 0))
+    made.add_column(no_wrap=True)
+    made.add_column(overflow="fold")
+    for mark, line in lines:
+        made.add_row(mark, line)
+    return made
 
 
 def plural(count: int, one: str, many: str | None = None) -> str:

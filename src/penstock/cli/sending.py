@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 import msgspec
@@ -18,7 +19,8 @@ from penstock.cli.options import (
     QueueName,
     TtlSeconds,
     parse_headers,
-    parse_time,
+    seconds_option,
+    zoned_time,
 )
 from penstock.cli.payloads import Content, read_content, read_lines
 from penstock.cli.session import Session
@@ -31,12 +33,13 @@ def send(
     queue: QueueName,
     payload: Payload = None,
     priority: Priority = 0,
-    delay_seconds: Annotated[
-        float | None, typer.Option("--delay-seconds", metavar="S", help="Hold it back this long.")
-    ] = None,
+    delay_seconds: Annotated[float | None, seconds_option("--delay-seconds", "Hold it back this long.")] = None,
     ttl_seconds: TtlSeconds = None,
     deadline_at: Annotated[
-        str | None, typer.Option("--deadline-at", metavar="TIME", help="When it must be done: ISO 8601 with a zone.")
+        datetime | None,
+        typer.Option(
+            "--deadline-at", metavar="TIME", parser=zoned_time, help="When it must be done: ISO 8601 with a zone."
+        ),
     ] = None,
     address: Annotated[
         str | None, typer.Option("--address", metavar="NAME", help="At most one live message has this address.")
@@ -68,7 +71,7 @@ def send(
         priority=priority,
         delay_seconds=delay_seconds,
         ttl_seconds=ttl_seconds,
-        deadline_at=None if deadline_at is None else parse_time(deadline_at, "--deadline-at"),
+        deadline_at=deadline_at,
         address=address,
         key=key,
         headers=parse_headers(header),
@@ -87,7 +90,7 @@ def _contents(
     if not lines:
         return [read_content(payload, text, bytes)]
     if payload not in (None, "-"):
-        raise typer.BadParameter("with --lines the payloads come from standard input", param_hint="PAYLOAD")
+        raise typer.BadParameter("--lines takes its payloads from standard input", param_hint="PAYLOAD")
     if text or bytes:
         raise typer.BadParameter("with --lines every line is JSON", param_hint="--lines")
     if any(value is not None for value in single):

@@ -13,13 +13,13 @@ import msgspec
 import typer
 from rich.console import Console, RenderableType
 
+from penstock import settings
 from penstock.cli.escaping import escaped
 from penstock.client.connecting import connect, redacted
 from penstock.client.queue import Queue
 from penstock.client.store import Store
 from penstock.domain.errors import NotFound
 from penstock.domain.names import check_name, nearest, shown
-from penstock.settings import Settings, load
 
 # Into a pipe nothing is folded or cut: there is no screen whose width would matter, and `grep` wants whole rows.
 PIPE_WIDTH = 4096
@@ -38,14 +38,14 @@ class Session:
     @contextmanager
     def store(self, *, create: bool = False) -> Iterator[Store]:
         """The store of this run, open. Only commands that put something in may make a new one."""
-        settings = self.settings()
+        chosen = self.settings()
         if not create:
-            _check_there(settings)
-        with connect(settings.url) as store:
+            _check_there(chosen)
+        with connect(chosen.url) as store:
             yield store
 
-    def settings(self) -> Settings:
-        return load(self.url, self.config, os.environ)
+    def settings(self) -> settings.Settings:
+        return settings.load(self.url, self.config, os.environ)
 
     # -- answers ---------------------------------------------------------------------------------------------------
 
@@ -120,11 +120,11 @@ def known_group(queue: Queue, name: str | None) -> str:
     return name
 
 
-def _check_there(settings: Settings) -> None:
-    path = settings.url.removeprefix(SQLITE_PREFIX)
-    if path == settings.url or path == ":memory:" or os.path.exists(path):
+def _check_there(chosen: settings.Settings) -> None:
+    path = chosen.url.removeprefix(SQLITE_PREFIX)
+    if path == chosen.url or path == ":memory:" or os.path.exists(path):
         return
     raise NotFound(
-        f"there is no store at {redacted(settings.url)} (from {settings.url_source}): "
+        f"there is no store at {redacted(chosen.url)} (from {chosen.url_source}): "
         "the first `penstock send` makes one, or name another with --url"
     )

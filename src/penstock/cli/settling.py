@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-import typer
 
-from penstock.cli.options import Group, MessageId, QueueName, Reason
+from penstock.cli.options import Group, MessageId, QueueName, Reason, count_option, seconds_option
 from penstock.cli.rendering import moment, sentence
 from penstock.cli.session import Session, known_queue
 from penstock.client.queue import Queue
@@ -16,9 +15,7 @@ from penstock.domain.identity import check_id
 from penstock.domain.settlement import Ack, Nak, Reject, Reschedule, Settlement
 from penstock.domain.times import check_seconds, to_time
 
-Token = Annotated[
-    int, typer.Option("--token", metavar="TOKEN", help="The token that receive printed.", show_default=False)
-]
+Token = Annotated[int, count_option("--token", "The token that receive printed.", metavar="TOKEN")]
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -49,7 +46,7 @@ def nak(
     id: MessageId,
     token: Token,
     delay_seconds: Annotated[
-        float | None, typer.Option("--delay-seconds", metavar="S", help="Try again after this long, not the backoff.")
+        float | None, seconds_option("--delay-seconds", "Try again after this long, not the backoff.")
     ] = None,
     group: Group = None,
     reason: Reason = None,
@@ -80,9 +77,7 @@ def reschedule(
     queue: QueueName,
     id: MessageId,
     token: Token,
-    delay_seconds: Annotated[
-        float, typer.Option("--delay-seconds", metavar="S", help="How much later.", show_default=True)
-    ] = 3600,
+    delay_seconds: Annotated[float, seconds_option("--delay-seconds", "How much later.")] = 3600,
     group: Group = None,
     reason: Reason = None,
 ) -> None:
@@ -100,10 +95,7 @@ def extend(
     queue: QueueName,
     id: MessageId,
     token: Token,
-    seconds: Annotated[
-        float,
-        typer.Option("--seconds", metavar="S", help="The lease then ends this long from now.", show_default=False),
-    ],
+    seconds: Annotated[float, seconds_option("--seconds", "The lease then ends this long from now.")],
     group: Group = None,
 ) -> None:
     """Keep a lease for longer.

@@ -15,6 +15,7 @@ from rich.text import Text
 from penstock.cli.demo import plan, summary
 from penstock.cli.demo.findings import look
 from penstock.cli.demo.story import Stats, Story
+from penstock.cli.rendering import marked
 from penstock.cli.session import SQLITE_PREFIX, Session
 from penstock.client.connecting import connect
 from penstock.domain.errors import InvalidUrl, Refused
@@ -61,8 +62,8 @@ class Stage:
 
     def say(self, line: str) -> None:
         if not self._quiet:
-            elapsed = f"{time.monotonic() - self._started_at:5.1f} s  "
-            self._console.print(Text.assemble((elapsed, "dim"), line))
+            elapsed = f"{time.monotonic() - self._started_at:5.1f} s "
+            self._console.print(marked([(Text(elapsed, style="dim"), Text(line))]))
 
     def draw(self, stats: Stats) -> None:
         if self._live is not None:

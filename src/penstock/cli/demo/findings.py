@@ -84,8 +84,8 @@ def _conservation_verdict(stats: Stats) -> Verdict:
         for queue, group in plan.READERS
         if sums[queue, group] != sent[queue]
     ]
-    told = f"{sum(sums.values()):,} of {sum(sent[queue] for queue, _ in plan.READERS):,} over all groups"
-    return Verdict("Nothing lost, nothing twice: sent = live + ended", not wrong, "; ".join(wrong) or told)
+    told = f"{sum(sums.values()):,} of {sum(sent[queue] for queue, _ in plan.READERS):,}"
+    return Verdict("Sent = live + ended, in every group", not wrong, "; ".join(wrong) or told)
 
 
 def _takeover_verdict(report: Report, taken_over: int) -> Verdict:
@@ -116,7 +116,7 @@ def _address_verdict(report: Report) -> Verdict:
     return Verdict(
         "An address has one live message",
         report.refused_addresses == plan.DIGEST_COUNT and report.waited == "succeeded",
-        f"{report.refused_addresses} second sends refused; waiting for one gave “{report.waited or 'nothing'}”",
+        f"{report.refused_addresses} second sends refused, the first one {report.waited or 'still live'}",
     )
 
 

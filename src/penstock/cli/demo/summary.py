@@ -12,7 +12,7 @@ from penstock.cli.demo import plan
 from penstock.cli.demo.findings import Findings, Verdict
 from penstock.cli.demo.story import Report
 from penstock.cli.looking import timeline
-from penstock.cli.rendering import cell, table
+from penstock.cli.rendering import cell, marked, table
 from penstock.domain.lifecycle import DEAD_OUTCOMES, OUTCOMES
 
 
@@ -49,11 +49,11 @@ def view(url: str, report: Report, findings: Findings) -> RenderableType:
         _heading("Dead letters by reason"),
         _dead_view(findings),
         Text(),
-        _heading(f"The life of one order whose consumer was killed ({findings.story_id})"),
+        _heading("The life of an order whose consumer was killed"),
         timeline(findings.trail),
         Text(),
         _heading("Checks"),
-        *(_verdict_view(verdict) for verdict in findings.verdicts),
+        marked(_verdict_line(verdict) for verdict in findings.verdicts),
         Text(),
         _end_view(report, findings),
         Text(),
@@ -96,9 +96,9 @@ def _dead_view(findings: Findings) -> Table:
     return made
 
 
-def _verdict_view(verdict: Verdict) -> Text:
-    mark = ("✓ ", "bold green") if verdict.ok else ("✗ ", "bold red")
-    return Text.assemble(mark, verdict.name, (f" – {verdict.found}", "dim"))
+def _verdict_line(verdict: Verdict) -> tuple[Text, Text]:
+    mark = Text("✓", style="bold green") if verdict.ok else Text("✗", style="bold red")
+    return mark, Text.assemble(verdict.name, (f": {verdict.found}", "dim"))
 
 
 def _end_view(report: Report, findings: Findings) -> Text:
