@@ -133,10 +133,11 @@ class Database:
         """A connection with everything set that does not stick to the file."""
         connection = apsw.Connection(self.path, statementcachesize=256)
         connection.set_busy_timeout(int(self.busy_seconds * 1000))
+        # Plans do not depend on bound values: otherwise every range query is prepared again for every call.
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         for pragma in (
             SQL.trusted_schema,
             SQL.cell_size_check,
-            SQL.page_size,
             SQL.journal_mode,
             SQL.durable,
             SQL.cache_size,

@@ -14,10 +14,6 @@ pragma synchronous = normal;
 -- What is in force: 2 is full, 1 is normal.
 pragma synchronous;
 
--- name: page_size
--- Larger pages make appending cheaper; only a new file can take it.
-pragma page_size = 8192;
-
 -- name: cache_size
 -- 64 MiB of pages per connection.
 pragma cache_size = -65536;
@@ -31,8 +27,8 @@ pragma trusted_schema = off;
 pragma cell_size_check = on;
 
 -- name: checkpoint_pages
--- Copy the write-ahead log back every 16 MiB or so: fewer, larger syncs.
-pragma wal_autocheckpoint = 2000;
+-- Copy the write-ahead log back every 16 MiB: fewer, larger syncs.
+pragma wal_autocheckpoint = 4000;
 
 -- name: journal_size_limit
 -- Give disk back when the write-ahead log has grown beyond 64 MiB.
