@@ -103,7 +103,7 @@ async def test_an_error_after_the_sender_was_cancelled_is_told_to_the_next(queue
         await sending
     may_go.set()
     async with asyncio.timeout(20):
-        while producer._putting is not None:
+        while producer._error is None:
             await asyncio.sleep(0.001)
     with pytest.raises(StoreFull):
         await producer.send(b"2")
