@@ -1,5 +1,7 @@
 """Penstock: one message queue that lives in the database you already have."""
 
+import logging
+
 from penstock.client.aio.connecting import connect_async
 from penstock.client.aio.store import AsyncStore
 from penstock.client.batch import Batch
@@ -57,6 +59,9 @@ from penstock.domain.recurrence import Schedule
 from penstock.domain.settlement import Ack, Nak, Reject, Reschedule, Settled
 
 __version__ = "0.1.0"
+
+# A library is silent unless its program listens; dead letters are signalled to this logger's children.
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 __all__ = [
     "Ack",

@@ -6,6 +6,7 @@ busy file. A second one reads, so that looking never waits for a commit. A store
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from penstock.domain import errors
 from penstock.engines.sqlite.transaction import Transaction
 from penstock.engines.statements import Statements
 
+logger = logging.getLogger("penstock.dead_letters")
 SQL = Statements("penstock.engines.sqlite", "sql/connection.sql")
 MEMORY = ":memory:"
 # Older ones can lose committed writes when two connections checkpoint a write-ahead log at once.
@@ -62,14 +64,18 @@ class Database:
                 raise
             finally:
                 self._current = None
+        for death in transaction.deaths:
+            logger.warning(death)
         self.on_commit()
 
     def _part(self) -> Iterator[Transaction]:
         assert self._current is not None
         self._writer.execute(SQL.savepoint)
+        deaths = len(self._current.deaths)
         try:
             yield self._current
         except BaseException:
+            del self._current.deaths[deaths:]
             if self._writer.in_transaction:
                 self._writer.execute(SQL.rollback_to)
                 self._writer.execute(SQL.release)

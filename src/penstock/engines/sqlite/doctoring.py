@@ -97,6 +97,10 @@ def _stuck(transaction: Transaction) -> Iterator[Check]:
         found = True
         finding = f"group {shown(group)} of queue {shown(queue)} has unread messages and was not used for an hour"
         yield Check("groups", "warning", finding, f"penstock receive {queue} --group {group}")
+    for queue, reason in transaction.rows(SQL.carried_groups, now):
+        found = True
+        finding = f"queue {shown(queue)}: {shown(reason, 200)}"
+        yield Check("groups", "warning", finding, "raise group_idle_seconds, or remove what no longer reads")
     for (name,) in transaction.rows(SQL.paused_queues):
         found = True
         yield Check("paused", "warning", f"queue {shown(name)} is paused", f"penstock resume {name}")

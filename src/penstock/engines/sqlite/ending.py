@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from penstock.domain.lifecycle import Event, State
+from penstock.domain.names import shown
 from penstock.engines.sqlite import batches, queues, sending
 from penstock.engines.sqlite.batches import ENDED
 from penstock.engines.sqlite.batches import SQL as BATCHES
@@ -66,11 +67,18 @@ def end(transaction: Transaction, queue: Queue, group: Group, step: Step, letter
     if letter and step.state is not State.SUCCEEDED:
         buried = {**ended, "group_id": group.group_id, "attempts": step.attempt, "now": transaction.now}
         transaction.run(SQL.bury, buried)
+        transaction.deaths.append(_death(queue, group, step))
     if group.name == queue.policy.primary_group:
         transaction.run(SQL.end_addresses, {**ended, "queue_id": queue.queue_id, "now": transaction.now})
         left = transaction.rows(BATCHES.leave_batch, {"first": step.first, "last": step.last})
         for (batch_id,) in set(left):
             end_batch_if_done(transaction, queue, batch_id)
+
+
+def _death(queue: Queue, group: Group, step: Step) -> str:
+    where = f"position {step.first}" if step.first == step.last else f"positions {step.first} to {step.last}"
+    reason = f": {shown(step.reason, 200)}" if step.reason else ""
+    return f"dead letter in queue {shown(queue.name)}, group {shown(group.name)}, {where}, {step.state}{reason}"
 
 
 def end_unread(transaction: Transaction, queue: Queue, step: Step) -> None:

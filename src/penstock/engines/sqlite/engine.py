@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from penstock.domain.errors import InvalidInput, PenstockError
+from penstock.domain.errors import InvalidInput, PenstockError, StoreError
 from penstock.domain.lifecycle import State
 from penstock.domain.message import Draft, Message
 from penstock.domain.observations import (
@@ -104,6 +104,8 @@ class SqliteEngine:
             for operation in operations:
                 try:
                     results.append(operation())
+                except StoreError:
+                    raise  # the database may have ended the transaction: nothing of it counts
                 except PenstockError as error:
                     results.append(error)
         return results

@@ -32,7 +32,6 @@ class Group(NamedTuple):
     group_id: int
     queue_id: int
     name: str
-    last_token: int
     stream_position: int | None
 
 

@@ -8,7 +8,6 @@ written down as ended.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import NamedTuple
 
@@ -26,11 +25,12 @@ from penstock.engines.contract import (
 )
 from penstock.engines.sqlite import ending, promoting, queues, reclaiming, tracking
 from penstock.engines.sqlite.queues import Group, Queue
+from penstock.engines.sqlite.ranges import ranges
 from penstock.engines.sqlite.transaction import Transaction
 from penstock.engines.statements import Statements
 
 SQL = Statements("penstock.engines.sqlite", "sql/receive.sql")
-TOUCH_EVERY = 60 * SECOND
+TOUCH_EVERY = 10 * SECOND
 
 
 class Lane(NamedTuple):
@@ -74,8 +74,7 @@ class _Receive:
         self.limit = limit
         self.lease_seconds = queue.policy.lease_seconds if lease_seconds is None else lease_seconds
         self.ends_at = transaction.now + microseconds(self.lease_seconds)
-        # Later tokens are greater, and one that a power cut took back is never given out again: time has moved on.
-        self.token = max(transaction.now, group.last_token + 1)
+        self.token = 0
         self.rows: list[Row] = []
         self.has_retries = False
 
@@ -113,12 +112,15 @@ class _Receive:
             if self.room <= 0:
                 return
 
+    def _take_token(self) -> int:
+        """One for the whole receive, taken with its first message: an empty receive changes nothing."""
+        if not self.token:
+            self.token = self.transaction.value(SQL.take_token, {"now": self.transaction.now})
+        return self.token
+
     def finish(self) -> None:
-        group_id, now = self.group.group_id, self.transaction.now
-        if self.rows:
-            self.transaction.run(SQL.use_group, {"group_id": group_id, "token": self.token, "now": now})
-        else:
-            self.transaction.run(SQL.touch_group, {"group_id": group_id, "now": now, "every": TOUCH_EVERY})
+        used = {"group_id": self.group.group_id, "now": self.transaction.now, "every": TOUCH_EVERY}
+        self.transaction.run(SQL.touch_group, used)
 
     # -- retries ---------------------------------------------------------------------------------------------------
 
@@ -137,7 +139,7 @@ class _Receive:
         row = self.transaction.rows(SQL.read_tracked, bindings)[0]
         timing = Attempt(row[ATTEMPT], row[EXPIRES_AT], row[DEADLINE_AT])
         ends_at = lease_end(timing, self.transaction.now, self.lease_seconds)
-        leased = {"group_id": group_id, "position": position, "ends_at": ends_at, "token": self.token}
+        leased = {"group_id": group_id, "position": position, "ends_at": ends_at, "token": self._take_token()}
         self.transaction.run(tracking.SQL.lease_tracked, {**leased, "consumer": self.consumer})
         self._record(position, position, row[ATTEMPT])
         self.rows.append((*row[:LEASE_ENDS_AT], ends_at))
@@ -227,7 +229,7 @@ class _Receive:
 
     def _lease(self, lane: Lane, first: int, last: int) -> None:
         bindings = {
-            "token": self.token,
+            "token": self._take_token(),
             "first": first,
             "last": last,
             "group_id": self.group.group_id,
@@ -242,7 +244,7 @@ class _Receive:
         """Messages whose lease ends at a time of their own."""
         for row in rows:
             position = row[POSITION]
-            flight = tracking.flights(self.transaction, self.token, self._lease_of(lane), position, position)[0]
+            flight = tracking.flights(self.transaction, self._take_token(), self._lease_of(lane), position, position)[0]
             tracking.track_leased(self.transaction, self.group, flight, row[LEASE_ENDS_AT])
             self._record(position, position, 1)
 
@@ -295,17 +297,3 @@ class _Ring(NamedTuple):
     def place(self, lane: Lane) -> tuple[int, bool, int]:
         is_home = lane.shard % self.living == self.birth % self.living
         return lane.priority, not is_home, (lane.shard - self.birth) % self.shards
-
-
-def ranges(positions: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Ascending positions as ranges: 3 4 5 9 -> (3, 5) (9, 9)."""
-    first = last = None
-    for position in positions:
-        if last is not None and position == last + 1:
-            last = position
-            continue
-        if first is not None and last is not None:
-            yield first, last
-        first = last = position
-    if first is not None and last is not None:
-        yield first, last

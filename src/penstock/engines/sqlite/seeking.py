@@ -8,8 +8,8 @@ from penstock.domain.errors import InvalidInput
 from penstock.domain.lifecycle import OUTCOMES, Event, State
 from penstock.engines.sqlite import ending, queues, tracking
 from penstock.engines.sqlite.queues import Group, Queue
+from penstock.engines.sqlite.ranges import ranges
 from penstock.engines.sqlite.receiving import SQL as RECEIVE
-from penstock.engines.sqlite.receiving import ranges
 from penstock.engines.sqlite.transaction import Transaction
 from penstock.engines.statements import Statements
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from penstock.domain.errors import LeaseLost
 from penstock.domain.lifecycle import LIVE, Event, State
 from penstock.domain.settlement import Settle, Settled, decide, lease_end
 from penstock.engines.sqlite import ending, queues, tracking
 from penstock.engines.sqlite.queues import Group, Queue
+from penstock.engines.sqlite.ranges import ranges
 from penstock.engines.sqlite.tracking import Flight, Lease
 from penstock.engines.sqlite.transaction import Transaction
 from penstock.engines.statements import Statements
@@ -21,7 +23,45 @@ def settle(transaction: Transaction, name: str, group_name: str, settles: Sequen
     group = None if queue is None else queues.find_group(transaction, queue, group_name)
     if queue is None or group is None:
         return [_lost(one) for one in settles]
-    return [_settle(transaction, queue, group, one) for one in settles]
+    results: list[Settled] = []
+    for is_ack, run in groupby(settles, key=_is_plain_ack):
+        several = list(run)
+        if is_ack and len(several) > 1:
+            results += _ack_each(transaction, queue, group, several)
+        else:
+            results += [_settle(transaction, queue, group, one) for one in several]
+    return results
+
+
+def _is_plain_ack(settle: Settle) -> bool:
+    return settle.event is Event.ACK and settle.reason is None
+
+
+def _ack_each(transaction: Transaction, queue: Queue, group: Group, acks: list[Settle]) -> list[Settled]:
+    """Acks in any order: those that lie in a row in one lease are written down as one step."""
+    results: dict[tuple[int, int], Settled] = {}
+    by_token: dict[int, dict[int, Settle]] = {}
+    for ack in acks:
+        by_token.setdefault(ack.token, {})[ack.position] = ack
+    for token, members in by_token.items():
+        for first, last in ranges(sorted(members)):
+            row = [members[position] for position in range(first, last + 1)]
+            whole = len(row) > 1 and _ack_range(transaction, queue, group, token, first, last)
+            for ack in row:
+                settled = Settled(ack.id, State.SUCCEEDED) if whole else _settle(transaction, queue, group, ack)
+                results[token, ack.position] = settled
+    return [results[ack.token, ack.position] for ack in acks]
+
+
+def _ack_range(transaction: Transaction, queue: Queue, group: Group, token: int, first: int, last: int) -> bool:
+    found = transaction.row(tracking.SQL.lease_at, {"token": token, "position": first})
+    lease = None if found is None else Lease(*found)
+    if lease is None or lease.last < last or lease.group_id != group.group_id or lease.ends_at <= transaction.now:
+        return False
+    tracking.carve(transaction, token, lease, first, last)
+    step = ending.Step(Event.ACK, State.SUCCEEDED, first, last, lease.consumer, None, 1, token)
+    ending.end(transaction, queue, group, step)
+    return True
 
 
 def _settle(transaction: Transaction, queue: Queue, group: Group, settle: Settle) -> Settled:

@@ -11,13 +11,14 @@ Bindings = dict[str, Any] | tuple[Any, ...]
 
 
 class Transaction:
-    __slots__ = ("_execute", "connection", "now", "random", "salt")
+    __slots__ = ("_execute", "connection", "deaths", "now", "random", "salt")
 
     def __init__(self, connection: apsw.Connection, now: int, random: Callable[[], float], salt: int) -> None:
         self.connection = connection
         self.now = now
         self.random = random
         self.salt = salt
+        self.deaths: list[str] = []  # dead letters, to be signalled once they are committed
         self._execute = connection.execute
 
     def run(self, statement: str, bindings: Bindings = ()) -> None:

@@ -102,8 +102,8 @@ def trim_kept(transaction: Transaction, queue: Queue) -> int:
 
 
 def _note_carried(transaction: Transaction, queue: Queue, upto: int) -> None:
-    """An idle group loses what it has not read; its trail says so."""
-    for group_id, name, _ in transaction.rows(SQL.carried, {"queue_id": queue.queue_id, "upto": upto}):
-        reason = f"group {name} was idle and no longer held back trimming"
-        step = ending.Step(Event.SEEK, State.CANCELLED, upto, upto, "system", reason)
+    """An idle group loses what it has not read. No message has position 0: that is where this is written down."""
+    for group_id, name in transaction.rows(SQL.carried, {"queue_id": queue.queue_id, "upto": upto}):
+        reason = f"group {name} was idle: messages up to position {upto} were trimmed before it read them"
+        step = ending.Step(Event.SEEK, State.CANCELLED, 0, 0, "system", reason)
         ending.record(transaction, queue.queue_id, group_id, step)

@@ -1,7 +1,7 @@
 -- The first schema of a store. Tables begin with penstock_, because the file is the user's own database.
 -- Times are integers: microseconds since 1970. A position is a message's place in the one log of the store.
 
--- Facts about the store: its schema version, the salt of its ids, the last position given out, its epoch.
+-- Facts about the store: its schema version, the salt of its ids, its epoch, the last position and the last token.
 create table penstock_store (
     name  text primary key,
     value integer not null
@@ -100,7 +100,6 @@ create table penstock_group (
     queue_id        integer not null references penstock_queue,
     name            text not null,
     used_at         integer not null,
-    last_token      integer not null default 0,
     stream_position integer,                   -- set for a group that is read as a stream
     succeeded       integer not null default 0,
     rejected        integer not null default 0,

@@ -33,6 +33,13 @@ left join penstock_cursor as cursor on cursor.group_id = reader.group_id and cur
 where reader.used_at < :now - 3600000000 and lane.priority >= 0
     and lane.last_position > coalesce(cursor.position, queue.trimmed_position);
 
+-- name: carried_groups
+-- Idle groups that lost messages to trimming in the last week.
+select queue.name, audit.reason
+from penstock_audit as audit
+join penstock_queue as queue using (queue_id)
+where audit.last_position = 0 and audit.at > :now - 7 * 86400000000;
+
 -- name: dead_letter_count
 -- All dead letters.
 select count(*) from penstock_dead_letter;

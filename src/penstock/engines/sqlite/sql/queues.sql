@@ -31,13 +31,13 @@ update penstock_queue set held = held + :change where queue_id = :queue_id;
 
 -- name: find_group
 -- One group by name.
-select group_id, queue_id, name, last_token, stream_position
+select group_id, queue_id, name, stream_position
 from penstock_group
 where queue_id = :queue_id and name = :name;
 
 -- name: all_groups
 -- The groups of a queue by name.
-select group_id, queue_id, name, last_token, stream_position
+select group_id, queue_id, name, stream_position
 from penstock_group
 where queue_id = :queue_id
 order by name;
@@ -45,7 +45,7 @@ order by name;
 -- name: make_group
 -- A group exists from its first use.
 insert into penstock_group (queue_id, name, used_at) values (:queue_id, :name, :now)
-returning group_id, queue_id, name, last_token, stream_position;
+returning group_id, queue_id, name, stream_position;
 
 -- name: live_messages
 -- Whether anything of the queue is held, unread, leased or waiting for a retry.

@@ -114,12 +114,13 @@ join penstock_log as log using (position)
 left join penstock_batch as batch on batch.batch_id = log.batch_id
 where tracked.group_id = :group_id and tracked.position = :position;
 
--- name: use_group
--- The token of the latest receive, and when the group was last used.
-update penstock_group set last_token = :token, used_at = :now where group_id = :group_id;
+-- name: take_token
+-- Later tokens are greater. One that a power cut took back is not given out again, because time has moved on.
+update penstock_store set value = max(value + 1, :now) where name = 'last_token'
+returning value;
 
 -- name: touch_group
--- An empty receive keeps the group in use too, but is not written down every time.
+-- When the group was last used; not written down every time.
 update penstock_group set used_at = :now where group_id = :group_id and used_at < :now - :every;
 
 -- name: home

@@ -61,7 +61,7 @@ where lane.queue_id = :queue_id and lane.priority >= 0 and (log.expires_at is nu
 
 -- name: active_groups
 -- Groups that hold back trimming: used lately, or with messages to look after.
-select group_id, queue_id, name, last_token, stream_position
+select group_id, queue_id, name, stream_position
 from penstock_group
 where queue_id = :queue_id and used_at > :idle_since;
 
@@ -146,7 +146,7 @@ where position <= :upto and group_id in (select group_id from penstock_group whe
 -- name: trim_audit
 -- The trail of messages that are gone. Dead letters keep theirs.
 delete from penstock_audit
-where queue_id = :queue_id and last_position <= :upto
+where queue_id = :queue_id and last_position between 1 and :upto
     and not exists (
         select 1 from penstock_log as log
         where log.position between penstock_audit.first_position and penstock_audit.last_position
@@ -175,7 +175,7 @@ update penstock_queue set trimmed_position = :upto where queue_id = :queue_id;
 
 -- name: carried
 -- Groups whose cursor was before a position.
-select distinct reader.group_id, reader.name, reader.used_at
+select distinct reader.group_id, reader.name
 from penstock_group as reader
 join penstock_cursor as cursor using (group_id)
 join penstock_lane as lane using (lane_id)
