@@ -39,6 +39,11 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     paused: bool = False
 
     @property
+    def default_group(self) -> str:
+        """Who receives when nobody says otherwise."""
+        return self.primary_group or "default"
+
+    @property
     def at_most_once(self) -> bool:
         return self.delivery == "at_most_once"
 

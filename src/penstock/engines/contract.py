@@ -120,11 +120,11 @@ class Engine(Protocol):
         """(new) -> ready, or held when delayed or in a batch that has not started; the ids in the order given. An id
         that the queue already has is not sent again. With `transaction` it commits with the caller's own writes."""
 
-    def receive(self, queue: str, group: str, consumer: str, limit: int, lease_seconds: float | None) -> Receipt:
+    def receive(self, queue: str, group: str | None, consumer: str, limit: int, lease_seconds: float | None) -> Receipt:
         """ready -> leased for up to `limit` messages, best priority first, due retries before new ones; first makes
-        due messages of the group ready and reclaims its lapsed leases."""
+        due messages of the group ready and reclaims its lapsed leases. No group means the primary one."""
 
-    def ready_in(self, queue: str, group: str) -> float | None:
+    def ready_in(self, queue: str, group: str | None) -> float | None:
         """Seconds until a receive could return something: 0 for now, None for not before something is committed."""
 
     def settle(self, queue: str, group: str, settles: Sequence[Settle]) -> list[Settled]:

@@ -156,7 +156,7 @@ class SqliteEngine:
                 ids = sending.send(self.database.transaction(connection), queue, drafts)
             return ids
 
-    def receive(self, queue: str, group: str, consumer: str, limit: int, lease_seconds: float | None) -> Receipt:
+    def receive(self, queue: str, group: str | None, consumer: str, limit: int, lease_seconds: float | None) -> Receipt:
         """A receive that a power cut undoes is only a redelivery, so it does not wait for the disk; an at_most_once
         message must never be handed out again, so there it does."""
         durable = False
@@ -167,7 +167,7 @@ class SqliteEngine:
                     return receiving.receive(transaction, found, group, consumer, limit, lease_seconds)
             durable = True
 
-    def ready_in(self, queue: str, group: str) -> float | None:
+    def ready_in(self, queue: str, group: str | None) -> float | None:
         with self.database.read() as transaction:
             return looking.ready_in(transaction, queue, group)
 

@@ -81,11 +81,11 @@ def peek(transaction: Transaction, name: str, group_name: str, limit: int) -> li
     return [message_at(transaction, queue, position) for _, _, position in sorted(candidates)[:limit]]
 
 
-def ready_in(transaction: Transaction, name: str, group_name: str) -> float | None:
+def ready_in(transaction: Transaction, name: str, group_name: str | None) -> float | None:
     queue = queues.find(transaction, name)
     if queue is None or queue.policy.paused:
         return None
-    group = queues.find_group(transaction, queue, group_name)
+    group = queues.find_group(transaction, queue, group_name or queue.policy.default_group)
     group_id = -1 if group is None else group.group_id
     bindings = {"queue_id": queue.queue_id, "group_id": group_id}
     ready = SQL.any_ready_in_order if queue.policy.ordered else SQL.any_ready

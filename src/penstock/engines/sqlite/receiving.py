@@ -46,9 +46,14 @@ class Lane(NamedTuple):
 
 
 def receive(
-    transaction: Transaction, queue: Queue, group_name: str, consumer: str, limit: int, lease_seconds: float | None
+    transaction: Transaction,
+    queue: Queue,
+    group_name: str | None,
+    consumer: str,
+    limit: int,
+    lease_seconds: float | None,
 ) -> Receipt:
-    group = queues.ensure_leasing_group(transaction, queue, group_name)
+    group = queues.ensure_leasing_group(transaction, queue, group_name or queue.policy.default_group)
     receive = _Receive(transaction, queue, group, consumer, limit, lease_seconds)
     if not queue.policy.paused:
         receive.prepare()
