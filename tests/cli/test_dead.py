@@ -35,6 +35,16 @@ def test_the_table_shows_reason_and_payload(cli: Cli, ids: dict[str, str]) -> No
     assert re.search(r'default\s+failed\s+1\s+.*because three\s+"three"', row)
 
 
+def test_on_a_narrow_screen_a_letter_takes_two_lines(
+    cli: Cli, ids: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = cli("dead", "orders").stdout.splitlines()
+    place = next(number for number, line in enumerate(lines) if ids["three"] in line)
+    assert re.search(r"failed\s+1\s+because three", lines[place])
+    assert re.search(r'Z in default\s+"three"', lines[place + 1])
+
+
 def test_filters(cli: Cli, ids: dict[str, str]) -> None:
     assert [one["id"] for one in cli.json("dead", "orders", "--outcome", "failed")] == [ids["three"]]
     assert len(cli.json("dead", "orders", "--limit", "2")) == 2

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 
 import pytest
 
@@ -72,6 +74,16 @@ def test_only_a_send_makes_a_store(cli: Cli, words: list[str]) -> None:
     assert f"there is no store at {cli.url} (from --url)" in error
     assert "penstock send" in error
     assert not cli.path.exists()
+
+
+def test_looking_into_a_database_of_another_program_makes_no_tables(cli: Cli) -> None:
+    with contextlib.closing(sqlite3.connect(cli.path)) as theirs:
+        theirs.execute("create table customer (name text)")
+        assert "there is a database but no store in it" in cli.error("status")
+        cli.send("orders", "1")
+        assert len(cli.json("status")) == 1
+        tables = {name for (name,) in theirs.execute("select name from sqlite_schema where type = 'table'")}
+    assert "customer" in tables
 
 
 @pytest.mark.parametrize(

@@ -6,15 +6,19 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.documents import with_payload
-from penstock.cli.escaping import escaped
+from penstock.cli.escaping import escape, escaped
 from penstock.cli.options import Group, Limit, MessageIds, Outcome, QueueName, Yes
-from penstock.cli.rendering import cell, plural, preview, sentence, table
+from penstock.cli.rendering import cell, moment, plural, preview, sentence, table
 from penstock.cli.session import Session, known_group, known_queue
 from penstock.client.queue import MAX_LIMIT
 from penstock.domain.errors import Refused
 from penstock.domain.identity import check_id
 from penstock.domain.names import shown
 from penstock.domain.observations import DeadLetter
+
+# From this width on a dead letter fits on one line.
+WIDE = 140
+ID_WIDTH = 36
 
 
 def dead(session: Session, queue: QueueName, group: Group = None, outcome: Outcome = None, limit: Limit = 100) -> None:
@@ -26,7 +30,7 @@ def dead(session: Session, queue: QueueName, group: Group = None, outcome: Outco
         source = known_queue(store, queue)
         reader = None if group is None else known_group(source, group)
         letters = source.dead_letters(limit, reader, outcome)
-    session.answer([with_payload(letter) for letter in letters], _letters_view(letters))
+    session.answer([with_payload(letter) for letter in letters], _letters_view(letters, session.console.width))
 
 
 def redrive(
@@ -81,12 +85,15 @@ def confirmed(session: Session, yes: bool, question: str) -> None:
         raise Refused("nothing was removed: say --yes to remove without being asked")
 
 
-def _letters_view(letters: list[DeadLetter]) -> Table | Text:
+def _letters_view(letters: list[DeadLetter], width: int) -> Table | Text:
     if not letters:
         return Text("No dead letters.", style="dim")
-    made = table("id", "group", "outcome", "attempts", "died", "reason", "payload", numbers=("attempts",))
-    for column in made.columns[1:]:
-        column.no_wrap, column.overflow = False, "fold"
+    return _wide_view(letters) if width >= WIDE else _narrow_view(letters)
+
+
+def _wide_view(letters: list[DeadLetter]) -> Table:
+    columns = ("id", "group", "outcome", "attempts", "died", "reason", "payload")
+    made = table(*columns, numbers=("attempts",), folds=("group", "reason", "payload"))
     for letter in letters:
         made.add_row(
             cell(letter.id),
@@ -96,5 +103,19 @@ def _letters_view(letters: list[DeadLetter]) -> Table | Text:
             cell(letter.died_at),
             cell(letter.reason),
             preview(letter.payload, 80),
+        )
+    return made
+
+
+def _narrow_view(letters: list[DeadLetter]) -> Table:
+    """Two lines for each, so that ids and reasons stay readable."""
+    made = table("id", "outcome", "attempts", "reason, payload", numbers=("attempts",), folds=("id", "reason, payload"))
+    made.columns[0].min_width = ID_WIDTH
+    for letter in letters:
+        made.add_row(
+            Text.assemble(letter.id, "\n", (f"{moment(letter.died_at)} in {escape(letter.group)}", "dim")),
+            escaped(letter.outcome),
+            cell(letter.attempts),
+            Text.assemble(cell(letter.reason), "\n", preview(letter.payload, 80)),
         )
     return made

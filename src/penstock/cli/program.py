@@ -126,21 +126,23 @@ def _show_help(ctx: typer.Context) -> None:
 
 
 def _family(name: str, members: dict[str, Callable[..., None]]) -> typer.Typer:
-    listing = members["list"] if name in LISTING else None
-    family = typer.Typer(no_args_is_help=listing is None)
+    family = typer.Typer()
+    family.callback(invoke_without_command=True)(_bare(members["list"] if name in LISTING else None))
     for word, run in members.items():
         family.command(word)(command(run))
-    if listing is not None:
-        family.callback(invoke_without_command=True)(_bare(listing))
     return family
 
 
-def _bare(listing: Callable[..., None]) -> Callable[..., None]:
-    """The family's word without a command: lists, as its `list` does."""
-    run = command(listing)
+def _bare(listing: Callable[..., None] | None) -> Callable[..., None]:
+    """The family's word without a command: lists, or shows what there is."""
+    run = None if listing is None else command(listing)
 
     def bare(ctx: typer.Context, url: Url = None, config: Config = None, as_json: Json = False) -> None:
-        if ctx.invoked_subcommand is None:
+        if ctx.invoked_subcommand is not None:
+            return
+        if run is None:
+            _show_help(ctx)
+        else:
             run(ctx=ctx, url=url, config=config, as_json=as_json)
 
     return bare

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -10,7 +11,7 @@ from rich.text import Text
 
 from penstock.cli.documents import delivery_document, with_payload
 from penstock.cli.options import Group, Limit, QueueName, seconds_option
-from penstock.cli.rendering import cell, preview, table
+from penstock.cli.rendering import cell, duration, preview, table
 from penstock.cli.session import Session, known_queue
 from penstock.client.delivery import Delivery
 from penstock.domain.message import Message
@@ -69,7 +70,9 @@ def _deliveries_view(deliveries: list[Delivery]) -> Table | Text:
 def _messages_view(messages: list[Message]) -> Table | Text:
     if not messages:
         return Text("Nothing is ready.", style="dim")
-    made = table("id", "priority", "created", "payload", numbers=("priority",), folds=("payload",))
+    made = table("id", "priority", "age", "payload", numbers=("priority", "age"), folds=("payload",))
+    now = datetime.now(UTC)
     for message in messages:
-        made.add_row(cell(message.id), cell(message.priority), cell(message.created_at), preview(message.payload))
+        age = duration(max(0, (now - message.created_at).total_seconds()))
+        made.add_row(cell(message.id), cell(message.priority), age, preview(message.payload))
     return made

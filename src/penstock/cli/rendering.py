@@ -74,19 +74,17 @@ def clock_time(at: datetime) -> str:
 
 
 def duration(seconds: float | None) -> Text:
-    """Two units at most: 0.25 s, 12 s, 3 m 20 s, 5 h 2 m, 9 d 3 h."""
+    """Two units at most: 0.25 s, 12 s, 3 m 20 s, 5 h, 9 d 3 h."""
     if seconds is None:
         return cell(None)
     if seconds < 10:
-        return Text(f"{seconds:.2f} s")
+        return Text(f"{seconds:.3g} s")
     whole = int(seconds)
-    if whole < 60:
-        return Text(f"{whole} s")
-    if whole < 3600:
-        return Text(f"{whole // 60} m {whole % 60} s")
-    if whole < 86400:
-        return Text(f"{whole // 3600} h {whole % 3600 // 60} m")
-    return Text(f"{whole // 86400:,} d {whole % 86400 // 3600} h")
+    for unit, length, smaller, part in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
+        if whole >= length:
+            rest = whole % length // part
+            return Text(f"{whole // length:,} {unit}" + (f" {rest} {smaller}" if rest else ""))
+    return Text(f"{whole} s")
 
 
 def preview(payload: bytes, limit: int = PREVIEW_CHARACTERS) -> Text:

@@ -15,7 +15,8 @@ from rich.console import Console, RenderableType
 
 from penstock import settings
 from penstock.cli.escaping import escaped
-from penstock.client.connecting import connect, redacted
+from penstock.cli.existing import check_there
+from penstock.client.connecting import connect
 from penstock.client.queue import Queue
 from penstock.client.store import Store
 from penstock.domain.errors import NotFound
@@ -23,7 +24,6 @@ from penstock.domain.names import check_name, nearest, shown
 
 # Into a pipe nothing is folded or cut: there is no screen whose width would matter, and `grep` wants whole rows.
 PIPE_WIDTH = 4096
-SQLITE_PREFIX = "sqlite:///"
 
 
 class Session:
@@ -40,7 +40,7 @@ class Session:
         """The store of this run, open. Only commands that put something in may make a new one."""
         chosen = self.settings()
         if not create:
-            _check_there(chosen)
+            check_there(chosen)
         with connect(chosen.url) as store:
             yield store
 
@@ -118,13 +118,3 @@ def known_group(queue: Queue, name: str | None) -> str:
     if name not in groups:
         raise NotFound(f"queue {shown(queue.name)} has no group {shown(name)}{nearest(name, groups)}")
     return name
-
-
-def _check_there(chosen: settings.Settings) -> None:
-    path = chosen.url.removeprefix(SQLITE_PREFIX)
-    if path == chosen.url or path == ":memory:" or os.path.exists(path):
-        return
-    raise NotFound(
-        f"there is no store at {redacted(chosen.url)} (from {chosen.url_source}): "
-        "the first `penstock send` makes one, or name another with --url"
-    )

@@ -15,8 +15,9 @@ from rich.text import Text
 from penstock.cli.demo import plan, summary
 from penstock.cli.demo.findings import look
 from penstock.cli.demo.story import Stats, Story
+from penstock.cli.existing import SQLITE_PREFIX
 from penstock.cli.rendering import marked
-from penstock.cli.session import SQLITE_PREFIX, Session
+from penstock.cli.session import Session
 from penstock.client.connecting import connect
 from penstock.domain.errors import InvalidUrl, Refused
 from penstock.domain.names import shown
