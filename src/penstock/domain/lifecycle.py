@@ -6,10 +6,11 @@ left, on its times and on its batch; the conditions are spelled out in the table
 the message has ended in this group. Every outcome but `succeeded` leaves a dead letter; a redrive takes the dead
 letter back to ready, with attempts starting again.
 
-Some events do not come from the message's own story. An **ordered** queue releases what it handed out behind a message
-that must be tried again, so that a key is never processed out of order; the attempt is not counted, because nobody
-failed. A message that `expires` or is `cancelled` while nobody holds it ends without ever being handed out. And a seek
-is the operator's: it reads messages again, or passes them by.
+Some events do not come from the message's own story. A **release** gives a message back without counting the attempt,
+because nobody failed: an ordered queue does it to what it handed out behind a message that must be tried again, so that
+a key is never processed out of order, and a receive whose caller has gone does it to what nobody took. A message that
+`expires` or is `cancelled` while nobody holds it ends without ever being handed out. And a seek is the operator's: it
+reads messages again, or passes them by.
 
 `docs/lifecycle.md` is written from this table by `python -m penstock.domain.lifecycle`, and a test compares the two.
 """
@@ -81,7 +82,7 @@ TABLE = (
     Transition((State.LEASED,), Event.LEASE_END, "at_least_once, no retries left", State.FAILED),
     Transition((State.LEASED,), Event.LEASE_END, "at_most_once", State.LEASE_EXPIRED),
     Transition((State.LEASED,), Event.LEASE_END, "retries left, but the batch was cancelled", State.CANCELLED),
-    Transition((State.LEASED,), Event.RELEASE, "ordered, behind a message that is tried again", State.READY),
+    Transition((State.LEASED,), Event.RELEASE, "given back without counting the attempt", State.READY),
     Transition((State.LEASED,), Event.RELEASE, "the same, but the batch was cancelled", State.CANCELLED),
     Transition(LIVE, Event.DEADLINE, "at_most_once", State.EXPIRED),
     Transition(LIVE, Event.EXPIRE, "", State.EXPIRED),

@@ -71,10 +71,11 @@ def draft(item: object, batch: str | None = None) -> Draft:
 
 
 def drafts(items: Iterable[object], batch: str | None = None) -> list[Draft]:
-    items = items if isinstance(items, list) else list(items)
-    if batch is None and all(type(item) is bytes for item in items):
-        return list(zip(items, repeat(None), repeat(PLAIN)))
-    return [draft(item, batch) for item in items]
+    """Many at once; a list of nothing but bytes is the hot path of bulk sends."""
+    several: list[Any] = items if isinstance(items, list) else list(items)
+    if batch is None and all(type(item) is bytes for item in several):
+        return list(zip(several, repeat(None), repeat(PLAIN), strict=False))
+    return [draft(item, batch) for item in several]
 
 
 def encode(payload: object, content_type: str | None) -> tuple[bytes, str | None]:

@@ -67,7 +67,7 @@ class AsyncStore(AsyncCalls):
                 ttl_seconds=ttl_seconds,
                 key=key,
                 content_type=content_type,
-                created_by=f"schedule {name}"[:200],
+                created_by="schedule",
             )
         )
         return await self._run(lambda: self.engine.schedule(name, cron, timezone, queue, message, mode))

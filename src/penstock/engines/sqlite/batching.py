@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.domain.errors import InvalidInput
 from penstock.domain.lifecycle import Event, State
-from penstock.domain.message import Draft
+from penstock.domain.message import Draft, check_size
 from penstock.domain.names import shown
 from penstock.domain.observations import BatchInfo
 from penstock.engines.sqlite import batches, ending, promoting, queues, tracking
@@ -18,6 +18,9 @@ def open_batch(transaction: Transaction, name: str, batch: str, end: Draft | Non
         if message is not None and message[2].address is not None:
             raise InvalidInput(f"the end or abort message of batch {shown(batch)} cannot have an address")
     queue = queues.ensure(transaction, name)
+    for message in (end, abort):
+        if message is not None:
+            check_size(message[0], queue.policy.max_payload_bytes)
     joined = batches.joined(transaction, queue, batch)
     if end is not None:
         transaction.run(SQL.set_end_message, {"batch_id": joined.batch_id, "message": batches.encode_draft(end)})

@@ -21,7 +21,9 @@ SQL = Statements("penstock.engines.sqlite", "sql/dead_letters.sql")
 def every(
     transaction: Transaction, name: str, group_name: str | None, outcome: State | None, limit: int, before: int | None
 ) -> list[DeadLetter]:
-    queue = queues.get(transaction, name)
+    queue = queues.find(transaction, name)
+    if queue is None:
+        return []
     group = None if group_name is None else queues.get_group(transaction, queue, group_name)
     bindings = {
         "queue_id": queue.queue_id,
@@ -54,7 +56,10 @@ def every(
 def redrive(
     transaction: Transaction, name: str, group_name: str, ids: Sequence[str] | None, outcome: State | None, limit: int
 ) -> int:
-    queue, group = _reader(transaction, name, group_name)
+    reader = _reader(transaction, name, group_name)
+    if reader is None:
+        return 0
+    queue, group = reader
     return sum(
         _redrive(transaction, queue, group, position, outcome)
         for position in _positions(transaction, queue, group, ids, outcome, limit)
@@ -64,7 +69,10 @@ def redrive(
 def purge(
     transaction: Transaction, name: str, group_name: str, ids: Sequence[str] | None, outcome: State | None, limit: int
 ) -> int:
-    queue, group = _reader(transaction, name, group_name)
+    reader = _reader(transaction, name, group_name)
+    if reader is None:
+        return 0
+    queue, group = reader
     count = 0
     for position in _positions(transaction, queue, group, ids, outcome, limit):
         if _find(transaction, group, position, outcome) is not None:
@@ -76,9 +84,10 @@ def purge_old(transaction: Transaction, queue: Queue, group: Group, before: int)
     return transaction.changes(SQL.old_dead_letters, {"group_id": group.group_id, "before": before})
 
 
-def _reader(transaction: Transaction, name: str, group_name: str) -> tuple[Queue, Group]:
-    queue = queues.get(transaction, name)
-    return queue, queues.get_group(transaction, queue, group_name)
+def _reader(transaction: Transaction, name: str, group_name: str) -> tuple[Queue, Group] | None:
+    """A queue that was never used has no dead letters; a group that it does not have is a mistake."""
+    queue = queues.find(transaction, name)
+    return None if queue is None else (queue, queues.get_group(transaction, queue, group_name))
 
 
 def _positions(

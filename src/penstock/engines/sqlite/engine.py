@@ -232,7 +232,9 @@ class SqliteEngine:
 
     def batches(self, queue: str) -> list[BatchInfo]:
         with self.database.read() as transaction:
-            found = queues.get(transaction, queue)
+            found = queues.find(transaction, queue)
+            if found is None:
+                return []
             return [batches.info(transaction, found, batch) for batch in batches.every(transaction, found)]
 
     # -- consumers -------------------------------------------------------------------------------------------------

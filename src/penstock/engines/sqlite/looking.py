@@ -19,6 +19,8 @@ from penstock.engines.sqlite.transaction import Transaction
 from penstock.engines.statements import Statements
 
 SQL = Statements("penstock.engines.sqlite", "sql/look.sql")
+# The number of a group that has not been used yet: it has read nothing, and what it would read can be looked at.
+NOBODY = -1
 
 
 def place(transaction: Transaction, queue: Queue, message_id: str) -> Place:
@@ -67,9 +69,11 @@ def _message(transaction: Transaction, queue: Queue, row: tuple[Any, ...]) -> Me
 
 
 def peek(transaction: Transaction, name: str, group_name: str, limit: int) -> list[Message]:
-    queue = queues.get(transaction, name)
+    queue = queues.find(transaction, name)
+    if queue is None:
+        return []
     group = queues.find_group(transaction, queue, group_name)
-    group_id = -1 if group is None else group.group_id
+    group_id = NOBODY if group is None else group.group_id
     common = {"group_id": group_id, "now": transaction.now, "limit": limit}
     candidates = [(priority, 0, position) for position, priority in transaction.rows(SQL.peek_tracked, common)]
     candidates += [(priority, 0, position) for position, priority in transaction.rows(SQL.peek_leased, common)]
@@ -86,7 +90,7 @@ def ready_in(transaction: Transaction, name: str, group_name: str | None) -> flo
     if queue is None or queue.policy.paused:
         return None
     group = queues.find_group(transaction, queue, group_name or queue.policy.default_group)
-    group_id = -1 if group is None else group.group_id
+    group_id = NOBODY if group is None else group.group_id
     bindings = {"queue_id": queue.queue_id, "group_id": group_id}
     ready = SQL.any_ready_in_order if queue.policy.ordered else SQL.any_ready
     if transaction.value(ready, {**bindings, "trimmed_position": queue.trimmed_position}):
@@ -126,8 +130,10 @@ def last_entry(transaction: Transaction, queue: Queue, group: Group, position: i
 def archive(
     transaction: Transaction, name: str, group_name: str, outcome: State | None, limit: int, before: int | None
 ) -> list[Archived]:
-    queue = queues.get(transaction, name)
-    group = queues.get_group(transaction, queue, group_name)
+    queue = queues.find(transaction, name)
+    group = None if queue is None else queues.find_group(transaction, queue, group_name)
+    if queue is None or group is None:
+        return []
     archived: list[Archived] = []
     edge = transaction.value(SQL.archive_edge, {"queue_id": queue.queue_id, "group_id": group.group_id})
     edge = edge if before is None else min(edge, before)

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 
 from penstock.domain.errors import NotFound
-from penstock.domain.message import BYTES, Draft, decode_headers
+from penstock.domain.message import BYTES, Draft, check_size, decode_headers
 from penstock.domain.names import nearest, shown
+from penstock.domain.policy import Policy
 from penstock.domain.recurrence import CatchUp, Schedule, due_ticks, next_tick
 from penstock.domain.times import to_optional_time, to_time
 from penstock.engines.sqlite import queues, sending
@@ -23,6 +24,8 @@ def put(
     transaction: Transaction, name: str, cron: str, timezone: str, queue: str, draft: Draft, catch_up: CatchUp
 ) -> Schedule:
     """The same rule again keeps its next tick, so that declaring schedules at every start loses none."""
+    found = queues.find(transaction, queue)
+    check_size(draft[0], (Policy() if found is None else found.policy).max_payload_bytes)
     bindings: dict[str, Any] = {
         "name": name,
         "cron": cron,
