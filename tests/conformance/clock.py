@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from random import Random
 
 from penstock.domain.times import from_time, microseconds, to_time
 
@@ -31,10 +32,11 @@ class Clock:
 
 
 class Chance:
-    """Randomness with a known value, so that a backoff can be computed."""
+    """Randomness that is the same in every run, or one known value, so that a backoff can be computed."""
 
-    def __init__(self, value: float = 0.25) -> None:
-        self.value = value
+    def __init__(self) -> None:
+        self.value: float | None = None
+        self._random = Random(4_711)
 
     def __call__(self) -> float:
-        return self.value
+        return self._random.random() if self.value is None else self.value

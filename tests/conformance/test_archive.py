@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock import InvalidInput, Queue, State, Store
+from penstock import InvalidInput, Queue, State
 from tests.conformance.clock import Clock
 from tests.conformance.moves import take, take_all
 
@@ -101,10 +101,6 @@ def test_a_redriven_message_leaves_the_archive_and_comes_back(queue: Queue) -> N
     take(queue).ack()
     [archived] = queue.archive()
     assert (archived.message.id, archived.outcome) == (message_id, State.SUCCEEDED)
-
-
-def test_a_queue_that_was_never_used_has_an_empty_archive(store: Store) -> None:
-    assert store.queue("never used").archive() == []
 
 
 @pytest.mark.parametrize("options", [{"limit": 0}, {"outcome": "done"}, {"group": ""}], ids=str)

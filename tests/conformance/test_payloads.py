@@ -33,6 +33,7 @@ JSON: dict[str, Any] = {
     "number": 42,
     "negative": -(2**63),
     "large": 2**64 - 1,
+    "larger than a machine word": 2**70,
     "float": 0.1,
     "true": True,
     "false": False,
@@ -143,8 +144,8 @@ def loop() -> list[Any]:
 
 @pytest.mark.parametrize(
     "payload",
-    [object(), {1, 2, object()}, {"a": object()}, print, "\ud800", {"\ud800": 1}, loop(), 2**70],
-    ids=["object", "set", "nested object", "function", "lone surrogate", "surrogate key", "loop", "huge number"],
+    [object(), {1, 2, object()}, {"a": object()}, print, "\ud800", {"\ud800": 1}, loop()],
+    ids=["object", "set", "nested object", "function", "lone surrogate", "surrogate key", "loop"],
 )
 def test_a_payload_that_is_neither_bytes_nor_json_is_refused(queue: Queue, payload: Any) -> None:
     with pytest.raises(InvalidInput, match="payload"):

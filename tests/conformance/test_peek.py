@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock import InvalidInput, Outgoing, Queue, Store
+from penstock import InvalidInput, Outgoing, Queue
 from tests.conformance.clock import Clock
 from tests.conformance.moves import ids, payloads, take, take_all
 
@@ -57,12 +57,10 @@ def test_every_group_peeks_for_itself(queue: Queue) -> None:
     assert payloads(queue.peek(group="billing")) == [1, 2]
 
 
-def test_a_peek_makes_neither_a_queue_nor_a_group(queue: Queue, store: Store) -> None:
+def test_a_peek_makes_no_group(queue: Queue) -> None:
     queue.send(1)
     queue.peek(group="billing")
     assert queue.groups() == ["default"]
-    assert store.queue("unknown").peek() == []
-    assert [info.name for info in store.queues()] == ["orders"]
 
 
 @pytest.mark.parametrize("options", [{"limit": 0}, {"limit": 1.5}, {"group": ""}], ids=str)

@@ -83,13 +83,13 @@ def test_without_a_primary_group_an_unread_message_just_expires(groupless: Queue
 
 
 def test_without_a_primary_group_an_address_is_refused(groupless: Queue) -> None:
-    with pytest.raises(InvalidInput, match="primary_group"):
+    with pytest.raises(InvalidInput, match=r"primary.group"):
         groupless.send(1, address="desk")
     assert groupless.peek() == []
 
 
 def test_without_a_primary_group_a_batch_is_refused(groupless: Queue) -> None:
-    with pytest.raises(InvalidInput, match="primary_group"):
+    with pytest.raises(InvalidInput, match=r"primary.group"):
         groupless.batch("nightly").send(1)
     assert groupless.peek() == []
 

@@ -25,7 +25,8 @@ def test_a_schedule_sends_its_message_at_its_tick_and_not_before(store: Store, c
     clock.move_to(at(7, 15, 1))
     assert store.sweep().fired == 1
     delivery = take(store.queue("orders"))
-    assert (delivery.json(), delivery.headers, delivery.priority) == ({"kind": "report"}, {"a": "b"}, 3)
+    assert (delivery.json(), delivery.priority) == ({"kind": "report"}, 3)
+    assert delivery.headers.items() >= {"a": "b"}.items()
     assert "report" in delivery.created_by
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock import Delivery, Event, InvalidInput, LeaseLost, Queue, State, Store
-from tests.conformance.clock import Clock
+from tests.conformance.clock import Chance, Clock
 from tests.conformance.moves import assert_books_balance, assert_trail_is_legal, take, trail
 
 VERBS = ("ack", "nak", "reject", "reschedule")
@@ -43,7 +43,8 @@ def test_an_acked_message_leaves_no_dead_letter(queue: Queue) -> None:
 # -- nak ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_nak_without_delay_waits_for_the_backoff(queue: Queue, clock: Clock) -> None:
+def test_a_nak_without_delay_waits_for_the_backoff(queue: Queue, clock: Clock, chance: Chance) -> None:
+    chance.value = 0.25
     queue.send(1)
     take(queue).nak("busy")
     clock.advance(seconds=11.9)  # 11 s backoff and a quarter of 4 s jitter

@@ -29,10 +29,6 @@ def test_every_place_a_message_can_be_in_is_counted_once(queue: Queue, clock: Cl
     assert nonzero(stats.outcomes) == {"succeeded": 2, "rejected": 1}
 
 
-def test_a_queue_that_was_never_used_has_no_groups_to_count(store: Store) -> None:
-    assert store.queue("never used").stats() == {}
-
-
 def test_an_unknown_group_is_not_found_and_the_nearest_is_suggested(queue: Queue) -> None:
     queue.send(1)
     take(queue, group="billing")

@@ -130,8 +130,7 @@ def test_a_damaged_store_says_so_and_nothing_is_removed(open_store: Opener, path
     damaged = whole[:4_096] + b"\xa5" * (len(whole) - 8_192) + whole[-4_096:]
     path.write_bytes(damaged)
     with pytest.raises((StoreCorrupt, NotAStore)):
-        again = open_store()
-        again.queue("orders").receive(limit=1_000)
+        open_store().queue("orders").receive(limit=1_000)
     assert len(path.read_bytes()) >= len(damaged)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -79,10 +80,9 @@ def test_a_send_works_in_the_context_manager_of_the_connection(queue: Queue, own
     with own:
         own.execute("insert into invoice values (7)")
         queue.send("kept", transaction=own)
-    with pytest.raises(ZeroDivisionError):
-        with own:
-            queue.send("undone", transaction=own)
-            raise ZeroDivisionError
+    with contextlib.suppress(ZeroDivisionError), own:
+        queue.send("undone", transaction=own)
+        raise ZeroDivisionError
     assert payloads(take_all(queue)) == ["kept"]
 
 
