@@ -1,0 +1,44 @@
+"""What the numbers were measured on."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sqlite3
+import statistics
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+PACKAGES = ("penstock", "huey", "litequeue", "persist-queue", "apsw")
+
+
+def describe(folder: Path) -> dict[str, Any]:
+    return {
+        "measured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
+        "python": platform.python_version(),
+        "sqlite_of_penstock": apsw.sqlite_lib_version(),
+        "sqlite_of_peers": sqlite3.sqlite_version,
+        "fsync_microseconds": fsync_microseconds(folder),
+        "packages": {name: metadata.version(name) for name in PACKAGES},
+    }
+
+
+def fsync_microseconds(folder: Path) -> float:
+    """What a durable write of one page costs here. Every contender pays it, so it bounds them all."""
+    path = folder / "fsync"
+    costs = []
+    with path.open("wb", buffering=0) as file:
+        for _ in range(50):
+            file.write(bytes(4096))
+            began = time.perf_counter()
+            os.fsync(file.fileno())
+            costs.append((time.perf_counter() - began) * 1e6)
+    path.unlink()
+    return statistics.median(costs)

@@ -1,0 +1,17 @@
+"""What is measured, one file each: a function from a plan to a finding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bench.finding import Finding
+from bench.plan import Plan
+from bench.scenarios import flatness, idle, lifecycle, looking, many_tasks
+
+SCENARIOS: dict[str, Callable[[Plan], Finding]] = {
+    "lifecycle": lifecycle.run,
+    "flatness": flatness.run,
+    "many_tasks": many_tasks.run,
+    "idle": idle.run,
+    "looking": looking.run,
+}
