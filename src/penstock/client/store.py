@@ -66,7 +66,7 @@ class Store(Calls):
                 ttl_seconds=ttl_seconds,
                 key=key,
                 content_type=content_type,
-                created_by="schedule",
+                created_by=name,
             )
         )
         return self._run(lambda: self.engine.schedule(name, cron, timezone, queue, message, mode))

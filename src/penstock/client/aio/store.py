@@ -67,7 +67,7 @@ class AsyncStore(AsyncCalls):
                 ttl_seconds=ttl_seconds,
                 key=key,
                 content_type=content_type,
-                created_by="schedule",
+                created_by=name,
             )
         )
         return await self._run(lambda: self.engine.schedule(name, cron, timezone, queue, message, mode))
