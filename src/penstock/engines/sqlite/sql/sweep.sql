@@ -22,6 +22,14 @@ where log.deadline_at > :since and log.deadline_at <= :now
     and not exists (select 1 from penstock_skip as skip where skip.group_id = :group_id and skip.position = log.position)
 order by log.position;
 
+-- name: expired_upto
+-- Up to when a group's unread messages have been looked at.
+select expired_upto from penstock_group where group_id = :group_id;
+
+-- name: set_expired_upto
+-- Not written down by every sweep: looking again at the last minute is cheaper than a commit.
+update penstock_group set expired_upto = :now where group_id = :group_id;
+
 -- name: expired_held
 -- Held messages whose time has passed.
 select held_id, 'expire' from penstock_held where queue_id = :queue_id and expires_at <= :now
