@@ -50,7 +50,11 @@ def _sweep_queue(database: Database, name: str) -> dict[str, int]:
         counts["purged"] = trimming.purge(transaction, queue)
         if counts["purged"]:
             trimming.trim_kept(transaction, queue)
-        counts["trimmed"] = trimming.trim(transaction, queue)
+    has_more, counts["trimmed"] = True, 0
+    while has_more:
+        with database.write() as transaction:
+            trimmed, has_more = trimming.trim(transaction, queues.ensure(transaction, name))
+        counts["trimmed"] += trimmed
     return counts
 
 
