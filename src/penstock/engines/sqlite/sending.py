@@ -135,7 +135,13 @@ class _Send:
 
     def _live_at(self, address: str) -> str | None:
         row = self.transaction.row(SQL.find_address, {"queue_id": self.queue.queue_id, "address": address})
-        return row[0] if row is not None and row[2] is None else None
+        if row is None or row[2] is not None:
+            return None
+        message_id, position, _, _ = row
+        holder = {"queue_id": self.queue.queue_id, "id": message_id, "position": position, "now": self.transaction.now}
+        primary = queues.primary(self.transaction, self.queue)
+        holder["group_id"] = None if primary is None else primary.group_id
+        return None if self.transaction.value(SQL.is_over, holder) else message_id
 
     def _batch(self, options: Options) -> batches.Batch | None:
         if options.batch is None:

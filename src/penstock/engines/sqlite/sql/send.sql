@@ -65,6 +65,24 @@ where log.position = :position and log.id is null and lane.queue_id = :queue_id;
 -- The newest message of an address.
 select id, position, outcome, reason from penstock_address where queue_id = :queue_id and address = :address;
 
+-- name: is_over
+-- Whether the holder of an address has expired, and only waits for a sweep to notice.
+select coalesce(
+    (
+        select case when tracked.position is null then log.expires_at else tracked.expires_at end <= :now
+        from penstock_log as log
+        left join penstock_tracked as tracked on tracked.group_id = :group_id and tracked.position = log.position
+        where log.position = :position
+    ),
+    (
+        select held.expires_at <= :now
+        from penstock_identity as identity
+        join penstock_held as held using (held_id)
+        where identity.queue_id = :queue_id and identity.id = :id
+    ),
+    0
+);
+
 -- name: take_address
 -- The address belongs to this message now.
 insert into penstock_address (queue_id, address, id, position) values (:queue_id, :address, :id, :position)
