@@ -157,6 +157,15 @@ def test_a_message_that_was_trimmed_from_the_log_can_still_be_redriven(
     delivery.ack()
 
 
+def test_a_message_is_not_redriven_while_another_one_lives_at_its_address(queue: Queue) -> None:
+    dead = queue.send("dead", address="desk")
+    reject_all(queue)
+    queue.send("live", address="desk")
+    assert queue.redrive(dead) == 0
+    assert payloads(take_all(queue)) == ["live"]
+    assert ids(queue.dead_letters()) == [dead]
+
+
 def test_many_are_redriven_in_one_call(queue: Queue) -> None:
     queue.send_many(list(range(500)))
     reject_all(queue)
