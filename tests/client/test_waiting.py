@@ -106,6 +106,27 @@ async def test_what_was_committed_just_before_waiting_is_seen(queue: AsyncQueue)
         await delivery.ack()
 
 
+async def test_what_was_committed_before_listening_began_is_seen(queue: AsyncQueue, engine: Observed) -> None:
+    arrived, may_go = engine.hold("seen")
+    (waiting,) = await _waiting(queue, 1)
+    await asyncio.to_thread(arrived.wait, 30)
+    await queue.stats()  # a read after the first look, so that this is over
+    await queue.send(b"1")
+    may_go.set()
+    assert len(await asyncio.wait_for(waiting, 4)) == 1
+
+
+async def test_something_new_is_looked_at_at_once_while_others_are_waited_for(
+    store: AsyncStore, queue: AsyncQueue, engine: Observed
+) -> None:
+    waiting = await _waiting(queue, 1)
+    async with asyncio.timeout(SOON):
+        while not engine.counts["wait"]:
+            await asyncio.sleep(0.001)
+    await asyncio.wait_for(store._watcher.until("new", lambda: 0, LONG), 4)
+    await _cancel(waiting)
+
+
 async def test_waiting_for_addresses(queue: AsyncQueue) -> None:
     names = [f"address {number}" for number in range(20)]
     for name in names:
