@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from bench.finding import Finding, Target, spread
-from bench.peers import PENSTOCK, Peer, opened
+from bench.peers.penstock_queue import PenstockQueue
 from bench.plan import Plan, payload
 from bench.rounds import rates, ratios
 
@@ -47,10 +47,10 @@ def _depths(plan: Plan) -> list[int]:
     return [0, 100_000, 1_000_000, *([5_000_000] if plan.full else [])]
 
 
-def _filled(plan: Plan, depth: int) -> Peer:
-    peer = opened(PENSTOCK, plan.place(f"flatness-{depth}"))
+def _filled(plan: Plan, depth: int) -> PenstockQueue:
+    peer = PenstockQueue(plan.place(f"flatness-{depth}"))
     for start in range(0, depth, FILL):
-        peer.prefill([payload(number) for number in range(start, start + FILL)])
+        peer.queue.send_many([payload(number) for number in range(start, start + FILL)])
     return peer
 
 
