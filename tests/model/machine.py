@@ -54,7 +54,9 @@ class QueueMachine(SideBySide):
         real = self._call(
             lambda: self.queue.batch(batch).send_many(outgoing) if batch else self.queue.send_many(outgoing)
         )
-        self._free_addresses(drafts, real)
+        self._catch_up()
+        if self._is_held_by_the_dead(drafts, real):
+            return
         expected = self._call(lambda: self.model.send(drafts, batch, self.now))
         if isinstance(expected, PenstockError):
             assert type(real) is type(expected), f"{real!r}, and the model says {expected!r}"
@@ -62,6 +64,7 @@ class QueueMachine(SideBySide):
         assert isinstance(real, list), f"{real!r}, and the model sent {drafts}"
         for draft, message_id in zip(drafts, real, strict=True):
             self._note_id(draft, message_id)
+        self._learn_positions()
 
     def _declared(self, name: str, batch: Batch | None) -> None:
         """Now and then a batch gets its last words before its first member."""
@@ -88,8 +91,7 @@ class QueueMachine(SideBySide):
     def receive(self, limit: int, group: str | None, lease: float | None) -> None:
         got = self.queue.receive(limit=limit, group=group, consumer="c1", lease_seconds=lease)
         group = group or PRIMARY
-        if got or not self.model.policy.paused:
-            self.model.join(group)
+        self.model.join(group)
         self._catch_up(got)
         if self.model.policy.paused:
             assert got == [], f"a paused queue handed out {got}"
@@ -238,8 +240,9 @@ class QueueMachine(SideBySide):
         self.model.clear()
         assert self.queue.receive(limit=100) == []
         assert self.queue.dead_letters() == []
-        if self.queue.stats():
-            self.model.join(PRIMARY)
+        # Whether readers are forgotten with what they read is the engine's choice: there is nothing left to tell.
+        for group in self.queue.stats():
+            self.model.join(group)
 
     # -- time ------------------------------------------------------------------------------------------------------
 
@@ -260,6 +263,7 @@ class QueueMachine(SideBySide):
         self._catch_up()
         left = [(group, key, step) for group, key, step in self._overdue()]
         assert not left, f"a sweep left undone: {left}"
+        self.touched |= set(self.model.notes)
         again = self.store.sweep()
         assert (again.reclaimed, again.promoted, again.expired) == (0, 0, 0), f"a second sweep found more: {again}"
         for _, key, place in self.model.places():
@@ -295,15 +299,13 @@ class QueueMachine(SideBySide):
         assert draft.id in (None, message_id)
         note.id = message_id
         self.touched.add(key)
-        self._learn_positions()
 
-    def _free_addresses(self, drafts: list[Draft], real: object) -> None:
-        """When the holder of an address is overdue, the engine may say so by taking the new one."""
-        if not isinstance(real, list):
-            overdue = {key for group, key, _ in self._overdue() if group == PRIMARY}
-            if any(self.model.holder(one.address or "") in overdue for one in drafts):
-                self.store.sweep()
-        self._catch_up()
+    def _is_held_by_the_dead(self, drafts: list[Draft], real: object) -> bool:
+        """An address whose message is over its time, and nobody has noticed yet, may still be refused."""
+        if not isinstance(real, penstock.DuplicateAddress):
+            return False
+        overdue = {key for group, key, _ in self._overdue() if group == PRIMARY}
+        return any(draft.address and self.model.holder(draft.address) in overdue for draft in drafts)
 
     def _delivery(self, which: int) -> tuple[penstock.Delivery, bytes | None]:
         """A recent one is likelier to be current than an old one."""

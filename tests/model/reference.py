@@ -153,9 +153,10 @@ class Model:
     # -- receiving -------------------------------------------------------------------------------------------------
 
     def join(self, group: str) -> None:
-        """A group exists from its first receive, and starts at the oldest message."""
+        """A group exists from its first receive, and starts at the oldest message in the log or on its way there."""
         if group not in self.groups:
-            self.groups[group] = {key: self._first_place(note) for key, note in self.notes.items()}
+            known = {key: note for key, note in self.notes.items() if note.shared[-1].state in LIVE}
+            self.groups[group] = {key: self._first_place(note) for key, note in known.items()}
 
     def ready(self, group: str, now: int) -> list[bytes]:
         """What a receive would hand out, in order. Due messages count as ready, overdue ones do not."""
@@ -235,7 +236,8 @@ class Model:
         if note.position is None and place.state is State.HELD and not place.again:
             note.shared.append(Step(event, state, 0))
             for name, places in self.groups.items():
-                self._end(name, key, places[key], event, state, now)
+                if key in places:
+                    self._end(name, key, places[key], event, state, now)
         elif state is State.READY:
             place.due_at = now
             place.step(event, state)
@@ -315,7 +317,8 @@ class Model:
         if key is None or not self.is_held_by(self.groups[group][key], token, now):
             raise LeaseLost("stale")
         place = self.groups[group][key]
-        place.lease_ends_at = self._lease_end(place, now, seconds)
+        # A lease is lengthened, never cut short.
+        place.lease_ends_at = max(place.lease_ends_at, self._lease_end(place, now, seconds))
         return place.lease_ends_at
 
     def _end(self, group: str, key: bytes, place: Place, event: Event, state: State, now: int) -> None:
