@@ -222,7 +222,12 @@ class _Receive:
         upto = rows[-1][POSITION] if len(rows) == self.room else lane.last_position
         for position, event in self.transaction.rows(SQL.passed_over, {**common, "upto": upto}):
             self._pass_over(position, Event(event))
-        passed = {"group_id": self.group.group_id, "first": lane.position + 1, "last": upto}
+        passed = {
+            "group_id": self.group.group_id,
+            "lane_id": lane.lane_id,
+            "first": lane.position + 1,
+            "last": upto,
+        }
         self.transaction.rows(tracking.SQL.unskip, passed)
         return rows, upto
 

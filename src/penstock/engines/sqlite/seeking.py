@@ -117,4 +117,4 @@ def _pass_by(transaction: Transaction, queue: Queue, group: Group, lane: _Lane, 
             for (owned,) in transaction.rows(SQL.owned, stretch):
                 step = ending.Step(Event.SEEK, State.CANCELLED, owned, owned, "system", "the group was moved past it")
                 ending.end(transaction, queue, group, step)
-        transaction.rows(tracking.SQL.unskip, stretch)
+        transaction.rows(tracking.SQL.unskip, {**stretch, "lane_id": lane.lane_id})

@@ -39,8 +39,10 @@ update penstock_tracked set until_at = :ends_at where group_id = :group_id and p
 insert into penstock_skip (group_id, position) values (:group_id, :position);
 
 -- name: unskip
--- The cursor has passed over.
-delete from penstock_skip where group_id = :group_id and position between :first and :last
+-- The cursor of a lane has passed over. Positions in between may belong to other lanes, whose cursors have not.
+delete from penstock_skip
+where group_id = :group_id and position between :first and :last
+    and (select log.lane_id from penstock_log as log where log.position = penstock_skip.position) = :lane_id
 returning position;
 
 -- name: any_skip
