@@ -76,6 +76,12 @@ def test_the_demo_refuses_a_file_that_is_there(cli: Cli) -> None:
     assert [message["payload"] for message in cli.json("peek", "orders")] == ["precious"]
 
 
+def test_the_demo_needs_its_folder(cli: Cli) -> None:
+    Path("penstock-demo").write_text("a file of mine")
+    assert "the demo cannot use penstock-demo" in cli.bare("demo", code=1).stderr
+    assert Path("penstock-demo").read_text() == "a file of mine"
+
+
 @pytest.mark.parametrize("url", ["sqlite:///:memory:", "postgresql://host/db"])
 def test_the_demo_needs_a_file(cli: Cli, url: str) -> None:
     assert "several processes on one file" in cli.bare("demo", "--url", url, code=1).stderr
