@@ -68,11 +68,13 @@ async def test_a_thousand_waiting_tasks_look_once_per_commit(
 
 
 async def test_a_send_from_elsewhere_wakes(queue: AsyncQueue, url: str) -> None:
-    waiting = await _waiting(queue, 1)
     with penstock.connect(url) as other:
-        await asyncio.to_thread(other.queue("orders").send, b"from elsewhere")
-    (delivery,) = await asyncio.wait_for(waiting[0], SOON)
-    assert delivery.payload == b"from elsewhere"
+        # The second time without a thread to start, and sooner than the look that happens anyhow.
+        for patience in (SOON, 4):
+            (waiting,) = await _waiting(queue, 1)
+            await asyncio.to_thread(other.queue("orders").send, b"from elsewhere")
+            (delivery,) = await asyncio.wait_for(waiting, patience)
+            assert delivery.payload == b"from elsewhere"
 
 
 async def test_a_delayed_message_is_there_when_it_is_due(queue: AsyncQueue) -> None:
