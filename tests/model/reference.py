@@ -105,24 +105,27 @@ class Model:
 
     def send(self, drafts: list[Draft], batch_name: str | None, now: int) -> None:
         """All of them or none."""
-        fresh = self._fresh(drafts)
+        fresh = self._fresh(drafts, now)
         batch = None if batch_name is None else self._open_batch(batch_name)
         for draft in fresh:
             self._add(draft, batch, now)
 
-    def holder(self, address: str) -> bytes | None:
-        """The live message of an address, by the primary group."""
-        key = self.addresses.get(address)
-        return key if key is not None and self.place(key).state in LIVE else None
+    def holder(self, address: str | None, now: int) -> bytes | None:
+        """The live message of an address, by the primary group; one that the clock has ended is not live."""
+        key = self.addresses.get(address or "")
+        if key is None or self.place(key).state not in LIVE:
+            return None
+        overdue = self.overdue(key, self.place(key), now)
+        return key if overdue is None or overdue[1] in LIVE else None
 
-    def _fresh(self, drafts: list[Draft]) -> list[Draft]:
+    def _fresh(self, drafts: list[Draft], now: int) -> list[Draft]:
         fresh: list[Draft] = []
         taken: set[str] = set()
         for draft in drafts:
             if draft.id is not None and (draft.id in self.ids or draft.id in [one.id for one in fresh]):
                 continue
             if draft.address is not None:
-                if draft.address in taken or self.holder(draft.address) is not None:
+                if draft.address in taken or self.holder(draft.address, now) is not None:
                     raise DuplicateAddress("address is live", "")
                 taken.add(draft.address)
             fresh.append(draft)
@@ -374,7 +377,8 @@ class Model:
             self._end(PRIMARY, key, self.place(key), Event.BATCH_CANCEL, State.CANCELLED, now)
 
     def remaining(self, batch: Batch) -> int:
-        return sum(self.place(key).state in LIVE for key in batch.members)
+        """What is redriven after the end of its batch is on its own."""
+        return 0 if batch.ended else sum(self.place(key).state in LIVE for key in batch.members)
 
     def _close_batch(self, batch: Batch | None, now: int) -> None:
         if batch is None or batch.state not in ("running", "cancelling") or self.remaining(batch):

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
+from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 import penstock
 from penstock import Event, PenstockError, Policy, State
@@ -29,21 +28,7 @@ class SideBySide(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-model-"))
         jitter = random.Random(7)
         self.store = penstock.connect(f"sqlite:///{self.folder}/model.db", clock=lambda: self.now, random=jitter.random)
-        self.count = 0
-        self.deliveries: list[tuple[penstock.Delivery, bytes | None]] = []
-        self.highest_token = -1
-        self.highest_position = 0
-        self.touched: set[bytes] = set()
-        self.forgotten: set[str] = set()
-
-    @initialize(
-        max_retries=st.sampled_from([0, 1, 2, None]), delivery=st.sampled_from(["at_least_once", "at_most_once"])
-    )
-    def declare(self, max_retries: int | None, delivery: Any) -> None:
-        policy = {
-            "max_retries": max_retries,
-            "delivery": delivery,
-            "lease_seconds": 30,
+        policy: dict[str, Any] = {
             "backoff_jitter_seconds": 0,
             "ordered": self.ordered,
             "history_seconds": KEEP_FOREVER,
@@ -52,6 +37,12 @@ class SideBySide(RuleBasedStateMachine):
         }
         self.queue = self.store.queue("orders", **policy)
         self.model = Model(Policy(**policy))
+        self.count = 0
+        self.deliveries: list[tuple[penstock.Delivery, bytes | None]] = []
+        self.highest_token = -1
+        self.highest_position = 0
+        self.touched: set[bytes] = set()
+        self.forgotten: set[str] = set()
 
     def teardown(self) -> None:
         self.store.close()
@@ -61,8 +52,6 @@ class SideBySide(RuleBasedStateMachine):
 
     @invariant()
     def all_agree(self) -> None:
-        if not hasattr(self, "queue"):
-            return
         self._catch_up()
         self.counts_agree()
         self.letters_agree()
@@ -164,6 +153,8 @@ class SideBySide(RuleBasedStateMachine):
         progress = True
         while progress:
             progress = False
+            self._learn_ids(got or [])
+            self._learn_positions()
             for group, key, (event, state) in self._overdue():
                 place = self.model.groups[group][key]
                 due = self.model.overdue(key, place, self.now) == (event, state)
@@ -172,8 +163,6 @@ class SideBySide(RuleBasedStateMachine):
                     self.touched.add(key)
                     progress = True
             self._take_cancellations()
-        self._learn_ids(got or [])
-        self._learn_positions()
 
     def _next_step(self, group: str, key: bytes, place: Place) -> tuple[Event, State] | None:
         """What the engine wrote down that the model has not taken yet."""
