@@ -97,7 +97,7 @@ def extend(
     queue: QueueName,
     id: MessageId,
     token: Token,
-    seconds: Annotated[float, seconds_option("--seconds", "The lease then ends this long from now.")],
+    seconds: Annotated[float, seconds_option("--seconds", "The lease lasts at least this long from now.")],
     group: Group = None,
 ) -> None:
     """Keep a lease for longer.

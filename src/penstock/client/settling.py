@@ -9,6 +9,7 @@ from penstock.client.view import DeliveryView
 from penstock.domain.errors import InvalidInput
 from penstock.domain.lifecycle import Event
 from penstock.domain.names import shown
+from penstock.domain.observations import DeadLetter
 from penstock.domain.settlement import Ack, Leased, Nak, Reject, Reschedule, Settle, Settlement, spoken
 from penstock.domain.times import check_integer, check_seconds, from_time
 from penstock.engines.contract import POSITION, Receipt
@@ -60,6 +61,13 @@ def checked_target(target: int | datetime | str) -> tuple[int | str, bool]:
             raise InvalidInput(f"seek goes to a position, a time, 'start' or 'end', not {shown(target)}")
         return target, False
     return check_integer("position", target, 0, 1 << 48), False
+
+
+def checked_edge(before: datetime | DeadLetter | None) -> tuple[int, int] | None:
+    """Where a page of dead letters begins: a time and a position."""
+    if isinstance(before, DeadLetter):
+        return from_time("before", before.died_at), before.position
+    return None if before is None else (from_time("before", before), 0)
 
 
 def _check_queue(delivery: Leased, queue: str) -> None:

@@ -205,9 +205,9 @@ class Engine(Protocol):
     # -- dead letters ----------------------------------------------------------------------------------------------
 
     def dead_letters(
-        self, queue: str, group: str | None, outcome: State | None, limit: int, before: int | None
+        self, queue: str, group: str | None, outcome: State | None, limit: int, before: tuple[int, int] | None
     ) -> list[DeadLetter]:
-        """Dead letters, newest first; `before` is a time for paging."""
+        """Dead letters, newest first; `before` is a time and a position, for paging."""
 
     def redrive(self, queue: str, group: str, ids: Sequence[str] | None, outcome: State | None, limit: int) -> int:
         """dead -> ready in that group, attempts starting again, times moved to now; counts them."""

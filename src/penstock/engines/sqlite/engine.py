@@ -49,7 +49,7 @@ from penstock.engines.sqlite import (
     windows,
 )
 from penstock.engines.sqlite.connection import Database
-from penstock.engines.sqlite.outside import check_connection
+from penstock.engines.sqlite.outside import check_connection, without_habits
 from penstock.engines.sqlite.watching import Watch
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class SqliteEngine:
     def _send_with(self, queue: str, drafts: Sequence[Draft], transaction: object) -> list[str]:
         """On the caller's connection, as one step of the caller's transaction: whole or not at all."""
         connection = check_connection(transaction, self.database)
-        with self.database.translated():
+        with self.database.translated(), without_habits(connection):
             with connection:
                 ids = sending.send(self.database.transaction(connection), queue, drafts)
             return ids
@@ -276,7 +276,7 @@ class SqliteEngine:
     # -- dead letters ----------------------------------------------------------------------------------------------
 
     def dead_letters(
-        self, queue: str, group: str | None, outcome: State | None, limit: int, before: int | None
+        self, queue: str, group: str | None, outcome: State | None, limit: int, before: tuple[int, int] | None
     ) -> list[DeadLetter]:
         with self.database.read() as transaction:
             return dead_letters.every(transaction, queue, group, outcome, limit, before)

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import apsw
 
 from penstock.domain.errors import InvalidInput
 from penstock.domain.names import shown
 from penstock.engines.sqlite.connection import Database
+
+
+@contextmanager
+def without_habits(connection: apsw.Connection) -> Iterator[None]:
+    """A program may see its rows as dictionaries, or trace its statements; here they are plain again for a while."""
+    row_trace, exec_trace = connection.row_trace, connection.exec_trace
+    connection.row_trace = connection.exec_trace = None
+    try:
+        yield
+    finally:
+        connection.row_trace, connection.exec_trace = row_trace, exec_trace
 
 
 def check_connection(connection: object, database: Database) -> apsw.Connection:

@@ -116,9 +116,14 @@ def get_group(transaction: Transaction, queue: Queue, name: str) -> Group:
 def ensure_group(transaction: Transaction, queue: Queue, name: str) -> Group:
     """A group exists from its first use."""
     row = transaction.row(SQL.find_group, {"queue_id": queue.queue_id, "name": name})
-    if row is None:
-        row = transaction.row(SQL.make_group, {"queue_id": queue.queue_id, "name": name, "now": transaction.now})
-    return Group(*row)  # type: ignore[misc]  # returning always gives the row
+    return _make_group(transaction, queue, name) if row is None else Group(*row)
+
+
+def _make_group(transaction: Transaction, queue: Queue, name: str) -> Group:
+    bindings = {"queue_id": queue.queue_id, "name": name, "now": transaction.now}
+    group = Group(*transaction.rows(SQL.make_group, bindings)[0])
+    transaction.run(SQL.count_withdrawn, {"queue_id": queue.queue_id, "group_id": group.group_id})
+    return group
 
 
 def ensure_leasing_group(transaction: Transaction, queue: Queue, name: str) -> Group:

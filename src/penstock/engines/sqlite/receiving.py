@@ -113,7 +113,7 @@ class _Receive:
                 self._take_retry(position)
             for lane in lanes.get(priority, ()):
                 if self.room > 0:
-                    self._take_unread(lane)
+                    self._take_unread(lane, self.limit)
             if self.room <= 0:
                 return
 
@@ -174,11 +174,12 @@ class _Receive:
             return _Ring(int(self.transaction.random() * shards), 1, shards)
         return _Ring(place[0], place[1], shards)
 
-    def _take_unread(self, lane: Lane) -> None:
+    def _take_unread(self, lane: Lane, most: int) -> None:
+        room = min(most, self.room)
         if lane.careful or self._has_skips(lane):
-            self._take_carefully(lane)
+            self._take_carefully(lane, room)
             return
-        rows = self._read(lane)
+        rows = self._read(lane, room)
         first, last = rows[0][POSITION], rows[-1][POSITION]
         in_a_row = last - first + 1 == len(rows)
         for stretch in [(first, last)] if in_a_row else ranges(row[POSITION] for row in rows):
@@ -186,8 +187,8 @@ class _Receive:
         self._move_cursor(lane, last)
         self.rows.extend(rows)
 
-    def _take_carefully(self, lane: Lane) -> None:
-        rows, upto = self._read_carefully(lane)
+    def _take_carefully(self, lane: Lane, room: int) -> None:
+        rows, upto = self._read_carefully(lane, room)
         together = [row[POSITION] for row in rows if row[LEASE_ENDS_AT] == self.ends_at]
         for first, last in ranges(together):
             self._lease(lane, first, last)
@@ -199,17 +200,17 @@ class _Receive:
         bindings = {"group_id": self.group.group_id, "position": lane.position}
         return bool(self.transaction.value(tracking.SQL.any_skip, bindings))
 
-    def _read(self, lane: Lane) -> list[Row]:
+    def _read(self, lane: Lane, room: int) -> list[Row]:
         """The next messages of a lane. Mostly they are one stretch of the log, which is read fastest as such."""
         first, last = self.transaction.rows(SQL.next_run, {"lane_id": lane.lane_id, "after": lane.position})[0]
         reading = {"priority": lane.priority, "ends_at": self.ends_at}
-        if last - first + 1 >= self.room or last == lane.last_position:
-            last = min(last, first + self.room - 1)
+        if last - first + 1 >= room or last == lane.last_position:
+            last = min(last, first + room - 1)
             return self.transaction.rows(SQL.read_run, {**reading, "first": first, "last": last})
-        reading.update(lane_id=lane.lane_id, after=lane.position, limit=self.room)
+        reading.update(lane_id=lane.lane_id, after=lane.position, limit=room)
         return self.transaction.rows(SQL.read_lane, reading)
 
-    def _read_carefully(self, lane: Lane) -> tuple[list[Row], int]:
+    def _read_carefully(self, lane: Lane, room: int) -> tuple[list[Row], int]:
         common = {
             "lane_id": lane.lane_id,
             "after": lane.position,
@@ -217,9 +218,9 @@ class _Receive:
             "group_id": self.group.group_id,
             "at_most_once": int(self.queue.policy.at_most_once),
         }
-        reading = {**common, "priority": lane.priority, "ends_at": self.ends_at, "limit": self.room}
+        reading = {**common, "priority": lane.priority, "ends_at": self.ends_at, "limit": room}
         rows = self.transaction.rows(SQL.read_lane_carefully, reading)
-        upto = rows[-1][POSITION] if len(rows) == self.room else lane.last_position
+        upto = rows[-1][POSITION] if len(rows) == room else lane.last_position
         for position, event in self.transaction.rows(SQL.passed_over, {**common, "upto": upto}):
             self._pass_over(position, Event(event))
         passed = {
@@ -275,6 +276,8 @@ class _Receive:
 
     def _fill_in_order(self) -> None:
         """One open lease per shard. A retry goes before what follows it, and while it waits its shard waits too."""
+        # What is handed out behind a failure is released, which an at_most_once message must not be: one at a time.
+        most = 1 if self.queue.policy.at_most_once else self.limit
         group = {"group_id": self.group.group_id}
         blocked = {shard for (shard,) in self.transaction.rows(SQL.blocked_shards, group)}
         waiting: dict[int, list[tuple[int, str]]] = {}
@@ -291,10 +294,14 @@ class _Receive:
                 continue
             retries = waiting.get(shard)
             if lane is not None and not retries:
-                self._take_unread(lane)
+                self._take_unread(lane, most)
             elif lane is None and retries and retries[0] == (position, State.READY):
                 self._take_retry(position)
                 retries.pop(0)
+            else:
+                continue
+            if most == 1:
+                blocked.add(shard)
 
 
 class _Ring(NamedTuple):

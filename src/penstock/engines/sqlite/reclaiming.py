@@ -22,6 +22,7 @@ def reclaim(transaction: Transaction, queue: Queue, group: Group, consumer: str 
         transaction.run(tracking.SQL.drop_lease, {"token": token, "first": lease.first})
     for *row, reason in transaction.rows(SQL.lapsed_tracked, bindings):
         position, lane_id, priority, attempt, expires_at, deadline_at, batch_id, cancelled, token, holder = row
+        tracking.forget(transaction, group, position)
         lapsed.append(
             Flight(
                 position, lane_id, priority, attempt, expires_at, deadline_at, batch_id, bool(cancelled), token, holder,
@@ -30,7 +31,7 @@ def reclaim(transaction: Transaction, queue: Queue, group: Group, consumer: str 
         )  # fmt: skip
     for flight in sorted(lapsed):
         reason = f"consumer {consumer} is gone" if flight.consumer == consumer else None
-        # Its range is dropped already, so there is nothing left to take it out of.
+        # All are taken out of their leases before any is concluded: an ordered queue must not release what lapsed too.
         settling.conclude(transaction, queue, group, flight._replace(lease=None), Event.LEASE_END, reason)
     return len(lapsed)
 

@@ -51,6 +51,18 @@ where run.lane_id = :lane_id and run.last_position > :after
 order by run.last_position, log.position
 limit :limit;
 
+-- name: busy_shards
+-- Shards of an ordered queue in which something is in flight or waits for its next attempt.
+select lane.shard from penstock_lease as lease join penstock_lane as lane using (lane_id)
+where lease.group_id = :group_id and lease.ends_at > :now
+union
+select lane.shard from penstock_tracked as tracked join penstock_lane as lane using (lane_id)
+where tracked.group_id = :group_id and tracked.state in ('leased', 'held') and tracked.until_at > :now;
+
+-- name: shard_at
+-- The shard of a message.
+select lane.shard from penstock_log as log join penstock_lane as lane using (lane_id) where log.position = :position;
+
 -- name: next_due
 -- The next moment at which something of the group may become ready by itself.
 select min(at) from (

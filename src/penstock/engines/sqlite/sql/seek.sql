@@ -7,8 +7,11 @@ left join penstock_cursor as cursor on cursor.group_id = :group_id and cursor.la
 where lane.queue_id = :queue_id and lane.priority >= 0;
 
 -- name: at_time
--- The last position sent before a time: the log is in order of sending but for clock jumps, so halving finds it.
-select created_at from penstock_log where position >= :position order by position limit 1;
+-- When the next message was sent that was never held: those are in the order of their times, but for clock jumps.
+select created_at from penstock_log
+where position >= :position and available_at is null
+order by position
+limit 1;
 
 -- name: last_position
 -- The last position given out.
