@@ -9,6 +9,7 @@ from bench.finding import Finding, Target, spread
 from bench.peers.penstock_queue import PenstockQueue
 from bench.plan import Plan, payload
 from bench.rounds import rates, ratios
+from bench.warming import warm
 
 # Batch 1 is bound by the disk and batch 100 by the work of the engine: they could bend for different reasons.
 BATCHES = (1, 100)
@@ -48,9 +49,11 @@ def _depths(plan: Plan) -> list[int]:
 
 
 def _filled(plan: Plan, depth: int) -> PenstockQueue:
-    peer = PenstockQueue(plan.place(f"flatness-{depth}"))
+    folder = plan.place(f"flatness-{depth}")
+    peer = PenstockQueue(folder)
     for start in range(0, depth, FILL):
         peer.queue.send_many([payload(number) for number in range(start, start + FILL)])
+    warm(folder, partial(peer.cycle, [payload(number) for number in range(100)]))
     return peer
 
 
