@@ -1,8 +1,8 @@
 """Before measuring: work until the write-ahead log has its size.
 
-While that file grows, the system must write down its new length with every fsync, which on some file systems costs ten
-times as much as the data. Once it has its size it is written over again and again, which is what a program that runs
-for more than a few seconds sees.
+While that file grows, the system must write down its new length with every fsync, which costs more than the data alone.
+Once it has its size it is written over again and again, which is what a program that runs for more than a few seconds
+sees.
 """
 
 from __future__ import annotations
