@@ -106,7 +106,7 @@ class QueueMachine(SideBySide):
         if self.model.policy.paused:
             assert got == [], f"a paused queue handed out {got}"
             return
-        expected = self.model.ready(group, self.now)[:limit]
+        expected = self.model.handed_out(group, limit, self.now)
         assert [one.payload for one in got] == expected, f"received by {group}, against the model"
         if got:
             self._check_token(got)
@@ -298,6 +298,8 @@ class QueueMachine(SideBySide):
         deadline = item.pop("deadline_in", None)
         if item.get("id") in self.forgotten:
             del item["id"]
+        if self.ordered:
+            item.pop("priority", None)  # keys in order and better priorities first contradict each other
         at = None if deadline is None else self.now + deadline * SECOND
         return Draft(f"m{self.count}".encode(), deadline_at=at, **item)
 

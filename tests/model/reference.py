@@ -156,18 +156,22 @@ class Model:
     # -- receiving -------------------------------------------------------------------------------------------------
 
     def join(self, group: str) -> None:
-        """A group exists from its first receive, and starts at the oldest message in the log or on its way there."""
+        """A group exists from its first receive, and starts at the oldest message."""
         if group not in self.groups:
-            known = {key: note for key, note in self.notes.items() if note.shared[-1].state in LIVE}
-            self.groups[group] = {key: self._first_place(note) for key, note in known.items()}
+            self.groups[group] = {key: self._first_place(note) for key, note in self.notes.items()}
 
     def ready(self, group: str, now: int) -> list[bytes]:
-        """What a receive would hand out, in order. Due messages count as ready, overdue ones do not."""
+        """What receives would hand out, in order. Due messages count as ready, overdue ones do not."""
         places = self.groups[group]
         keys = [key for key, place in places.items() if self._is_ready(key, place, now)]
         if self.policy.ordered:
             keys = self._unblocked(places, keys)
         return sorted(keys, key=lambda key: self._order(key, places[key]))
+
+    def handed_out(self, group: str, limit: int, now: int) -> list[bytes]:
+        """What a receive gives. Ordered and at most once: one at a time, for nothing may come back because of another."""
+        ready = self.ready(group, now)
+        return ready[: 1 if self.policy.ordered and self.policy.at_most_once else limit]
 
     def _is_ready(self, key: bytes, place: Place, now: int) -> bool:
         if self.overdue(key, place, now) is not None:
@@ -239,8 +243,7 @@ class Model:
         if note.position is None and place.state is State.HELD and not place.again:
             note.shared.append(Step(event, state, 0))
             for name, places in self.groups.items():
-                if key in places:
-                    self._end(name, key, places[key], event, state, now)
+                self._end(name, key, places[key], event, state, now)
         elif state is State.READY:
             place.due_at = now
             place.step(event, state)
@@ -307,7 +310,9 @@ class Model:
         places = self.groups[group]
         at = next(self._position(key) for key, place in places.items() if place is tried_again)
         for key, place in places.items():
-            if place.state is State.LEASED and place.token == tried_again.token and self._position(key) > at:
+            behind = place.token == tried_again.token and self._position(key) > at
+            # What lapsed together is not released: each of them lost its own lease.
+            if place.state is State.LEASED and behind and place.lease_ends_at > now:
                 place.attempt -= 1
                 place.due_at = now
                 cancelled = self._is_cancelled(key)
