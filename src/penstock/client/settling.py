@@ -12,7 +12,7 @@ from penstock.domain.names import shown
 from penstock.domain.observations import DeadLetter
 from penstock.domain.settlement import Ack, Leased, Nak, Reject, Reschedule, Settle, Settlement, spoken
 from penstock.domain.times import check_integer, check_seconds, from_time
-from penstock.engines.contract import POSITION, Receipt
+from penstock.engines.contract import POSITION, Edge, Receipt
 
 _EVENTS = {Ack: Event.ACK, Nak: Event.NAK, Reject: Event.REJECT, Reschedule: Event.RESCHEDULE}
 
@@ -63,11 +63,11 @@ def checked_target(target: int | datetime | str) -> tuple[int | str, bool]:
     return check_integer("position", target, 0, 1 << 48), False
 
 
-def checked_edge(before: datetime | DeadLetter | None) -> tuple[int, int] | None:
-    """Where a page of dead letters begins: a time and a position."""
+def checked_edge(before: datetime | DeadLetter | None) -> Edge | None:
+    """Where a page of dead letters begins."""
     if isinstance(before, DeadLetter):
-        return from_time("before", before.died_at), before.position
-    return None if before is None else (from_time("before", before), 0)
+        return from_time("before", before.died_at), before.position, before.group
+    return None if before is None else (from_time("before", before), 0, "")
 
 
 def _check_queue(delivery: Leased, queue: str) -> None:

@@ -69,6 +69,8 @@ class Capabilities(msgspec.Struct, frozen=True):
 
 
 Operation = Callable[[], Any]
+# The place of a dead letter among others: when it died, its position, its group.
+Edge = tuple[int, int, str]
 
 
 class Engine(Protocol):
@@ -205,9 +207,9 @@ class Engine(Protocol):
     # -- dead letters ----------------------------------------------------------------------------------------------
 
     def dead_letters(
-        self, queue: str, group: str | None, outcome: State | None, limit: int, before: tuple[int, int] | None
+        self, queue: str, group: str | None, outcome: State | None, limit: int, before: Edge | None
     ) -> list[DeadLetter]:
-        """Dead letters, newest first; `before` is a time and a position, for paging."""
+        """Dead letters, newest first; `before` is the place of the last one seen, for paging."""
 
     def redrive(self, queue: str, group: str, ids: Sequence[str] | None, outcome: State | None, limit: int) -> int:
         """dead -> ready in that group, attempts starting again, times moved to now; counts them."""

@@ -10,6 +10,7 @@ from penstock.domain.message import BYTES, decode_headers
 from penstock.domain.observations import DeadLetter
 from penstock.domain.settlement import Verdict
 from penstock.domain.times import to_time
+from penstock.engines.contract import Edge
 from penstock.engines.sqlite import ending, queues, sending, tracking
 from penstock.engines.sqlite.queues import Group, Queue
 from penstock.engines.sqlite.transaction import Transaction
@@ -24,7 +25,7 @@ def every(
     group_name: str | None,
     outcome: State | None,
     limit: int,
-    before: tuple[int, int] | None,
+    before: Edge | None,
 ) -> list[DeadLetter]:
     queue = queues.find(transaction, name)
     if queue is None:
@@ -32,7 +33,7 @@ def every(
     reader = None if group_name is None else _reader(transaction, name, group_name)
     if group_name is not None and reader is None:
         return []
-    before_at, before_position = (None, None) if before is None else before
+    before_at, before_position, before_group = (None, None, None) if before is None else before
     bindings = {
         "queue_id": queue.queue_id,
         "group_id": None if reader is None else reader[1].group_id,
@@ -40,6 +41,7 @@ def every(
         "limit": limit,
         "before_at": before_at,
         "before_position": before_position,
+        "before_group": before_group,
     }
     letters = []
     for row in transaction.rows(SQL.dead_letters, bindings):

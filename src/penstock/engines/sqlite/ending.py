@@ -57,10 +57,13 @@ def record(transaction: Transaction, queue_id: int, group_id: int | None, step: 
         transaction.run(SQL.record, bindings)
 
 
-def end(transaction: Transaction, queue: Queue, group: Group, step: Step, letter: bool = True) -> None:
-    """A message ends in one group. A group that only passed by leaves no dead letter."""
+def end(
+    transaction: Transaction, queue: Queue, group: Group, step: Step, letter: bool = True, owned: bool = True
+) -> None:
+    """Messages end in one group. A group that only passed by leaves no dead letter; what is known not to be owned by
+    an address or a batch frees none."""
     record(transaction, queue.queue_id, group.group_id, step)
-    _account(transaction, queue, group, step, letter)
+    _account(transaction, queue, group, step, letter, owned)
 
 
 def end_unread(transaction: Transaction, queue: Queue, step: Step) -> None:
@@ -71,10 +74,14 @@ def end_unread(transaction: Transaction, queue: Queue, step: Step) -> None:
             _account(transaction, queue, group, step, letter=group.name == queue.policy.primary_group)
 
 
-def _account(transaction: Transaction, queue: Queue, group: Group, step: Step, letter: bool) -> None:
+def _account(
+    transaction: Transaction, queue: Queue, group: Group, step: Step, letter: bool, owned: bool = True
+) -> None:
     """Count it; leave dead letters; in the primary group free addresses and, with the last member, end batches."""
     count = {"group_id": group.group_id, "count": step.last - step.first + 1}
     transaction.run(getattr(SQL, f"count_{step.state}"), count)
+    if not owned and step.state is State.SUCCEEDED:
+        return
     ended = {"first": step.first, "last": step.last, "outcome": step.state.value, "reason": step.reason}
     if letter and step.state is not State.SUCCEEDED:
         buried = {**ended, "group_id": group.group_id, "attempts": step.attempt, "now": transaction.now}

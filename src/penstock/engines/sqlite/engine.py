@@ -28,7 +28,7 @@ from penstock.domain.policy import Policy
 from penstock.domain.recurrence import CatchUp, Schedule
 from penstock.domain.settlement import Settle, Settled
 from penstock.domain.times import check_seconds
-from penstock.engines.contract import Capabilities, Operation, Receipt
+from penstock.engines.contract import Capabilities, Edge, Operation, Receipt
 from penstock.engines.sqlite import (
     batches,
     batching,
@@ -276,7 +276,7 @@ class SqliteEngine:
     # -- dead letters ----------------------------------------------------------------------------------------------
 
     def dead_letters(
-        self, queue: str, group: str | None, outcome: State | None, limit: int, before: tuple[int, int] | None
+        self, queue: str, group: str | None, outcome: State | None, limit: int, before: Edge | None
     ) -> list[DeadLetter]:
         with self.database.read() as transaction:
             return dead_letters.every(transaction, queue, group, outcome, limit, before)

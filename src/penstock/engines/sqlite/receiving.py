@@ -8,7 +8,6 @@ written down as ended.
 
 from __future__ import annotations
 
-from itertools import groupby
 from typing import NamedTuple
 
 from penstock.domain.lifecycle import Event, State
@@ -82,6 +81,7 @@ class _Receive:
         self.token = 0
         self.rows: list[Row] = []
         self.has_retries = False
+        self.has_skips = False
 
     @property
     def room(self) -> int:
@@ -91,7 +91,8 @@ class _Receive:
         """Make ready what is due, reclaim what has lapsed."""
         transaction, queue, group = self.transaction, self.queue, self.group
         bindings = {"queue_id": queue.queue_id, "group_id": group.group_id, "now": transaction.now}
-        held, retries, lapsed, ready = transaction.rows(SQL.due, bindings)[0]
+        held, retries, lapsed, ready, skips = transaction.rows(SQL.due, bindings)[0]
+        self.has_skips = bool(skips)
         if held:
             promoting.promote(transaction, queue, max(self.limit, promoting.AT_ONCE))
         if retries:
@@ -118,14 +119,17 @@ class _Receive:
                 return
 
     def _take_token(self) -> int:
-        """One for the whole receive, taken with its first message: an empty receive changes nothing."""
+        """One for the whole receive. Later tokens are greater: than those in use, than those this process knows of, and
+        (because time moves on) than those that others gave out and a power cut may have undone."""
         if not self.token:
-            self.token = self.transaction.value(SQL.take_token, {"now": self.transaction.now})
+            in_use = self.transaction.value(SQL.last_token)
+            self.token = self.transaction.tokens.next(max(self.transaction.now, in_use + 1))
         return self.token
 
     def finish(self) -> None:
-        used = {"group_id": self.group.group_id, "now": self.transaction.now, "every": TOUCH_EVERY}
-        self.transaction.run(SQL.touch_group, used)
+        if self.transaction.now - self.group.used_at > TOUCH_EVERY:
+            used = {"group_id": self.group.group_id, "now": self.transaction.now}
+            self.transaction.run(SQL.touch_group, used)
 
     # -- retries ---------------------------------------------------------------------------------------------------
 
@@ -134,9 +138,11 @@ class _Receive:
         if not self.has_retries:
             return {}
         rows = self.transaction.rows(SQL.ready_tracked, {"group_id": self.group.group_id, "limit": self.limit})
-        return {
-            priority: [position for position, _ in chunk] for priority, chunk in groupby(rows, key=lambda row: row[1])
-        }
+        by_priority: dict[int, list[int]] = {}
+        for position, priority, token in rows:
+            self.transaction.tokens.seen(token)
+            by_priority.setdefault(priority, []).append(position)
+        return by_priority
 
     def _take_retry(self, position: int) -> None:
         group_id = self.group.group_id
@@ -176,7 +182,7 @@ class _Receive:
 
     def _take_unread(self, lane: Lane, most: int) -> None:
         room = min(most, self.room)
-        if lane.careful or self._has_skips(lane):
+        if lane.careful or self.has_skips:
             self._take_carefully(lane, room)
             return
         rows = self._read(lane, room)
@@ -184,7 +190,7 @@ class _Receive:
         in_a_row = last - first + 1 == len(rows)
         for stretch in [(first, last)] if in_a_row else ranges(row[POSITION] for row in rows):
             self._lease(lane, *stretch)
-        self._move_cursor(lane, last)
+        self._move_cursor(lane, last, lane.passed + len(rows))
         self.rows.extend(rows)
 
     def _take_carefully(self, lane: Lane, room: int) -> None:
@@ -193,12 +199,9 @@ class _Receive:
         for first, last in ranges(together):
             self._lease(lane, first, last)
         self._lease_apart(lane, [row for row in rows if row[LEASE_ENDS_AT] != self.ends_at])
-        self._move_cursor(lane, upto)
+        counted = {"lane_id": lane.lane_id, "after": lane.position, "upto": upto}
+        self._move_cursor(lane, upto, lane.passed + self.transaction.value(SQL.count_run, counted))
         self.rows.extend(rows)
-
-    def _has_skips(self, lane: Lane) -> bool:
-        bindings = {"group_id": self.group.group_id, "position": lane.position}
-        return bool(self.transaction.value(tracking.SQL.any_skip, bindings))
 
     def _read(self, lane: Lane, room: int) -> list[Row]:
         """The next messages of a lane. Mostly they are one stretch of the log, which is read fastest as such."""
@@ -262,9 +265,7 @@ class _Receive:
     def _lease_of(self, lane: Lane) -> tracking.Lease:
         return tracking.Lease(0, 0, self.group.group_id, lane.lane_id, self.consumer, self.ends_at)
 
-    def _move_cursor(self, lane: Lane, upto: int) -> None:
-        counted = {"lane_id": lane.lane_id, "after": lane.position, "upto": upto}
-        passed = lane.passed + self.transaction.value(SQL.count_run, counted)
+    def _move_cursor(self, lane: Lane, upto: int, passed: int) -> None:
         moved = {"group_id": self.group.group_id, "lane_id": lane.lane_id, "position": upto, "passed": passed}
         self.transaction.run(SQL.move_cursor, moved)
 
@@ -282,7 +283,8 @@ class _Receive:
         blocked = {shard for (shard,) in self.transaction.rows(SQL.blocked_shards, group)}
         waiting: dict[int, list[tuple[int, str]]] = {}
         turns: list[tuple[int, int, int, Lane | None]] = []
-        for position, priority, shard, state in self.transaction.rows(SQL.tracked_in_order, group):
+        for position, priority, shard, state, token in self.transaction.rows(SQL.tracked_in_order, group):
+            self.transaction.tokens.seen(token)
             waiting.setdefault(shard, []).append((position, state))
             turns.append((priority, position, shard, None))
         turns.sort()

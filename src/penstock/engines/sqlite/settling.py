@@ -26,7 +26,7 @@ def settle(transaction: Transaction, name: str, group_name: str, settles: Sequen
     results: list[Settled] = []
     for is_ack, run in groupby(settles, key=_is_plain_ack):
         several = list(run)
-        if is_ack and len(several) > 1:
+        if is_ack:
             results += _ack_each(transaction, queue, group, several)
         else:
             results += [_settle(transaction, queue, group, one) for one in several]
@@ -46,7 +46,7 @@ def _ack_each(transaction: Transaction, queue: Queue, group: Group, acks: list[S
     for token, members in by_token.items():
         for first, last in ranges(sorted(members)):
             row = [members[position] for position in range(first, last + 1)]
-            whole = len(row) > 1 and _ack_range(transaction, queue, group, token, first, last)
+            whole = _ack_range(transaction, queue, group, token, first, last)
             for ack in row:
                 settled = Settled(ack.id, State.SUCCEEDED) if whole else _settle(transaction, queue, group, ack)
                 results[token, ack.position] = settled
@@ -60,7 +60,7 @@ def _ack_range(transaction: Transaction, queue: Queue, group: Group, token: int,
         return False
     tracking.carve(transaction, token, lease, first, last)
     step = ending.Step(Event.ACK, State.SUCCEEDED, first, last, lease.consumer, None, 1, token)
-    ending.end(transaction, queue, group, step)
+    ending.end(transaction, queue, group, step, owned=bool(lease.careful))
     return True
 
 
@@ -152,7 +152,7 @@ def ack_all(transaction: Transaction, name: str, group_name: str, token: int, po
     for lease in leases:
         transaction.run(tracking.SQL.drop_lease, {"token": token, "first": lease.first})
         step = ending.Step(Event.ACK, State.SUCCEEDED, lease.first, lease.last, lease.consumer, None, 1, token)
-        ending.end(transaction, queue, group, step)
+        ending.end(transaction, queue, group, step, owned=bool(lease.careful))
     return True
 
 

@@ -79,6 +79,19 @@ select value from penstock_store where name = :name;
 insert into penstock_store (name, value) values (:name, :value)
 on conflict (name) do update set value = excluded.value;
 
+-- name: last_position
+-- The last position given out. It is never given out again, though its message may be gone.
+select max(
+    (select value from penstock_store where name = 'last_position'),
+    coalesce((select max(position) from penstock_log), 0)
+);
+
+-- name: keep_position
+-- Before messages are removed, the last of them perhaps.
+update penstock_store
+set value = max(value, coalesce((select max(position) from penstock_log), 0))
+where name = 'last_position';
+
 -- name: quick_check
 -- The first damage found, or ok.
 pragma quick_check (1);

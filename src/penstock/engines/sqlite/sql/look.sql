@@ -80,7 +80,7 @@ select min(at) from (
 select exists (select 1 from penstock_tracked where group_id = :group_id and state = 'ready')
     or exists (
         select 1
-        from penstock_lane as lane
+        from penstock_lane_end as lane
         left join penstock_cursor as cursor on cursor.group_id = :group_id and cursor.lane_id = lane.lane_id
         where lane.queue_id = :queue_id and lane.priority >= 0
             and lane.last_position > coalesce(cursor.position, :trimmed_position)
@@ -101,7 +101,7 @@ select exists (
     )
     or exists (
         select 1
-        from penstock_lane as lane
+        from penstock_lane_end as lane
         left join penstock_cursor as cursor on cursor.group_id = :group_id and cursor.lane_id = lane.lane_id
         where lane.queue_id = :queue_id and lane.priority >= 0
             and lane.last_position > coalesce(cursor.position, :trimmed_position)
@@ -114,7 +114,7 @@ select
     reader.succeeded, reader.rejected, reader.failed, reader.lease_expired, reader.expired, reader.cancelled,
     (
         select coalesce(sum(lane.sent - coalesce(cursor.passed, lane.trimmed)), 0)
-        from penstock_lane as lane
+        from penstock_lane_end as lane
         left join penstock_cursor as cursor on cursor.group_id = reader.group_id and cursor.lane_id = lane.lane_id
         where lane.queue_id = reader.queue_id and lane.priority >= 0
     ),
@@ -199,10 +199,6 @@ select outcome, reason, attempts, died_at
 from penstock_dead_letter
 where group_id = :group_id and position = :position;
 
--- name: is_skipped
--- Whether the group passes over a message.
-select exists (select 1 from penstock_skip where group_id = :group_id and position = :position);
-
 -- name: archive
 -- Messages behind the group's cursor, latest first; those that are still live are left out by the caller.
 select log.position
@@ -223,7 +219,7 @@ limit :limit;
 select max(
     coalesce((select max(position) from penstock_cursor where group_id = :group_id), 0),
     coalesce((select max(position) from penstock_skip where group_id = :group_id), 0),
-    coalesce((select max(last_position) from penstock_lane where queue_id = :queue_id and priority < 0), 0)
+    coalesce((select max(last_position) from penstock_lane_end where queue_id = :queue_id and priority < 0), 0)
 ) + 1;
 
 -- name: kept_letters

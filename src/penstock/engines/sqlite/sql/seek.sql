@@ -1,6 +1,6 @@
 -- name: lanes
 -- All lanes that can be read, with how far the group has read them.
-select lane.lane_id, lane.last_position, lane.trimmed,
+select lane.lane_id, lane.trimmed,
     coalesce(cursor.position, :trimmed_position), coalesce(cursor.passed, lane.trimmed)
 from penstock_lane as lane
 left join penstock_cursor as cursor on cursor.group_id = :group_id and cursor.lane_id = lane.lane_id
@@ -12,10 +12,6 @@ select created_at from penstock_log
 where position >= :position and available_at is null
 order by position
 limit 1;
-
--- name: last_position
--- The last position given out.
-select value from penstock_store where name = 'last_position';
 
 -- name: terminal_entries
 -- How messages between two positions ended in the group, and what brought them back, in order.

@@ -1,8 +1,3 @@
--- name: take_positions
--- The next positions of the log; they are never used twice.
-update penstock_store set value = value + :count where name = 'last_position'
-returning value;
-
 -- name: find_lane
 -- The lane of a priority and a shard.
 select lane_id from penstock_lane where queue_id = :queue_id and priority = :priority and shard = :shard;
@@ -29,13 +24,12 @@ update penstock_run set last_position = :last where lane_id = :lane_id and last_
 
 -- name: begin_run
 -- A new stretch of the lane.
-insert into penstock_run (lane_id, last_position, first_position) values (:lane_id, :last, :first);
+insert into penstock_run (lane_id, last_position, first_position, before)
+select lane_id, :last, :first, sent from penstock_lane_end where lane_id = :lane_id;
 
--- name: count_sent
--- Keep count of what the lane was sent.
-update penstock_lane
-set sent = sent + :count, last_position = :last, careful = max(careful, :careful)
-where lane_id = :lane_id;
+-- name: be_careful
+-- The lane has messages that need a second look.
+update penstock_lane set careful = 1 where lane_id = :lane_id and careful = 0;
 
 -- name: hold
 -- (new) -> held.
