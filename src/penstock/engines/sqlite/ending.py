@@ -23,6 +23,7 @@ REASONS = {
     Event.DEADLINE: "deadline_at passed",
     Event.BATCH_CANCEL: "its batch was cancelled",
     Event.LEASE_END: "the lease ended",
+    Event.RELEASE: "the lease ended before its turn came",
 }
 
 

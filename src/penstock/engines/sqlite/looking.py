@@ -90,8 +90,13 @@ def peek(transaction: Transaction, name: str, group_name: str, limit: int) -> li
 
 def _unblocked(transaction: Transaction, group_id: int, positions: list[int]) -> list[int]:
     """Without the messages of an ordered queue that wait for another one of their shard."""
-    busy = {shard for (shard,) in transaction.rows(SQL.busy_shards, {"group_id": group_id, "now": transaction.now})}
-    return [one for one in positions if transaction.value(SQL.shard_at, {"position": one}) not in busy]
+    blocked_from = dict(transaction.rows(SQL.busy_shards, {"group_id": group_id, "now": transaction.now}))
+
+    def is_free(position: int) -> bool:
+        shard = transaction.value(SQL.shard_at, {"position": position})
+        return shard not in blocked_from or position < blocked_from[shard]
+
+    return [position for position in positions if is_free(position)]
 
 
 def ready_in(transaction: Transaction, name: str, group_name: str | None) -> float | None:

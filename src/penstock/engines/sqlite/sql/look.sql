@@ -52,12 +52,18 @@ order by run.last_position, log.position
 limit :limit;
 
 -- name: busy_shards
--- Shards of an ordered queue in which something is in flight or waits for its next attempt.
-select lane.shard from penstock_lease as lease join penstock_lane as lane using (lane_id)
-where lease.group_id = :group_id and lease.ends_at > :now
-union
-select lane.shard from penstock_tracked as tracked join penstock_lane as lane using (lane_id)
-where tracked.group_id = :group_id and tracked.state in ('leased', 'held') and tracked.until_at > :now;
+-- Shards of an ordered queue that are blocked, and from which position on: all of it while something is in flight, else
+-- what comes after a message that waits for its next attempt.
+select shard, min(position) from (
+    select lane.shard, 0 as position
+    from penstock_lease as lease join penstock_lane as lane using (lane_id)
+    where lease.group_id = :group_id and lease.ends_at > :now
+    union all
+    select lane.shard, case when tracked.state = 'leased' then 0 else tracked.position end
+    from penstock_tracked as tracked join penstock_lane as lane using (lane_id)
+    where tracked.group_id = :group_id and tracked.state in ('leased', 'held') and tracked.until_at > :now
+)
+group by shard;
 
 -- name: shard_at
 -- The shard of a message.
