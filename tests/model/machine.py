@@ -278,6 +278,22 @@ class QueueMachine(SideBySide):
         if moments:
             self.now = moments[min(which, len(moments) - 1)] - early
 
+    @precondition(lambda self: self.deliveries)
+    @rule(which=RECENT, early=st.booleans(), then=st.sampled_from(["settle", "extend", "receive"]), verb=VERBS)
+    def come_to_the_end_of_a_lease(self, which: int, early: bool, then: str, verb: str) -> None:
+        """And settle, lengthen or take over just then, or a microsecond before."""
+        delivery, key = self._delivery(which)
+        place = None if key is None else self.model.groups[delivery.group][key]
+        if place is None or place.state is not State.LEASED or place.lease_ends_at - early < self.now:
+            return
+        self.now = place.lease_ends_at - early
+        if then == "settle":
+            self.settle_one(which, verb, None)
+        elif then == "extend":
+            self.extend(which, 20)
+        else:
+            self.receive(limit=5, group=delivery.group, lease=None)
+
     @rule()
     def sweep(self) -> None:
         self.store.sweep()

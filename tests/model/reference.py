@@ -169,7 +169,7 @@ class Model:
         return sorted(keys, key=lambda key: self._order(key, places[key]))
 
     def handed_out(self, group: str, limit: int, now: int) -> list[bytes]:
-        """What a receive gives. Ordered and at most once: one at a time, for nothing may come back because of another."""
+        """What a receive gives. Ordered and at most once: one at a time, so that none comes back because of another."""
         ready = self.ready(group, now)
         return ready[: 1 if self.policy.ordered and self.policy.at_most_once else limit]
 
