@@ -46,7 +46,14 @@ def test_the_demo_ends_well_and_starts_clean_again(tmp_path: Path) -> None:
 def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "penstock.cli", "demo"]
     process = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # A shell's background job ignores interrupts, and so would all that it starts.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdout is not None
     while "processes send" not in (line := process.stdout.readline()):
