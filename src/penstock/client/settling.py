@@ -14,6 +14,7 @@ from penstock.domain.settlement import Ack, Leased, Nak, Reject, Reschedule, Set
 from penstock.domain.times import check_integer, check_seconds, from_time
 from penstock.engines.contract import POSITION, Edge, Receipt
 
+MAX_TOKEN = (1 << 63) - 1
 _EVENTS = {Ack: Event.ACK, Nak: Event.NAK, Reject: Event.REJECT, Reschedule: Event.RESCHEDULE}
 
 
@@ -35,6 +36,7 @@ def checked(settlement: Settlement, queue: str) -> Settle:
         raise InvalidInput(f"settle takes Ack, Nak, Reject or Reschedule, not {shown(settlement)}")
     delivery = settlement.delivery
     _check_queue(delivery, queue)
+    check_integer("token", delivery.token, 0, MAX_TOKEN)
     delay = settlement.delay_seconds if isinstance(settlement, Nak | Reschedule) else None
     if delay is not None:
         delay = max(0, check_seconds("delay_seconds", delay, minimum=-1e18))

@@ -137,7 +137,8 @@ class Engine(Protocol):
         """leased -> succeeded for a whole receive at once; False (and nothing done) when it is not whole any more."""
 
     def extend(self, queue: str, group: str, leases: Sequence[tuple[int, int]], seconds: float) -> list[int | None]:
-        """leased -> leased, until `seconds` from now, for each (token, position); the new end, or None when lost."""
+        """leased -> leased, until at least `seconds` from now, for each (token, position), as far as its times allow; a
+        lease never becomes shorter. The new end, or None when lost."""
 
     def position(self, queue: str, message_id: str) -> int:
         """The position of a message that has reached the log, for settling by id; NotFound otherwise."""

@@ -18,7 +18,7 @@ from penstock.client.calling import BACKSTOP_SECONDS
 from penstock.client.settling import by_group, checked_edge, checked_target, whole_receives
 from penstock.domain.errors import InvalidInput, LeaseLost, MessageFailed, NotFound, WaitTimeout
 from penstock.domain.identity import check_id
-from penstock.domain.lifecycle import State
+from penstock.domain.lifecycle import OUTCOMES, State
 from penstock.domain.message import Draft, Message, Outgoing, draft, drafts
 from penstock.domain.names import check_name, nearest, shown
 from penstock.domain.observations import (
@@ -359,10 +359,10 @@ class AsyncQueue:
 def _outcome(value: str | None) -> State | None:
     if value is None:
         return None
-    try:
-        return State(value)
-    except ValueError:
-        raise InvalidInput(f"outcome {shown(value)} is unknown{nearest(str(value), list(State))}") from None
+    if value not in OUTCOMES:
+        known = [outcome.value for outcome in OUTCOMES]
+        raise InvalidInput(f"{shown(value)} is not an outcome ({', '.join(known)}){nearest(str(value), known)}")
+    return State(value)
 
 
 def _ids(ids: Iterable[str] | str | None) -> list[str] | None:

@@ -174,7 +174,13 @@ class Database:
             raise errors.NotAStore(f"{self.path}: there is no directory {parent}; make it first")
         if not os.path.exists(self.path) and os.access(parent, os.W_OK):
             # Messages are private: the file is made for its owner alone, and SQLite gives its companions the same mode.
+            self._make_file()
+
+    def _make_file(self) -> None:
+        try:
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+        except OSError as error:
+            raise errors.NotAStore(f"{self.path} cannot be made: {error.strerror}; name another path") from None
 
     # -- errors ----------------------------------------------------------------------------------------------------
 
