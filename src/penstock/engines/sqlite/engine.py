@@ -162,9 +162,11 @@ class SqliteEngine:
         durable = False
         while True:
             with self.database.write(durable) as transaction:
-                found = queues.ensure(transaction, queue)
+                found, reader = queues.find_reader(transaction, queue, group)
+                found = found or queues.ensure(transaction, queue)
+                reader = reader or queues.ensure_group(transaction, found, group or found.policy.default_group)
                 if durable or not found.policy.at_most_once:
-                    return receiving.receive(transaction, found, group, consumer, limit, lease_seconds)
+                    return receiving.receive(transaction, found, reader, consumer, limit, lease_seconds)
             durable = True
 
     def ready_in(self, queue: str, group: str | None) -> float | None:

@@ -44,6 +44,14 @@ def find(transaction: Transaction, name: str) -> Queue | None:
     return None if row is None else _queue(row)
 
 
+def find_reader(transaction: Transaction, name: str, group: str | None) -> tuple[Queue | None, Group | None]:
+    """A queue and one of its groups, as far as they are there; no group name means the primary one."""
+    row = transaction.row(SQL.find_reader, {"name": name, "group": group})
+    if row is None:
+        return None, None
+    return _queue(row[:7]), None if row[7] is None else Group(*row[7:])
+
+
 def find_by_id(transaction: Transaction, queue_id: int) -> Queue:
     row = transaction.row(SQL.find_queue_by_id, {"queue_id": queue_id})
     assert row is not None
@@ -133,9 +141,15 @@ def _make_group(transaction: Transaction, queue: Queue, name: str) -> Group:
 
 def ensure_leasing_group(transaction: Transaction, queue: Queue, name: str) -> Group:
     group = ensure_group(transaction, queue, name)
-    if group.stream_position is not None:
-        raise GroupMisused(f"group {name!r} of queue {queue.name!r} is read as a stream: receive with another group")
+    check_leasing(queue, group)
     return group
+
+
+def check_leasing(queue: Queue, group: Group) -> None:
+    if group.stream_position is not None:
+        raise GroupMisused(
+            f"group {group.name!r} of queue {queue.name!r} is read as a stream: receive with another group"
+        )
 
 
 def primary(transaction: Transaction, queue: Queue) -> Group | None:

@@ -47,12 +47,12 @@ class Lane(NamedTuple):
 def receive(
     transaction: Transaction,
     queue: Queue,
-    group_name: str | None,
+    group: Group,
     consumer: str,
     limit: int,
     lease_seconds: float | None,
 ) -> Receipt:
-    group = queues.ensure_leasing_group(transaction, queue, group_name or queue.policy.default_group)
+    queues.check_leasing(queue, group)
     receive = _Receive(transaction, queue, group, consumer, limit, lease_seconds)
     if not queue.policy.paused:
         receive.prepare()
@@ -91,7 +91,8 @@ class _Receive:
         """Make ready what is due, reclaim what has lapsed."""
         transaction, queue, group = self.transaction, self.queue, self.group
         bindings = {"queue_id": queue.queue_id, "group_id": group.group_id, "now": transaction.now}
-        held, retries, lapsed, ready, skips = transaction.rows(SQL.due, bindings)[0]
+        held, retries, lapsed, ready, skips, latest = transaction.rows(SQL.due, bindings)[0]
+        transaction.tokens.seen(latest)
         self.has_skips = bool(skips)
         if held:
             promoting.promote(transaction, queue, max(self.limit, promoting.AT_ONCE))
@@ -122,8 +123,7 @@ class _Receive:
         """One for the whole receive. Later tokens are greater: than those in use, than those this process knows of, and
         (because time moves on) than those that others gave out and a power cut may have undone."""
         if not self.token:
-            in_use = self.transaction.value(SQL.last_token)
-            self.token = self.transaction.tokens.next(max(self.transaction.now, in_use + 1))
+            self.token = self.transaction.tokens.next(self.transaction.now)
         return self.token
 
     def finish(self) -> None:

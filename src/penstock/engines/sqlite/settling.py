@@ -19,8 +19,7 @@ SQL = Statements("penstock.engines.sqlite", "sql/settle.sql")
 
 
 def settle(transaction: Transaction, name: str, group_name: str, settles: Sequence[Settle]) -> list[Settled]:
-    queue = queues.find(transaction, name)
-    group = None if queue is None else queues.find_group(transaction, queue, group_name)
+    queue, group = queues.find_reader(transaction, name, group_name)
     if queue is None or group is None:
         return [_lost(one) for one in settles]
     results: list[Settled] = []
@@ -144,8 +143,9 @@ def _lost(settle: Settle) -> Settled:
 
 def ack_all(transaction: Transaction, name: str, group_name: str, token: int, positions: list[int]) -> bool:
     """The fast path: a whole receive of first attempts, range by range, without looking at its messages."""
-    queue = queues.get(transaction, name)
-    group = queues.get_group(transaction, queue, group_name)
+    queue, group = queues.find_reader(transaction, name, group_name)
+    if queue is None or group is None:
+        return False
     leases = [Lease(*row) for row in transaction.rows(tracking.SQL.leases_of, {"token": token})]
     if not _is_whole(leases, positions, group, transaction.now):
         return False

@@ -4,6 +4,16 @@ select queue_id, name, policy, held, trimmed_position, created_at, primary_group
 from penstock_queue
 where name = :name;
 
+-- name: find_reader
+-- A queue and one of its groups in one step: the named one, or the primary one when no name is given.
+select queue.queue_id, queue.name, queue.policy, queue.held, queue.trimmed_position, queue.created_at,
+    queue.primary_group_id, reader.group_id, reader.queue_id, reader.name, reader.stream_position, reader.used_at
+from penstock_queue as queue
+left join penstock_group as reader
+    on reader.queue_id = queue.queue_id
+    and reader.name = coalesce(:group, json_extract(queue.policy, '$.primary_group'), 'default')
+where queue.name = :name;
+
 -- name: find_queue_by_id
 -- One queue by number.
 select queue_id, name, policy, held, trimmed_position, created_at, primary_group_id

@@ -1,12 +1,14 @@
 -- name: due
--- Whether anything has to be made ready or reclaimed before messages are taken, and whether retries are ready.
+-- Whether anything has to be made ready or reclaimed before messages are taken, whether retries are ready, whether
+-- something has to be passed over, and the latest token in use.
 select
     exists (select 1 from penstock_held where queue_id = :queue_id and waiting = 0 and available_at <= :now),
     exists (select 1 from penstock_tracked where group_id = :group_id and state = 'held' and until_at <= :now),
     exists (select 1 from penstock_lease where group_id = :group_id and ends_at <= :now)
         or exists (select 1 from penstock_tracked where group_id = :group_id and state = 'leased' and until_at <= :now),
     exists (select 1 from penstock_tracked where group_id = :group_id and state = 'ready'),
-    exists (select 1 from penstock_skip where group_id = :group_id);
+    exists (select 1 from penstock_skip where group_id = :group_id),
+    (select coalesce(max(token), 0) from penstock_lease);
 
 -- name: unread_lanes
 -- Lanes with messages that the group has not read, best priority first.
@@ -123,10 +125,6 @@ from penstock_tracked as tracked
 join penstock_log as log using (position)
 left join penstock_batch as batch on batch.batch_id = log.batch_id
 where tracked.group_id = :group_id and tracked.position = :position;
-
--- name: last_token
--- The latest token that is still in use.
-select coalesce(max(token), 0) from penstock_lease;
 
 -- name: touch_group
 -- When the group was last used; not written down every time.
