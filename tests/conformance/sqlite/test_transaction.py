@@ -189,6 +189,7 @@ def test_a_connection_with_habits_of_its_own_can_be_used(queue: Queue, own: apsw
 
 def test_a_waiting_receive_wakes_when_the_caller_commits(live_queue: Queue, url: str) -> None:
     own = apsw.Connection(url.removeprefix("sqlite:///"))
+    own.set_busy_timeout(10_000)
     with ThreadPoolExecutor(1) as pool:
         waiter = pool.submit(live_queue.receive, wait_seconds=30)
         own.execute("begin immediate")

@@ -194,6 +194,11 @@ class Database:
     def translate(self, error: apsw.Error) -> errors.PenstockError:
         path = self.path
         match error:
+            case apsw.BusyError() if getattr(error, "extendedresult", None) == apsw.SQLITE_BUSY_SNAPSHOT:
+                return errors.StoreUnavailable(
+                    f"{path}: the transaction began by reading, and another one has written since; "
+                    "begin it with BEGIN IMMEDIATE and try again"
+                )
             case apsw.BusyError() | apsw.LockedError():
                 return errors.StoreUnavailable(
                     f"{path} is locked: another transaction has been writing for {self.busy_seconds:g} s; "

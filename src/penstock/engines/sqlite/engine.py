@@ -49,7 +49,7 @@ from penstock.engines.sqlite import (
     windows,
 )
 from penstock.engines.sqlite.connection import Database
-from penstock.engines.sqlite.outside import check_connection, without_habits
+from penstock.engines.sqlite.outside import check_connection, take_write_lock, without_habits
 from penstock.engines.sqlite.watching import Watch
 
 if TYPE_CHECKING:
@@ -153,6 +153,7 @@ class SqliteEngine:
         connection = check_connection(transaction, self.database)
         with self.database.translated(), without_habits(connection):
             with connection:
+                take_write_lock(connection)
                 ids = sending.send(self.database.transaction(connection), queue, drafts)
             return ids
 

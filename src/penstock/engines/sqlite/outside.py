@@ -10,7 +10,13 @@ import apsw
 
 from penstock.domain.errors import InvalidInput
 from penstock.domain.names import shown
-from penstock.engines.sqlite.connection import Database
+from penstock.engines.sqlite.connection import SQL, Database
+
+
+def take_write_lock(connection: apsw.Connection) -> None:
+    """A transaction that has done nothing yet begins as a writer. One that has read may still find itself too late."""
+    if connection.txn_state("main") != apsw.SQLITE_TXN_WRITE:
+        connection.execute(SQL.take_write_lock)
 
 
 @contextmanager

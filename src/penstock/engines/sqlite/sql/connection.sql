@@ -46,6 +46,10 @@ begin immediate;
 -- One snapshot for several statements.
 begin;
 
+-- name: take_write_lock
+-- Changes nothing, but as a write: a transaction that begins with it waits for the lock instead of failing later.
+update penstock_store set value = value where name = '';
+
 -- name: commit
 -- End the transaction.
 commit;
