@@ -75,8 +75,12 @@ def test_a_redriven_message_that_had_expired_lives_for_its_ttl_again(queue: Queu
     clock.advance(seconds=2_003)
     store.sweep()
     assert queue.redrive() == 1
+    redriven_at = clock.now
     clock.advance(seconds=610)
-    assert take(queue).attempt == 1
+    delivery = take(queue)
+    assert delivery.attempt == 1
+    assert delivery.expires_at == redriven_at + timedelta(seconds=613)
+    assert delivery.deadline_at == redriven_at + timedelta(seconds=701)
     clock.advance(seconds=2_003)
     store.sweep()
     assert queue.dead_letters()[0].outcome is State.EXPIRED
