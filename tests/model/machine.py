@@ -233,6 +233,11 @@ class QueueMachine(SideBySide):
             },
         )
     )
+    def change_policy_on_the_way(self, changes: dict[str, Any]) -> None:
+        if self.ordered:
+            changes.pop("delivery", None)  # an open lease on several messages was given under the other promise
+        self.change_policy(changes)
+
     def change_policy(self, changes: dict[str, Any]) -> None:
         self.store.queue("orders", **changes)
         self._catch_up()

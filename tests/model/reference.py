@@ -185,8 +185,8 @@ class Model:
         waiting = [
             key for key, place in places.items() if place.state is State.HELD and place.again and key not in keys
         ]
-        first = min((self._position(key) for key in waiting), default=None)
-        return [key for key in keys if first is None or self._position(key) < first]
+        first = min((self._order(key, places[key]) for key in waiting), default=None)
+        return [key for key in keys if first is None or self._order(key, places[key]) < first]
 
     def is_due(self, key: bytes, place: Place, now: int) -> bool:
         batch = self.notes[key].batch
@@ -195,8 +195,6 @@ class Model:
 
     def _order(self, key: bytes, place: Place) -> tuple[int, bool, int]:
         """Lower priority number first, then what is tried again, then the order in which sends committed."""
-        if self.policy.ordered:
-            return (0, False, self._position(key))
         return (self.notes[key].draft.priority, not place.again, self._position(key))
 
     def _position(self, key: bytes) -> int:
@@ -249,7 +247,10 @@ class Model:
             place.step(event, state)
             self._release(group, place, now)
         else:
+            was_leased = place.state is State.LEASED
             self._end(group, key, place, event, state, now)
+            if was_leased:
+                self._release(group, place, now, only_lapsed=True)
 
     # -- settling --------------------------------------------------------------------------------------------------
 
@@ -303,16 +304,17 @@ class Model:
         grown: float = policy.backoff_base_seconds * policy.backoff_factor ** (place.attempt - 1)
         return min(grown, policy.backoff_max_seconds)
 
-    def _release(self, group: str, tried_again: Place, now: int) -> None:
-        """Ordered: what was handed out behind a message that is tried again goes back, and does not count."""
+    def _release(self, group: str, first: Place, now: int, only_lapsed: bool = False) -> None:
+        """Ordered: what was handed out behind a message that is tried again goes back, and does not count. The same
+        when a whole lease lapses: its consumer was at work on the first message, the others did not fail with it."""
         if not self.policy.ordered:
             return
         places = self.groups[group]
-        at = next(self._position(key) for key, place in places.items() if place is tried_again)
+        at = next(self._position(key) for key, place in places.items() if place is first)
         for key, place in places.items():
-            behind = place.token == tried_again.token and self._position(key) > at
-            # What lapsed together is not released: each of them lost its own lease.
-            if place.state is State.LEASED and behind and place.lease_ends_at > now:
+            behind = place.token == first.token and self._position(key) > at
+            lapsed = place.lease_ends_at <= now
+            if place.state is State.LEASED and behind and (lapsed or not only_lapsed):
                 place.attempt -= 1
                 place.due_at = now
                 cancelled = self._is_cancelled(key)
