@@ -248,12 +248,12 @@ class Model:
         elif state is State.READY:
             place.due_at = now
             place.step(event, state)
-            self._release(group, place, now)
+            self._release(group, place, now, current=True, lapsed=True)
         else:
             was_leased = place.state is State.LEASED
             self._end(group, key, place, event, state, now)
             if was_leased:
-                self._release(group, place, now, only_lapsed=True)
+                self._release(group, place, now, current=False, lapsed=True)
 
     # -- settling --------------------------------------------------------------------------------------------------
 
@@ -275,7 +275,7 @@ class Model:
         if state in WAITING:
             place.due_at = now + micro(delay)
             place.step(event, state)
-            self._release(group, place, now)
+            self._release(group, place, now, current=True, lapsed=False)
         else:
             self._end(group, key, place, event, state, now)
         return state
@@ -307,7 +307,7 @@ class Model:
         grown: float = policy.backoff_base_seconds * policy.backoff_factor ** (place.attempt - 1)
         return min(grown, policy.backoff_max_seconds)
 
-    def _release(self, group: str, first: Place, now: int, only_lapsed: bool = False) -> None:
+    def _release(self, group: str, first: Place, now: int, current: bool, lapsed: bool) -> None:
         """Ordered: what was handed out behind a message that is tried again goes back, and does not count. The same
         when a whole lease lapses: its consumer was at work on the first message, the others did not fail with it."""
         if not self.policy.ordered:
@@ -316,8 +316,8 @@ class Model:
         at = next(self._position(key) for key, place in places.items() if place is first)
         for key, place in places.items():
             behind = place.token == first.token and self._position(key) > at
-            lapsed = place.lease_ends_at <= now
-            if place.state is State.LEASED and behind and (lapsed or not only_lapsed):
+            wanted = lapsed if place.lease_ends_at <= now else current
+            if place.state is State.LEASED and behind and wanted:
                 place.attempt -= 1
                 place.due_at = now
                 if self.is_cancelled(key, place):
