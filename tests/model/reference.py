@@ -167,6 +167,7 @@ class Model:
         """What receives would hand out, in order. Due messages count as ready, overdue ones do not."""
         places = self.groups[group]
         keys = [key for key, place in places.items() if self._is_ready(key, place, now)]
+        keys = [key for key in keys if not self.in_limbo(group, key)]
         if self.policy.ordered:
             keys = self._unblocked(places, keys)
         return sorted(keys, key=lambda key: self._order(key, places[key]))
@@ -175,6 +176,12 @@ class Model:
         """What a receive gives. Ordered and at most once: one at a time, so that none comes back because of another."""
         ready = [key for key in self.ready(group, now) if key not in without]
         return ready[: 1 if self.policy.ordered and self.policy.at_most_once else limit]
+
+    def in_limbo(self, group: str, key: bytes) -> bool:
+        """Cancelled with its batch, which follows the primary group, and not yet passed by this other one."""
+        place = self.groups[group][key]
+        unread = place.state in WAITING and not place.again
+        return group != PRIMARY and unread and self.is_cancelled(key, place)
 
     def _is_ready(self, key: bytes, place: Place, now: int) -> bool:
         if self.overdue(key, place, now) is not None:

@@ -74,7 +74,9 @@ class SideBySide(RuleBasedStateMachine):
         assert live + sum(stats.outcomes.values()) == len(self.model.groups[group]), f"law 7 in {group}: {stats}"
         assert real["total"] == live + real["done"] + real["dead"], f"total of {group}: {stats}"
         overdue = {(name, key) for name, key, _ in self._overdue()}
-        if any(name == group for name, _ in overdue):
+        if any(name == group for name, _ in overdue) or any(
+            self.model.in_limbo(group, key) for key in self.model.notes
+        ):
             return
         expected = self.model.counts(group)
         due = sum(self.model.is_due(key, place, self.now) for key, place in self.model.groups[group].items())
