@@ -15,7 +15,7 @@ COMPILE := build/lock/bin/uv pip compile --quiet --universal --python-version 3.
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check bench serve lock clean
+.PHONY: help demo test check clients bench serve lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -23,13 +23,16 @@ help: ## show this list
 demo: .venv/.run-ready ## see Penstock work, in a minute
 	@$(BIN)/penstock demo $(ARGS)
 
-test: check ## check, then run all tests
+test: check clients ## check, then run all tests
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 check: .venv/.test-ready ## formatting, lint and strict types
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m mypy
+
+clients: .venv/.redis7-ready
+	@sh tests/servers/clients/install.sh
 
 bench: .venv/.bench-ready ## measure Penstock and its peers side by side
 	$(BIN)/python -m bench $(ARGS)
@@ -43,9 +46,10 @@ lock: ## renew requirements/*.txt (newer versions: LOCK_ARGS=--upgrade)
 	$(COMPILE) pyproject.toml requirements/run.in -o requirements/run.txt
 	$(COMPILE) pyproject.toml requirements/test.in -o requirements/test.txt
 	$(COMPILE) pyproject.toml requirements/bench.in -o requirements/bench.txt
+	$(COMPILE) requirements/redis7.in -o requirements/redis7.txt
 
 clean: ## remove the environment and everything made
-	rm -rf .venv build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv build dist tests/servers/clients/node/node_modules .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name .git -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/.run-ready: requirements/run.txt pyproject.toml
@@ -60,6 +64,10 @@ clean: ## remove the environment and everything made
 
 .venv/.test-ready: .venv/.run-ready requirements/test.txt
 	$(PIP) install --require-hashes -r requirements/test.txt
+	@touch $@
+
+.venv/.redis7-ready: .venv/.test-ready requirements/redis7.txt
+	$(PIP) install --require-hashes --upgrade --target .venv/clients/redis-py-7 -r requirements/redis7.txt
 	@touch $@
 
 .venv/.bench-ready: .venv/.test-ready requirements/bench.txt
