@@ -18,7 +18,7 @@ class Plan:
     @property
     def rounds(self) -> int:
         """Contenders take turns this often, so that a busy moment of the machine hits all of them."""
-        return 3 if self.quick else 7
+        return 3 if self.quick else 15
 
     @property
     def round_seconds(self) -> float:

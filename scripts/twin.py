@@ -23,13 +23,13 @@ TWINNED = "Batch|Calls|Consumer|Delivery|Producer|Queue|Store"
 # Everything that waits. A private name is one of `Calls`, or a method that calls one.
 WAITS = (
     "_ack_all|_ack_each|_close|_group|_open|_read|_receive|_run|_run_alone|_send|_settle|_wait|_wait_for_end"
-    "|_wait_for_work|close|info|settle"
+    "|_wait_for_work|close|info|policy|settle"
 )
 
 # In this order, each as (pattern, replacement).
 RULES = (
     # modules and names
-    (r"from penstock\.client\.(\w+) import (?=[A-Z]\w+\n)(?!DeliveryView)", r"from penstock.client.aio.\1 import "),
+    (rf"from penstock\.client\.(\w+) import (?=(?:{TWINNED})\n)", r"from penstock.client.aio.\1 import "),
     (rf"\b({TWINNED})\b", r"Async\1"),
     (r"`penstock\.connect\(", r"`penstock.connect_async("),
     (r"May be shared by threads; .*?\"", r'Belongs to the event loop it was made in."'),

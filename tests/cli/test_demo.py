@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,34 @@ def test_the_demo_ends_well_and_starts_clean_again(tmp_path: Path) -> None:
     assert document["taken_over"] == plan.VICTIM_COUNT
     assert document["url"] == "sqlite:///penstock-demo/demo.db"
     assert not (tmp_path / "precious.db").exists()
+
+
+@pytest.mark.slow
+def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "penstock.cli", "demo"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert process.stdout is not None
+    while "processes send" not in (line := process.stdout.readline()):
+        assert line, "the demo ended early"
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    until_gone(process.pid)
+
+
+def until_gone(group: int) -> None:
+    """Until the process group has no member left."""
+    ends = time.monotonic() + 30
+    while time.monotonic() < ends:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.05)
+    pytest.fail("processes of the demo are still there")
 
 
 def test_the_demo_refuses_a_file_that_is_there(cli: Cli) -> None:

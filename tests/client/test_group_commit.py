@@ -56,6 +56,7 @@ async def test_the_same_id_is_sent_once(queue: AsyncQueue, engine: Observed) -> 
     answers = await asyncio.gather(queue.send(b"1", id=OWN_ID), queue.send(b"2"), queue.send(b"3", id=OWN_ID))
     assert answers[0] == answers[2] == OWN_ID
     assert answers[1] != OWN_ID
+    assert engine.counts["send"] == 3
     assert [delivery.payload for delivery in await queue.receive(limit=10)] == [b"1", b"2"]
 
 
@@ -121,9 +122,10 @@ async def test_a_call_that_is_not_merged_divides_the_others(queue: AsyncQueue) -
     assert [delivery.payload for delivery in await queue.receive(limit=10)] == [b"after"]
 
 
-async def test_a_sweep_runs_beside_sends(store: AsyncStore, queue: AsyncQueue) -> None:
+async def test_a_sweep_runs_beside_sends(store: AsyncStore, queue: AsyncQueue, engine: Observed) -> None:
     answers = await asyncio.gather(queue.send(b"1"), queue.send(b"2"), store.sweep(), queue.send(b"3"))
     assert answers[2].trimmed == 0
+    assert engine.counts["together"] == 0, "a sweep is long and has transactions of its own"
     assert [delivery.payload for delivery in await queue.receive(limit=10)] == [b"1", b"2", b"3"]
 
 
@@ -135,6 +137,7 @@ async def test_an_error_of_the_store_is_told_to_everybody(
     answers = await asyncio.gather(queue.send(b"1"), queue.send(b"2"), other.send(b"3"), return_exceptions=True)
     assert [type(answer) for answer in answers] == [StoreFull] * 3
     assert len({id(answer) for answer in answers}) == 3
+    assert engine.counts["together"] == 1, "trying each alone would wait for the same store again"
     engine.fail("together", None)
     await asyncio.gather(queue.send(b"4"), other.send(b"5"))
     assert [delivery.payload for delivery in await queue.receive(limit=10)] == [b"4"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -27,6 +27,30 @@ async def test_one_send_wakes_a_thousand_tasks(queue: AsyncQueue, engine: Observ
     await queue.send_many([b"%d" % number for number in range(1000)])
     received = await asyncio.wait_for(asyncio.gather(*waiting), SOON)
     assert sorted(int(deliveries[0].payload) for deliveries in received) == list(range(1000))
+
+
+async def test_one_message_does_not_wake_everybody(queue: AsyncQueue, engine: Observed) -> None:
+    waiting = await _waiting(queue, 1000)
+    engine.counts.clear()
+    awakened = _count_wakes(queue)
+    await queue.send(b"1")
+    done, _ = await asyncio.wait(waiting, timeout=SOON, return_when=asyncio.FIRST_COMPLETED)
+    assert len(done) == 1
+    assert awakened() < 500
+    await _cancel(waiting)
+
+
+async def test_a_task_cancelled_when_it_is_woken_does_not_leave_the_others_asleep(queue: AsyncQueue) -> None:
+    waiting = await _waiting(queue, 100)
+    watcher = queue.store._watcher
+    (awaited,) = watcher._awaited.values()
+    woken = list(awaited.waiting)[:16]
+    for future, task in zip(woken, waiting, strict=False):
+        future.add_done_callback(lambda _, task=task: task.cancel())  # type: ignore[misc]
+    await queue.send(b"1")
+    done, _ = await asyncio.wait(waiting[16:], timeout=4, return_when=asyncio.FIRST_COMPLETED)
+    assert len(done) == 1
+    await _cancel(waiting)
 
 
 async def test_a_thousand_waiting_tasks_look_once_per_commit(
@@ -179,6 +203,13 @@ async def _waiting(queue: AsyncQueue, tasks: int) -> list[asyncio.Task[list[Asyn
     while sum(len(awaited.waiting) for awaited in watcher._awaited.values()) < tasks or not watcher._thread:
         await asyncio.sleep(0)
     return waiting
+
+
+def _count_wakes(queue: AsyncQueue) -> Callable[[], int]:
+    """How many of those who wait now have been woken since."""
+    (awaited,) = queue.store._watcher._awaited.values()
+    before = list(awaited.waiting)
+    return lambda: sum(future.done() for future in before)
 
 
 async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:

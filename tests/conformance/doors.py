@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import cache
 from types import TracebackType
 from typing import Any, cast
@@ -80,12 +80,14 @@ def outward(value: Any) -> Any:
 
 def inward(value: Any) -> Any:
     """The arguments with the asynchronous objects in place of their doors."""
+    return [_inner(item) for item in value] if isinstance(value, list) else _inner(value)
+
+
+def _inner(value: Any) -> Any:
     if isinstance(value, AwaitingDoor):
         return value._inner
-    if isinstance(value, list):
-        return [inward(item) for item in value]
     if isinstance(value, Ack | Nak | Reject | Reschedule):
-        return msgspec.structs.replace(value, delivery=inward(value.delivery))
+        return msgspec.structs.replace(value, delivery=_inner(value.delivery))
     return value
 
 
@@ -94,7 +96,7 @@ def run(call: Callable[[], Any]) -> Any:
 
     async def on_loop() -> Any:
         result = call()
-        return await cast(Awaitable[Any], result) if inspect.isawaitable(result) else result
+        return await result if inspect.isawaitable(result) else result
 
     return asyncio.run_coroutine_threadsafe(on_loop(), _loop()).result(PATIENCE_SECONDS)
 

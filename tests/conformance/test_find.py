@@ -11,6 +11,13 @@ from penstock import InvalidInput, NotFound, Queue, Store
 from tests.conformance.moves import take
 
 UNKNOWN = "7d444840-9dc0-11d1-b245-5ffdce74fad2"
+
+
+def reject_and_redrive(queue: Queue) -> None:
+    take(queue).reject("no")
+    queue.redrive()
+
+
 PLACES: dict[str, Callable[[Queue], Any]] = {
     "ready": lambda queue: None,
     "leased": lambda queue: take(queue),
@@ -19,7 +26,7 @@ PLACES: dict[str, Callable[[Queue], Any]] = {
     "rescheduled": lambda queue: take(queue).reschedule(71),
     "succeeded": lambda queue: take(queue).ack(),
     "dead": lambda queue: take(queue).reject("no"),
-    "redriven": lambda queue: (take(queue).reject("no"), queue.redrive()),
+    "redriven": lambda queue: reject_and_redrive(queue),
 }
 
 

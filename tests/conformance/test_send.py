@@ -32,7 +32,7 @@ def test_a_message_is_found_as_it_was_sent(queue: Queue, clock: Clock) -> None:
     assert message.created_by == "system"
     assert message.priority == 0
     assert message.headers == {}
-    assert message.expires_at is message.deadline_at is message.address is message.key is message.batch is None
+    assert {message.expires_at, message.deadline_at, message.address, message.key, message.batch} == {None}
 
 
 def test_every_option_of_a_send_reaches_the_delivery(queue: Queue, clock: Clock) -> None:

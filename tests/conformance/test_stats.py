@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from penstock import Ack, LeaseLost, Nak, NotFound, Outgoing, Queue, Reject, Reschedule, Store
+from penstock import Ack, Delivery, LeaseLost, Nak, NotFound, Outgoing, Queue, Reject, Reschedule, Store
 from tests.conformance.clock import Clock
 from tests.conformance.moves import assert_books_balance, assert_trail_is_legal, nonzero, take
 
 
 def test_every_place_a_message_can_be_in_is_counted_once(queue: Queue, clock: Clock) -> None:
     queue.send_many(["succeeded"] * 2 + ["rejected"] + ["backoff"] * 3 + ["redo"] * 4 + ["in progress"] * 5)
-    deliveries = {}
+    deliveries: dict[str, list[Delivery]] = {}
     for delivery in queue.receive(limit=15):
         deliveries.setdefault(delivery.json(), []).append(delivery)
     queue.settle([Ack(delivery) for delivery in deliveries["succeeded"]])
@@ -72,7 +72,7 @@ def _play(queue: Queue, store: Store, clock: Clock, chooser: random.Random, step
     for _ in range(steps):
         move = chooser.randrange(8)
         if move == 0:
-            options = chooser.choice([{}, {"delay_seconds": 7}, {"ttl_seconds": 29}, {"priority": 2}])
+            options: dict[str, Any] = chooser.choice([{}, {"delay_seconds": 7}, {"ttl_seconds": 29}, {"priority": 2}])
             sent.append(queue.send(len(sent), **options))
         elif move == 1:
             sent += queue.send_many(range(chooser.randrange(5)))
@@ -81,7 +81,7 @@ def _play(queue: Queue, store: Store, clock: Clock, chooser: random.Random, step
             open_deliveries += queue.receive(limit=chooser.randrange(1, 5), group=group)
         elif move in (4, 5) and open_deliveries:
             delivery = open_deliveries.pop(chooser.randrange(len(open_deliveries)))
-            make = chooser.choice([Ack, lambda d: Nak(d, "busy", chooser.randrange(9)), Reject, Reschedule])
+            make: Any = chooser.choice([Ack, lambda d: Nak(d, "busy", chooser.randrange(9)), Reject, Reschedule])
             queue.settle([make(delivery)])
         elif move == 6:
             clock.advance(seconds=chooser.choice([1, 5, 40]))

@@ -18,7 +18,6 @@ from penstock.domain.observations import DeadLetter
 
 # From this width on a dead letter fits on one line.
 WIDE = 140
-ID_WIDTH = 36
 
 
 def dead(session: Session, queue: QueueName, group: Group = None, outcome: Outcome = None, limit: Limit = 100) -> None:
@@ -109,8 +108,7 @@ def _wide_view(letters: list[DeadLetter]) -> Table:
 
 def _narrow_view(letters: list[DeadLetter]) -> Table:
     """Two lines for each, so that ids and reasons stay readable."""
-    made = table("id", "outcome", "attempts", "reason, payload", numbers=("attempts",), folds=("id", "reason, payload"))
-    made.columns[0].min_width = ID_WIDTH
+    made = table("id", "outcome", "attempts", "reason, payload", numbers=("attempts",), folds=("reason, payload",))
     for letter in letters:
         made.add_row(
             Text.assemble(letter.id, "\n", (f"{moment(letter.died_at)} in {escape(letter.group)}", "dim")),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 import typer
@@ -19,11 +19,13 @@ from penstock.cli.existing import check_there
 from penstock.client.connecting import connect
 from penstock.client.queue import Queue
 from penstock.client.store import Store
-from penstock.domain.errors import NotFound
+from penstock.domain.errors import NotFound, PenstockError
 from penstock.domain.names import check_name, nearest, shown
 
 # Into a pipe nothing is folded or cut: there is no screen whose width would matter, and `grep` wants whole rows.
 PIPE_WIDTH = 4096
+# user:password@ at the beginning, or after the scheme; mistyped URLs have passwords too.
+PASSWORD = re.compile(r"(?:^|//)[^:/@]*:([^/]+)@")
 
 
 class Session:
@@ -85,11 +87,10 @@ class Session:
     def _without_password(self, message: str) -> str:
         """Errors quote the URL they were given; its password is nobody else's business."""
         try:
-            url = self.settings().url
-            password = urlsplit(url).password
-        except Exception:
+            found = PASSWORD.search(self.settings().url)
+        except PenstockError:  # the settings are what is wrong
             return message
-        return message.replace(f":{password}@", ":***@") if password else message
+        return message if found is None else message.replace(f":{found[1]}@", ":***@")
 
 
 def console(stderr: bool = False) -> Console:

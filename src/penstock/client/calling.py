@@ -36,7 +36,7 @@ class Calls:
     def _receive(
         self, queue: str, group: str | None, consumer: str, limit: int, lease_seconds: float | None
     ) -> Receipt:
-        return receive(self.engine, queue, group, consumer, limit, lease_seconds)
+        return self.engine.receive(queue, group, consumer, limit, lease_seconds)
 
     def _settle(self, queue: str, group: str, settles: list[Settle]) -> list[Settled]:
         return self.engine.settle(queue, group, settles)
@@ -58,15 +58,3 @@ class Calls:
 
     def _close(self) -> None:
         self.engine.close()
-
-
-def receive(
-    engine: Engine, queue: str, group: str | None, consumer: str, limit: int, lease_seconds: float | None
-) -> Receipt:
-    """`engine.receive`, with None for the primary group."""
-    return engine.receive(queue, group or primary_group(engine, queue), consumer, limit, lease_seconds)
-
-
-def primary_group(engine: Engine, queue: str) -> str:
-    """The group that is meant when none is named."""
-    return engine.policy(queue).primary_group or "default"

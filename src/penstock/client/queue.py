@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from penstock.client.batch import Batch
-from penstock.client.calling import BACKSTOP_SECONDS, primary_group
+from penstock.client.calling import BACKSTOP_SECONDS
 from penstock.client.consumer import Consumer
 from penstock.client.delivery import Delivery
 from penstock.client.producer import Producer
@@ -326,7 +326,8 @@ class Queue:
         """None is the primary group."""
         if group is not None:
             return check_name("group", group)
-        return self._read(lambda: primary_group(self.engine, self.name))
+        policy = self.policy()
+        return policy.default_group
 
     def _ack_each(self, deliveries: Sequence[Delivery]) -> list[Settled]:
         return self.settle([Ack(delivery) for delivery in deliveries])

@@ -50,8 +50,9 @@ def check_id(value: object) -> str:
     if isinstance(value, uuid.UUID):
         return str(value)
     try:
-        if isinstance(value, str):
-            return str(uuid.UUID(value))
+        # Python reads underscores, blanks and the digits of other scripts as numbers too: those are no UUID.
+        if isinstance(value, str) and (read := uuid.UUID(value)).hex in value.replace("-", "").lower():
+            return str(read)
     except ValueError:
         pass
     raise InvalidInput(f"id must be a UUID such as 019a8c3e-7b2d-7abc-8def-00000000002a, not {shown(value)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from itertools import repeat
@@ -85,9 +86,21 @@ def encode(payload: object, content_type: str | None) -> tuple[bytes, str | None
     if isinstance(payload, bytes | bytearray | memoryview):
         return bytes(payload), None if content_type == BYTES else content_type
     try:
-        return _encode_json(payload), content_type or JSON
+        encoded = _encode_json(payload)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise InvalidInput(f"payload is neither bytes nor a JSON value: {error}") from None
+    # The encoder writes null for a number that JSON does not have; a message must not change in silence.
+    if b"null" in encoded and _has_odd_number(payload):
+        raise InvalidInput("payload is not a JSON value: JSON has no NaN and no infinity")
+    return encoded, content_type or JSON
+
+
+def _has_odd_number(value: object) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if isinstance(value, Mapping):
+        return any(_has_odd_number(item) for item in value.values())
+    return isinstance(value, list | tuple) and any(_has_odd_number(item) for item in value)
 
 
 def decode_json(payload: bytes) -> Any:

@@ -180,9 +180,14 @@ def lease_end(leased: Attempt, now: int, lease_seconds: float) -> int:
 
 
 def spoken(value: Any) -> str | None:
-    """A reason as text. Exceptions are the commonest reason there is."""
-    if value is None or isinstance(value, str):
-        return value
+    """A reason as text that can be stored. Exceptions are the commonest reason there is, and a settlement must not fail
+    because its reason cannot be shown: file names that are not UTF-8 reach Python as lone surrogates."""
+    if value is None:
+        return None
+    try:
+        text = str(value)
+    except Exception:
+        text = ""
     if isinstance(value, BaseException):
-        return f"{type(value).__name__}: {value}" if str(value) else type(value).__name__
-    return str(value)
+        text = f"{type(value).__name__}: {text}" if text else type(value).__name__
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Event
 
@@ -9,7 +10,7 @@ import msgspec
 
 from penstock.cli.demo import plan
 from penstock.cli.demo.plan import Fate
-from penstock.cli.demo.processes import leave_interrupts_to_the_parent, parent_is_gone
+from penstock.cli.demo.processes import parent_is_gone
 from penstock.client.connecting import connect
 from penstock.client.delivery import Delivery
 from penstock.client.queue import Queue
@@ -30,10 +31,10 @@ class Tally(msgspec.Struct):
 
 def consume(url: str, name: str, readers: list[tuple[str, str]], go: Event, stop: Event, report: Connection) -> None:
     """Work on several queues in turn until told to stop."""
-    leave_interrupts_to_the_parent()
     tally = Tally()
     with connect(url) as store:
-        go.wait()
+        while not go.wait(IDLE_SECONDS) and not parent_is_gone():
+            pass
         while not stop.is_set() and not parent_is_gone():
             seen = store.engine.seen()
             counts = [_work(store.queue(queue), group, name, tally) for queue, group in readers]
@@ -44,14 +45,14 @@ def consume(url: str, name: str, readers: list[tuple[str, str]], go: Event, stop
 
 def hold_and_hang(url: str, report: Connection) -> None:
     """Take messages, say which, and never settle them: the parent kills this process while it holds them."""
-    leave_interrupts_to_the_parent()
     with connect(url) as store:
         deliveries: list[Delivery] = []
         while len(deliveries) < plan.VICTIM_COUNT and not parent_is_gone():
             wanted = plan.VICTIM_COUNT - len(deliveries)
             deliveries += store.queue(plan.ORDERS).receive(wanted, consumer=plan.VICTIM, wait_seconds=1)
         report.send([delivery.id for delivery in deliveries])
-        report.recv()  # never comes
+        with suppress(EOFError):
+            report.recv()  # never comes; this ends only with the parent
 
 
 def _work(queue: Queue, group: str, name: str, tally: Tally) -> int:
@@ -61,7 +62,9 @@ def _work(queue: Queue, group: str, name: str, tally: Tally) -> int:
     tally.received += len(deliveries)
     tally.retried += sum(isinstance(one, Nak) for one in settlements)
     tally.lost += sum(not result.ok for result in results)
-    tally.ends += sum(delivery.json() == plan.END for delivery in deliveries)
+    tally.ends += sum(
+        result.ok and delivery.json() == plan.END for delivery, result in zip(deliveries, results, strict=True)
+    )
     return len(deliveries)
 
 

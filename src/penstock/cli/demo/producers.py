@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from penstock.cli.demo import plan
-from penstock.cli.demo.processes import leave_interrupts_to_the_parent
 from penstock.client.connecting import connect
 
 
 def send_orders(url: str, producer: int) -> None:
     """Through a producer, which gathers sends into batches."""
-    leave_interrupts_to_the_parent()
     with connect(url) as store:
         with store.queue(plan.ORDERS).producer(batch_size=50) as producing:
             for order in plan.orders(producer):
@@ -18,6 +16,5 @@ def send_orders(url: str, producer: int) -> None:
 
 def send_emails(url: str) -> None:
     """Many in one transaction."""
-    leave_interrupts_to_the_parent()
     with connect(url) as store:
         store.queue(plan.EMAILS).send_many(plan.emails())

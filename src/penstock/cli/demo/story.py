@@ -15,6 +15,7 @@ import msgspec
 
 from penstock.cli.demo import consumers, plan, producers
 from penstock.cli.demo.consumers import Tally
+from penstock.cli.demo.processes import start_deaf_to_interrupts
 from penstock.client.connecting import connect
 from penstock.client.store import Store
 from penstock.domain.errors import DuplicateAddress
@@ -168,7 +169,7 @@ class Story:
             self._pipes[name], theirs = self._spawn.Pipe()
             arguments = (*arguments, theirs)
         process = self._spawn.Process(target=run, args=arguments, name=f"penstock-demo-{name}", daemon=True)
-        process.start()
+        start_deaf_to_interrupts(process)
         self._processes[name] = process
         return process
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
+from pathlib import Path
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -116,4 +120,12 @@ def _next_view(url: str, findings: Findings) -> list[Text]:
         f"send {plan.ORDERS} '{{\"order\": 1}}'",
         f"receive {plan.ORDERS} --ack",
     ]
-    return [Text(f"export PENSTOCK_URL={url}"), *(Text(f"penstock {words}") for words in commands)]
+    return [Text(f"export PENSTOCK_URL={url}"), *(Text(f"{_program()} {words}") for words in commands)]
+
+
+def _program() -> str:
+    """How this reader can call it: by name when the shell finds it, else by the path that was used now."""
+    if shutil.which("penstock"):
+        return "penstock"
+    called = Path(sys.argv[0])
+    return os.path.relpath(called) if called.stem == "penstock" else f"{sys.executable} -m penstock.cli"

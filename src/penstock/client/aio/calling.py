@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from penstock.client.aio.gathering import Call, Gatherer, run_each
 from penstock.client.aio.grouping import ALONE, can_merge, merge_items, merge_receives, run_together
 from penstock.client.aio.watching import Watcher
-from penstock.client.calling import receive
 from penstock.domain.errors import StoreUnavailable
 from penstock.domain.identity import made_id
 from penstock.domain.lifecycle import Event
@@ -68,7 +67,7 @@ class AsyncCalls:
         self, queue: str, group: str | None, consumer: str, limit: int, lease_seconds: float | None
     ) -> Receipt:
         self._check()
-        operation = partial(receive, self.engine, queue, group, consumer, limit, lease_seconds)
+        operation = partial(self.engine.receive, queue, group, consumer, limit, lease_seconds)
         key = ("receive", queue, group)
         receipt: Receipt = await self._writes.answer(
             Call(operation, None, key, merge_receives, unwanted=self._let_go, weight=limit)

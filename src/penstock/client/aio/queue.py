@@ -14,7 +14,7 @@ from penstock.client.aio.batch import AsyncBatch
 from penstock.client.aio.consumer import AsyncConsumer
 from penstock.client.aio.delivery import AsyncDelivery
 from penstock.client.aio.producer import AsyncProducer
-from penstock.client.calling import BACKSTOP_SECONDS, primary_group
+from penstock.client.calling import BACKSTOP_SECONDS
 from penstock.client.settling import by_group, checked_target, whole_receives
 from penstock.domain.errors import InvalidInput, LeaseLost, MessageFailed, NotFound, WaitTimeout
 from penstock.domain.identity import check_id
@@ -324,7 +324,8 @@ class AsyncQueue:
         """None is the primary group."""
         if group is not None:
             return check_name("group", group)
-        return await self._read(lambda: primary_group(self.engine, self.name))
+        policy = await self.policy()
+        return policy.default_group
 
     async def _ack_each(self, deliveries: Sequence[AsyncDelivery]) -> list[Settled]:
         return await self.settle([Ack(delivery) for delivery in deliveries])

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 from penstock.client.aio.gathering import attempt, own_copy
@@ -24,18 +25,23 @@ SLICE_SECONDS = 0.1
 # In a busy store looking takes at most this share of the time, and at most this long passes between two looks.
 LOOKING_SHARE = 0.2
 LONGEST_REST_SECONDS = 0.1
+# There may be one message for a thousand tasks. So this many are woken first, and while there is still something, twice
+# as many each time: at the next commit, such as that of their receives, or after this long.
+FIRST_WOKEN = 16
+WAKE_AGAIN_SECONDS = 0.01
 
 
 class Awaited:
     """Something that tasks wait for."""
 
-    __slots__ = ("key", "ready_in", "timer", "waiting")
+    __slots__ = ("key", "ready_in", "share", "timer", "waiting")
 
     def __init__(self, key: Hashable, ready_in: ReadyIn) -> None:
         self.key = key
         self.ready_in = ready_in
         # Only the keys matter: woken in the order in which they came.
         self.waiting: dict[asyncio.Future[None], None] = {}
+        self.share = FIRST_WOKEN
         self.timer: asyncio.TimerHandle | None = None
 
 
@@ -78,7 +84,7 @@ class Watcher:
         self._wanted.set()
         self._looked.set()
         for awaited in list(self._awaited.values()):
-            self._rouse(awaited, None)
+            self._rouse_all(awaited, None)
         if self._thread is not None:
             await self._ended
             self._thread.join()
@@ -106,10 +112,11 @@ class Watcher:
             if self._awaited.get(awaited.key) is not awaited:
                 continue
             if isinstance(answer, BaseException):
-                self._rouse(awaited, answer)
+                self._rouse_all(awaited, answer)
             elif answer == 0:
-                self._rouse(awaited, None)
+                self._rouse_some(awaited)
             else:
+                awaited.share = FIRST_WOKEN
                 self._look_again_in(awaited, BACKSTOP_SECONDS if answer is None else min(answer, BACKSTOP_SECONDS))
 
     def _look_again_in(self, awaited: Awaited, seconds: float) -> None:
@@ -117,7 +124,17 @@ class Watcher:
             awaited.timer.cancel()
         awaited.timer = self._loop.call_later(seconds, self._look, [awaited])
 
-    def _rouse(self, awaited: Awaited, error: BaseException | None) -> None:
+    def _rouse_some(self, awaited: Awaited) -> None:
+        for future in list(islice(awaited.waiting, awaited.share)):
+            del awaited.waiting[future]
+            _wake(future, None)
+        awaited.share *= 2
+        if awaited.waiting:
+            self._look_again_in(awaited, WAKE_AGAIN_SECONDS)
+        else:
+            self._forget(awaited)
+
+    def _rouse_all(self, awaited: Awaited, error: BaseException | None) -> None:
         self._forget(awaited)
         for future in awaited.waiting:
             _wake(future, error)

@@ -75,9 +75,15 @@ def declare(transaction: Transaction, name: str, changes: dict[str, Any]) -> Pol
         return policy
     if policy.shards != queue.policy.shards and (policy.ordered or queue.policy.ordered):
         _check_drained(transaction, queue, policy)
+    if policy.delivery != queue.policy.delivery:
+        look_back(transaction, queue.queue_id, None, 0)
     encoded = msgspec.json.encode(policy).decode()
     transaction.run(SQL.set_policy, {"queue_id": queue.queue_id, "policy": encoded})
     return policy
+
+
+def look_back(transaction: Transaction, queue_id: int, group_id: int | None, since: int) -> None:
+    transaction.run(SQL.look_back, {"queue_id": queue_id, "group_id": group_id, "since": since})
 
 
 def _check_drained(transaction: Transaction, queue: Queue, policy: Policy) -> None:

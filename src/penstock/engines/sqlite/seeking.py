@@ -81,6 +81,7 @@ def _seek_lane(transaction: Transaction, queue: Queue, group: Group, lane: _Lane
 
 def _rewind(transaction: Transaction, queue: Queue, group: Group, lane: _Lane, position: int) -> None:
     """Finished messages are ready again; they have not ended any more."""
+    queues.look_back(transaction, queue.queue_id, group.group_id, 0)
     counts = dict.fromkeys((str(outcome) for outcome in OUTCOMES), 0)
     between = {"lane_id": lane.lane_id, "after": position, "upto": lane.position}
     for first, last in transaction.rows(SQL.lane_runs, between):

@@ -107,6 +107,8 @@ class _Send:
         self._check_address(options)
         batch = self._batch(options)
         record = self._record(payload, content_type, options, None if batch is None else batch.batch_id)
+        if record.deadline_at is not None and record.deadline_at <= self.transaction.now:
+            queues.look_back(self.transaction, self.queue.queue_id, None, record.deadline_at - 1)
         shard = shard_of(options.key, self.queue.policy, self.shard)
         waiting = batch is not None and batch.state == "open"
         if waiting or (record.available_at or 0) > self.transaction.now:

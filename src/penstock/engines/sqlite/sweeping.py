@@ -5,31 +5,29 @@ from __future__ import annotations
 
 from penstock.domain.lifecycle import Event, State
 from penstock.domain.observations import SweepReport
+from penstock.domain.times import SECOND
 from penstock.engines.sqlite import consumers, ending, promoting, queues, reclaiming, scheduling, tracking, trimming
-from penstock.engines.sqlite.connection import SQL as CONNECTION
 from penstock.engines.sqlite.connection import Database
 from penstock.engines.sqlite.queues import Group, Queue
 from penstock.engines.sqlite.transaction import Transaction
 from penstock.engines.sqlite.trimming import SQL
+
+LOOK_BACK = 60 * SECOND
 
 
 def sweep(database: Database) -> SweepReport:
     with database.write() as transaction:
         removed = consumers.remove_missing(transaction)
         fired = scheduling.fire(transaction)
-        since = transaction.value(CONNECTION.fact, {"name": "expired_upto"}) or 0
-        until = transaction.now
         names = [queue.name for queue in queues.every(transaction)]
     counts = {"reclaimed": 0, "promoted": 0, "expired": 0, "trimmed": 0, "purged": 0}
     for name in names:
-        for count, number in _sweep_queue(database, name, since).items():
+        for count, number in _sweep_queue(database, name).items():
             counts[count] += number
-    with database.write() as transaction:
-        transaction.run(CONNECTION.set_fact, {"name": "expired_upto", "value": until})
     return SweepReport(fired=fired, removed_consumers=removed, **counts)
 
 
-def _sweep_queue(database: Database, name: str, since: int) -> dict[str, int]:
+def _sweep_queue(database: Database, name: str) -> dict[str, int]:
     counts = {"promoted": 0, "reclaimed": 0, "expired": 0}
     while True:
         with database.write() as transaction:
@@ -46,13 +44,17 @@ def _sweep_queue(database: Database, name: str, since: int) -> dict[str, int]:
                 counts["promoted"] += promoting.make_ready(transaction, queue, group)
                 counts["reclaimed"] += reclaiming.reclaim(transaction, queue, group)
                 counts["expired"] += reclaiming.expire_tracked(transaction, queue, group)
-                counts["expired"] += _expire_unread(transaction, queue, group, since)
+                counts["expired"] += _expire_unread(transaction, queue, group)
     with database.write() as transaction:
         queue = queues.ensure(transaction, name)
         counts["purged"] = trimming.purge(transaction, queue)
         if counts["purged"]:
             trimming.trim_kept(transaction, queue)
-        counts["trimmed"] = trimming.trim(transaction, queue)
+    has_more, counts["trimmed"] = True, 0
+    while has_more:
+        with database.write() as transaction:
+            trimmed, has_more = trimming.trim(transaction, queues.ensure(transaction, name))
+        counts["trimmed"] += trimmed
     return counts
 
 
@@ -66,7 +68,8 @@ def _expire_held(transaction: Transaction, queue: Queue) -> int:
     return len(over)
 
 
-def _expire_unread(transaction: Transaction, queue: Queue, group: Group, since: int) -> int:
+def _expire_unread(transaction: Transaction, queue: Queue, group: Group) -> int:
+    since: int = transaction.value(SQL.expired_upto, {"group_id": group.group_id})
     bindings = {
         "queue_id": queue.queue_id,
         "group_id": group.group_id,
@@ -80,6 +83,8 @@ def _expire_unread(transaction: Transaction, queue: Queue, group: Group, since: 
         tracking.skip(transaction, group, position)
         is_primary = group.name == queue.policy.primary_group
         ending.end(transaction, queue, group, _step(Event(name), position), letter=is_primary)
+    if over or transaction.now - since > LOOK_BACK:
+        transaction.run(SQL.set_expired_upto, {"group_id": group.group_id, "now": transaction.now})
     return len(over)
 
 

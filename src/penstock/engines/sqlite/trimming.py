@@ -17,6 +17,8 @@ from penstock.engines.statements import Statements
 SQL = Statements("penstock.engines.sqlite", "sql/sweep.sql")
 # A queue has about this many marks at a time: history ends that much later than it could.
 MARKS_PER_HISTORY = 100
+# Positions that one transaction trims: some tens of milliseconds.
+AT_ONCE = 10_000
 
 
 def purge(transaction: Transaction, queue: Queue) -> int:
@@ -25,14 +27,21 @@ def purge(transaction: Transaction, queue: Queue) -> int:
     return sum(dead_letters.purge_old(transaction, queue, group, before) for group in queues.groups(transaction, queue))
 
 
-def trim(transaction: Transaction, queue: Queue) -> int:
+def trim(transaction: Transaction, queue: Queue) -> tuple[int, bool]:
+    """Trim a piece of what may go: how many messages went, and whether there is more."""
     _mark(transaction, queue)
-    history = microseconds(queue.policy.history_seconds)
-    bindings = {"queue_id": queue.queue_id, "before": transaction.now - history}
-    upto = transaction.value(SQL.old_mark, bindings)
+    before = transaction.now - microseconds(queue.policy.history_seconds)
+    upto = transaction.value(SQL.old_mark, {"queue_id": queue.queue_id, "before": before})
     if upto is None:
-        return 0
-    return _trim_to(transaction, queue, max(upto, queue.trimmed_position), bindings["before"])
+        return 0, False
+    piece = _piece(transaction, queue, upto)
+    return _trim_to(transaction, queue, piece, before), piece < upto
+
+
+def _piece(transaction: Transaction, queue: Queue, upto: int) -> int:
+    """A stretch that is trimmed in one transaction: others wait for the write lock meanwhile."""
+    first = transaction.value(SQL.first_position, {"queue_id": queue.queue_id})
+    return upto if first is None else min(upto, first + AT_ONCE - 1)
 
 
 def _mark(transaction: Transaction, queue: Queue) -> None:
@@ -77,28 +86,30 @@ def _active(transaction: Transaction, queue: Queue) -> list[Group]:
 
 def _trim_to(transaction: Transaction, queue: Queue, upto: int, before: int) -> int:
     bindings = {"queue_id": queue.queue_id, "upto": upto}
-    trimmed = 0
-    if upto > queue.trimmed_position:
-        _note_carried(transaction, queue, upto)
-        for lane_id, count in transaction.rows(SQL.trim_lanes, bindings):
-            transaction.run(SQL.count_trimmed, {"lane_id": lane_id, "count": count})
-        trimmed = transaction.changes(SQL.trim_log, bindings)
-        for statement in (SQL.trim_runs, SQL.shorten_runs, SQL.trim_cursors, SQL.trim_skips, SQL.set_trimmed):
-            transaction.run(statement, bindings)
-        transaction.run(SQL.drop_marks, {"queue_id": queue.queue_id, "position": upto})
-    for statement in (SQL.trim_audit, SQL.trim_identities, SQL.trim_addresses):
+    _note_carried(transaction, queue, upto)
+    for lane_id, count in transaction.rows(SQL.trim_lanes, bindings):
+        transaction.run(SQL.count_trimmed, {"lane_id": lane_id, "count": count})
+    trimmed = transaction.changes(SQL.trim_log, bindings)
+    for statement in (SQL.trim_runs, SQL.shorten_runs, SQL.trim_cursors, SQL.trim_skips, SQL.set_trimmed):
         transaction.run(statement, bindings)
+    transaction.run(SQL.drop_marks, {"queue_id": queue.queue_id, "position": upto})
+    _forget(transaction, queue, queue.trimmed_position + 1, upto)
     transaction.run(SQL.trim_batches, {"queue_id": queue.queue_id, "before": before})
     return trimmed
 
 
-def trim_kept(transaction: Transaction, queue: Queue) -> int:
-    """Messages whose dead letter has just gone."""
-    bindings = {"queue_id": queue.queue_id, "upto": queue.trimmed_position}
-    trimmed = transaction.changes(SQL.trim_kept, bindings)
+def _forget(transaction: Transaction, queue: Queue, first: int, upto: int) -> None:
+    """The trail, the chosen ids and the addresses of messages that are gone."""
+    bindings = {"queue_id": queue.queue_id, "from": first, "upto": upto}
     for statement in (SQL.trim_audit, SQL.trim_identities, SQL.trim_addresses):
         transaction.run(statement, bindings)
-    return trimmed
+
+
+def trim_kept(transaction: Transaction, queue: Queue) -> None:
+    """Messages whose dead letter has just gone."""
+    bindings = {"queue_id": queue.queue_id, "upto": queue.trimmed_position}
+    transaction.run(SQL.trim_kept, bindings)
+    _forget(transaction, queue, 1, queue.trimmed_position)
 
 
 def _note_carried(transaction: Transaction, queue: Queue, upto: int) -> None:

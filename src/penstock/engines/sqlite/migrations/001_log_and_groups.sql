@@ -101,6 +101,7 @@ create table penstock_group (
     name            text not null,
     used_at         integer not null,
     stream_position integer,                   -- set for a group that is read as a stream
+    expired_upto    integer not null default 0, -- sweeps have ended what expired unread up to this time
     succeeded       integer not null default 0,
     rejected        integer not null default 0,
     failed          integer not null default 0,

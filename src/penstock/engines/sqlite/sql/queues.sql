@@ -47,6 +47,11 @@ order by name;
 insert into penstock_group (queue_id, name, used_at) values (:queue_id, :name, :now)
 returning group_id, queue_id, name, stream_position;
 
+-- name: look_back
+-- Messages came into view whose time passed earlier: the next sweep looks back that far.
+update penstock_group set expired_upto = min(expired_upto, :since)
+where queue_id = :queue_id and (:group_id is null or group_id = :group_id);
+
 -- name: live_messages
 -- Whether anything of the queue is held, unread, leased or waiting for a retry.
 select exists (select 1 from penstock_held where queue_id = :queue_id)

@@ -77,6 +77,10 @@ cross join penstock_log as log
     on log.position between max(run.first_position, :after + 1) and min(run.last_position, :upto)
 left join penstock_batch as batch on batch.batch_id = log.batch_id
 where run.lane_id = :lane_id and run.last_position > :after
+    and run.last_position <= (
+        select coalesce(min(beyond.last_position), :upto) from penstock_run as beyond
+        where beyond.lane_id = :lane_id and beyond.last_position >= :upto
+    )
     and (
         log.expires_at <= :now
         or (:at_most_once and log.deadline_at <= :now)
@@ -88,10 +92,14 @@ where run.lane_id = :lane_id and run.last_position > :after
 order by log.position;
 
 -- name: count_run
--- How many messages of the lane lie between two positions.
-select coalesce(sum(min(last_position, :upto) - max(first_position, :after + 1) + 1), 0)
+-- How many messages of the lane lie between two positions. Stretches beyond are not looked at: there may be millions.
+select coalesce(sum(max(0, min(last_position, :upto) - max(first_position, :after + 1) + 1)), 0)
 from penstock_run
-where lane_id = :lane_id and last_position > :after and first_position <= :upto;
+where lane_id = :lane_id and last_position > :after
+    and last_position <= (
+        select coalesce(min(beyond.last_position), :upto) from penstock_run as beyond
+        where beyond.lane_id = :lane_id and beyond.last_position >= :upto
+    );
 
 -- name: move_cursor
 -- The group has read this far.

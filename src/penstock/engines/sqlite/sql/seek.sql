@@ -26,7 +26,11 @@ order by entry_id;
 -- Stretches of a lane between two positions.
 select max(first_position, :after + 1), min(last_position, :upto)
 from penstock_run
-where lane_id = :lane_id and last_position > :after and first_position <= :upto;
+where lane_id = :lane_id and last_position > :after and first_position <= :upto
+    and last_position <= (
+        select coalesce(min(beyond.last_position), :upto) from penstock_run as beyond
+        where beyond.lane_id = :lane_id and beyond.last_position >= :upto
+    );
 
 -- name: uncount
 -- Messages that are ready again have not ended.

@@ -22,6 +22,14 @@ where log.deadline_at > :since and log.deadline_at <= :now
     and not exists (select 1 from penstock_skip as skip where skip.group_id = :group_id and skip.position = log.position)
 order by log.position;
 
+-- name: expired_upto
+-- Up to when a group's unread messages have been looked at.
+select expired_upto from penstock_group where group_id = :group_id;
+
+-- name: set_expired_upto
+-- Not written down by every sweep: looking again at the last minute is cheaper than a commit.
+update penstock_group set expired_upto = :now where group_id = :group_id;
+
 -- name: expired_held
 -- Held messages whose time has passed.
 select held_id, 'expire' from penstock_held where queue_id = :queue_id and expires_at <= :now
@@ -81,6 +89,14 @@ select max(position) from penstock_mark where queue_id = :queue_id and at <= :be
 -- Marks that are used up.
 delete from penstock_mark where queue_id = :queue_id and position <= :position;
 
+-- name: first_position
+-- Where the log of the queue begins.
+select min(first_position)
+from penstock_lane as lane
+join penstock_run as run using (lane_id)
+where lane.queue_id = :queue_id
+    and run.last_position = (select min(first.last_position) from penstock_run as first where first.lane_id = lane.lane_id);
+
 -- name: trim_lanes
 -- What each lane loses up to a position.
 select lane.lane_id,
@@ -88,6 +104,10 @@ select lane.lane_id,
 from penstock_lane as lane
 join penstock_run as run using (lane_id)
 where lane.queue_id = :queue_id and run.first_position <= :upto
+    and run.last_position <= (
+        select coalesce(min(beyond.last_position), :upto) from penstock_run as beyond
+        where beyond.lane_id = lane.lane_id and beyond.last_position >= :upto
+    )
 group by lane.lane_id;
 
 -- name: trim_log
@@ -99,6 +119,10 @@ where position in (
     join penstock_run as run using (lane_id)
     join penstock_log as log on log.position between run.first_position and min(run.last_position, :upto)
     where lane.queue_id = :queue_id and run.first_position <= :upto
+        and run.last_position <= (
+            select coalesce(min(beyond.last_position), :upto) from penstock_run as beyond
+            where beyond.lane_id = lane.lane_id and beyond.last_position >= :upto
+        )
         and not exists (select 1 from penstock_dead_letter as dead where dead.position = log.position)
         and not exists (
             select 1 from penstock_group as reader join penstock_tracked as tracked using (group_id)
@@ -123,9 +147,14 @@ delete from penstock_run
 where last_position <= :upto and lane_id in (select lane_id from penstock_lane where queue_id = :queue_id);
 
 -- name: shorten_runs
--- Stretches that are gone in part.
+-- Stretches that are gone in part: the first of a lane, when those before it are gone.
 update penstock_run set first_position = :upto + 1
-where first_position <= :upto and lane_id in (select lane_id from penstock_lane where queue_id = :queue_id);
+where first_position <= :upto and (lane_id, last_position) in (
+    select lane.lane_id, min(run.last_position)
+    from penstock_lane as lane join penstock_run as run using (lane_id)
+    where lane.queue_id = :queue_id
+    group by lane.lane_id
+);
 
 -- name: count_trimmed
 -- Keep count of what a lane has lost.
@@ -146,7 +175,7 @@ where position <= :upto and group_id in (select group_id from penstock_group whe
 -- name: trim_audit
 -- The trail of messages that are gone. Dead letters keep theirs.
 delete from penstock_audit
-where queue_id = :queue_id and last_position between 1 and :upto
+where queue_id = :queue_id and last_position between :from and :upto
     and not exists (
         select 1 from penstock_log as log
         where log.position between penstock_audit.first_position and penstock_audit.last_position
@@ -156,13 +185,13 @@ where queue_id = :queue_id and last_position between 1 and :upto
 -- name: trim_identities
 -- Chosen ids of messages that are gone may be used again.
 delete from penstock_identity
-where queue_id = :queue_id and position <= :upto
+where queue_id = :queue_id and position between :from and :upto
     and not exists (select 1 from penstock_log as log where log.position = penstock_identity.position);
 
 -- name: trim_addresses
 -- Addresses whose last message is gone.
 delete from penstock_address
-where queue_id = :queue_id and outcome is not null and position <= :upto
+where queue_id = :queue_id and outcome is not null and position between :from and :upto
     and not exists (select 1 from penstock_log as log where log.position = penstock_address.position);
 
 -- name: trim_batches

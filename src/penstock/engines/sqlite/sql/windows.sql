@@ -8,6 +8,10 @@ select max(run.first_position, :start + 1), min(run.last_position, :end)
 from penstock_lane as lane
 join penstock_run as run using (lane_id)
 where lane.queue_id = :queue_id and lane.priority >= 0 and run.last_position > :start and run.first_position <= :end
+    and run.last_position <= (
+        select coalesce(min(beyond.last_position), :end) from penstock_run as beyond
+        where beyond.lane_id = lane.lane_id and beyond.last_position >= :end
+    )
 order by 1;
 
 -- name: read

@@ -1,0 +1,42 @@
+"""Reasons as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock.domain.lifecycle import State
+from penstock.domain.settlement import Settled, spoken
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, None),
+        ("", ""),
+        ("paper jam", "paper jam"),
+        (ValueError("paper jam"), "ValueError: paper jam"),
+        (ValueError(), "ValueError"),
+        (KeyError("order"), "KeyError: 'order'"),
+        (7, "7"),
+        ("Bücher", "Bücher"),
+        ("caf\udce9.txt", "caf\\udce9.txt"),
+        (OSError("caf\udce9.txt"), "OSError: caf\\udce9.txt"),
+    ],
+    ids=repr,
+)
+def test_anything_can_be_a_reason(value: Any, text: str | None) -> None:
+    assert spoken(value) == text
+
+
+def test_an_exception_that_cannot_be_shown_is_still_a_reason() -> None:
+    class Odd(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+    assert spoken(Odd()) == "Odd"
+
+
+def test_a_settlement_without_an_error_is_ok() -> None:
+    assert Settled("id", State.SUCCEEDED).ok
