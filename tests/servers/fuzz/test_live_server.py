@@ -1,0 +1,135 @@
+"""A live server under 100,000 nearly right inputs stays up and small, and serves others as if nothing happened."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+
+import pytest
+
+from penstock.servers.resp.limits import Limits
+from penstock.servers.resp.parser import Parser
+from tests.servers.clients.processes import LOOPBACK, PenstockServer
+from tests.servers.clients.wire import Wire, frame
+from tests.servers.fuzz.frames import Mutator
+
+INPUTS = 100_000
+SEED = int(os.environ.get("PENSTOCK_FUZZ_SEED", "20261115"))
+CONNECTIONS = 32
+AT_MOST_PER_CONNECTION = 40
+# What a server may grow by while it is fed: caches and arenas fill, but nothing may pile up.
+GROWTH_BYTES = 64 << 20
+
+
+class Tally:
+    """What happened, for the people who read the run."""
+
+    def __init__(self) -> None:
+        self.inputs = self.connections = self.replies = self.checks = 0
+
+
+@pytest.mark.slow
+def test_nothing_that_comes_in_disturbs_the_server(server: PenstockServer) -> None:
+    print(f"seed {SEED}")
+    began = time.monotonic()
+    tally = asyncio.run(_bombard(server))
+    took = time.monotonic() - began
+    assert server.is_alive(), server.said()
+    print(
+        f"{tally.inputs:,} inputs on {tally.connections:,} connections in {took:.0f} s, {tally.checks:,} checks between"
+    )
+    assert tally.inputs >= INPUTS
+    assert tally.checks > 100
+    with Wire(server.port) as wire:
+        assert wire.call("PING") == b"PONG"
+    assert "Traceback" not in server.said(), server.said()
+    assert server.stop() == 0
+
+
+async def _bombard(server: PenstockServer) -> Tally:
+    tally = Tally()
+    mutator = Mutator(SEED)
+    warm = asyncio.Event()
+    citizen = asyncio.create_task(_live_normally(server.port, tally))
+    memory = asyncio.create_task(_watch_memory(server, warm))
+    await asyncio.gather(*(_attack(server.port, mutator, tally, warm) for _ in range(CONNECTIONS)))
+    citizen.cancel()
+    for task in (citizen, memory):
+        task.cancel()
+        try:
+            await task
+        except asyncio.CancelledError:
+            continue
+    return tally
+
+
+async def _attack(port: int, mutator: Mutator, tally: Tally, warm: asyncio.Event) -> None:
+    while tally.inputs < INPUTS:
+        burst, inputs = _burst(mutator)
+        tally.inputs += inputs
+        tally.connections += 1
+        reader, writer = await asyncio.open_connection(LOOPBACK, port)
+        try:
+            writer.write(burst)
+            await writer.drain()
+            writer.write_eof()
+            while data := await asyncio.wait_for(reader.read(1 << 16), 60):
+                tally.replies += len(data)
+        except (ConnectionResetError, BrokenPipeError):
+            pass  # the server hung up on nonsense while more of it was on the way
+        finally:
+            writer.close()
+        if tally.inputs > INPUTS // 5:
+            warm.set()
+
+
+def _burst(mutator: Mutator) -> tuple[bytes, int]:
+    """Inputs for one connection: as many as leave the conversation whole, and one that does not."""
+    parser = Parser(Limits())
+    parser.trust(True)
+    inputs: list[bytes] = []
+    while len(inputs) < AT_MOST_PER_CONNECTION:
+        inputs.append(mutator.input())
+        parser.feed(inputs[-1])
+        if parser.error is not None or parser.is_midway:
+            break
+    return b"".join(inputs), len(inputs)
+
+
+async def _live_normally(port: int, tally: Tally) -> None:
+    """Somebody else's connection, which must get every answer right all the while."""
+    reader, writer = await asyncio.open_connection(LOOPBACK, port)
+    while True:
+        word = b"answer-%d" % tally.checks
+        writer.write(frame("ECHO", word) + frame("QADD", "citizen", 60, word))
+        assert await reader.readexactly(len(_bulk(word))) == _bulk(word)
+        id = await _read_bulk(reader)
+        writer.write(frame("QGET", "citizen", "own") + frame("QACK", "citizen", "own", id))
+        expected = b"*2\r\n" + _bulk(id) + _bulk(word) + b":1\r\n"
+        assert await reader.readexactly(len(expected)) == expected
+        tally.checks += 1
+        await asyncio.sleep(0.02)  # it shares the machine with what it checks
+
+
+async def _read_bulk(reader: asyncio.StreamReader) -> bytes:
+    header = await reader.readline()
+    assert header.startswith(b"$"), header
+    return (await reader.readexactly(int(header[1:]) + 2))[:-2]
+
+
+def _bulk(word: bytes) -> bytes:
+    return b"$%d\r\n%s\r\n" % (len(word), word)
+
+
+async def _watch_memory(server: PenstockServer, warm: asyncio.Event) -> None:
+    await warm.wait()
+    before = server.rss_bytes()
+    try:
+        while True:
+            assert server.rss_bytes() < before + GROWTH_BYTES, "the server's memory grows"
+            await asyncio.sleep(0.2)
+    finally:
+        grown = server.rss_bytes() - before
+        print(f"memory: {before / 1e6:.0f} MB when warm, {grown / 1e6:+.1f} MB at the end")
+        assert grown < GROWTH_BYTES
