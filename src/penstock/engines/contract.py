@@ -27,6 +27,7 @@ from penstock.domain.observations import (
     DeadLetter,
     Explanation,
     GroupStats,
+    LeaseInfo,
     Part,
     QueueInfo,
     SweepReport,
@@ -140,6 +141,25 @@ class Engine(Protocol):
     def position(self, queue: str, message_id: str) -> int:
         """The position of a message that has reached the log, for settling by id; NotFound otherwise."""
 
+    def leases(
+        self,
+        queue: str,
+        group: str,
+        *,
+        ids: Sequence[str] | None = None,
+        consumer: str | None = None,
+        after: int = 0,
+        limit: int = 1000,
+    ) -> list[LeaseInfo]:
+        """What is in flight in the group now, in the order of the log: of given messages, of one consumer, or after a
+        position. Lets somebody settle who knows a message by its id only."""
+
+    def take_over(
+        self, queue: str, group: str, consumer: str, ids: Sequence[str], lease_seconds: float, counts: bool = True
+    ) -> Receipt:
+        """leased -> leased by another consumer: the lease ends as if its time were up (or is released, when the
+        attempt must not count) and the message is received anew. What is not in flight is left out."""
+
     # -- groups ----------------------------------------------------------------------------------------------------
 
     def seek(self, queue: str, group: str, target: int | str, is_time: bool = False) -> int:
@@ -222,6 +242,11 @@ class Engine(Protocol):
 
     def find(self, queue: str, message_id: str) -> Message:
         """One message by its id, wherever it is; NotFound when it never was or is past retention."""
+
+    def browse(
+        self, queue: str, after: int, upto: int | None, limit: int, *, backwards: bool = False
+    ) -> list[Message]:
+        """Messages of the log with after < position <= upto, whatever became of them, in order or backwards."""
 
     def stats(self, queue: str) -> dict[str, GroupStats]:
         """Every group's counts, in one snapshot and without reading messages."""

@@ -14,10 +14,18 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Protocol
 
 # One transaction must not grow without bound: others wait for the write lock meanwhile.
 MAX_GROUP = 10_000
+
+
+class Answer(Protocol):
+    """Where the outcome of a call goes: a future, or something that a server has made for the purpose."""
+
+    def cancelled(self) -> bool: ...
+    def set_result(self, result: Any, /) -> None: ...
+    def set_exception(self, exception: Any, /) -> None: ...
 
 
 class Call:
@@ -29,7 +37,7 @@ class Call:
 
     __slots__ = ("future", "items", "key", "merge", "operation", "outcome", "unwanted", "weight")
 
-    future: asyncio.Future[Any]
+    future: Answer
     outcome: Any
 
     def __init__(
@@ -68,13 +76,18 @@ class Gatherer:
         self._thread: threading.Thread | None = None
 
     def submit(self, call: Call) -> asyncio.Future[Any]:
-        call.future = self._loop.create_future()
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self.post(call, future)
+        return future
+
+    def post(self, call: Call, answer: Answer) -> None:
+        """As `submit`, for those who are told otherwise than by a future."""
+        call.future = answer
         self._calls.append(call)
         if not self._busy:
             self._busy = True
             # Not at once: the other tasks that are about to run can still join.
             self._loop.call_soon(self._hand_over)
-        return call.future
 
     async def answer(self, call: Call) -> Any:
         """As `submit`, for a call with `unwanted`: a task may be cancelled after its answer came, before it goes on."""

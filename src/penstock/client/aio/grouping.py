@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from penstock.client.aio.gathering import Call, attempt, own_copy
 from penstock.domain.errors import StoreError
 from penstock.domain.message import PLAIN, Draft
@@ -59,8 +61,8 @@ def _bundled(calls: list[Call]) -> list[list[Call]]:
 
     def divide() -> None:
         merged = list(since_divide.values())
-        bundles.extend(bundle for bundle in merged if bundle[0].merge is not merge_receives)
-        bundles.extend(bundle for bundle in merged if bundle[0].merge is merge_receives)
+        bundles.extend(bundle for bundle in merged if bundle[0].merge not in LAST)
+        bundles.extend(bundle for bundle in merged if bundle[0].merge in LAST)
         since_divide.clear()
 
     for call in calls:
@@ -110,6 +112,26 @@ def merge_receives(calls: Sequence[Call]) -> list[Any]:
         is_dry = bool(receipts) and not receipts[-1].rows
         receipts.append(receipts[-1] if is_dry else call.run())
     return receipts
+
+
+def share_receive(calls: Sequence[Call]) -> list[Any]:
+    """One receive for callers who are the same consumer, dealt out in the order in which they asked. An operation takes
+    how many messages are wanted, or says None when its queue forbids to share: then each receives for itself."""
+    if len(calls) == 1:
+        return [calls[0].operation(calls[0].weight)]
+    receipt: Receipt | None = calls[0].operation(sum(call.weight for call in calls), shared=True)
+    if receipt is None:
+        return [call.operation(call.weight) for call in calls]
+    receipts = []
+    start = 0
+    for call in calls:
+        receipts.append(msgspec.structs.replace(receipt, rows=receipt.rows[start : start + call.weight]))
+        start += call.weight
+    return receipts
+
+
+# Merged calls that run after all others of their group.
+LAST = (merge_receives, share_receive)
 
 
 def can_merge(messages: Sequence[Draft]) -> bool:

@@ -20,6 +20,7 @@ from penstock.domain.observations import (
     DeadLetter,
     Explanation,
     GroupStats,
+    LeaseInfo,
     Part,
     QueueInfo,
     SweepReport,
@@ -37,6 +38,7 @@ from penstock.engines.sqlite import (
     dead_letters,
     doctoring,
     explaining,
+    leasing,
     looking,
     migration,
     queues,
@@ -190,6 +192,27 @@ class SqliteEngine:
             raise InvalidInput(f"message {message_id} is held: it has not been handed out, so it has no lease")
         return place.position
 
+    def leases(
+        self,
+        queue: str,
+        group: str,
+        *,
+        ids: Sequence[str] | None = None,
+        consumer: str | None = None,
+        after: int = 0,
+        limit: int = 1000,
+    ) -> list[LeaseInfo]:
+        with self.database.read() as transaction:
+            if ids is not None:
+                return leasing.of_messages(transaction, queue, group, ids)
+            return leasing.every(transaction, queue, group, consumer, after, limit)
+
+    def take_over(
+        self, queue: str, group: str, consumer: str, ids: Sequence[str], lease_seconds: float, counts: bool = True
+    ) -> Receipt:
+        with self.database.write() as transaction:
+            return leasing.take_over(transaction, queue, group, consumer, ids, lease_seconds, counts)
+
     # -- groups ----------------------------------------------------------------------------------------------------
 
     def seek(self, queue: str, group: str, target: int | str, is_time: bool = False) -> int:
@@ -298,6 +321,12 @@ class SqliteEngine:
     def find(self, queue: str, message_id: str) -> Message:
         with self.database.read() as transaction:
             return looking.find(transaction, queue, message_id)
+
+    def browse(
+        self, queue: str, after: int, upto: int | None, limit: int, *, backwards: bool = False
+    ) -> list[Message]:
+        with self.database.read() as transaction:
+            return looking.browse(transaction, queue, after, upto, limit, backwards)
 
     def stats(self, queue: str) -> dict[str, GroupStats]:
         with self.database.read() as transaction:

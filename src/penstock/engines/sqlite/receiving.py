@@ -62,6 +62,16 @@ def receive(
     return Receipt(receive.token, queue.name, group.name, consumer, transaction.salt, receive.rows)
 
 
+def receive_again(
+    transaction: Transaction, queue: Queue, group: Group, consumer: str, positions: list[int], lease_seconds: float
+) -> Receipt:
+    """Messages that are ready again, each by its position."""
+    receive = _Receive(transaction, queue, group, consumer, len(positions), lease_seconds)
+    for position in positions:
+        receive.take_retry(position)
+    return Receipt(receive.token, queue.name, group.name, consumer, transaction.salt, receive.rows)
+
+
 class _Receive:
     def __init__(
         self,
@@ -110,7 +120,7 @@ class _Receive:
         lanes = self._unread_lanes()
         for priority in sorted({*retries, *lanes}):
             for position in retries.get(priority, ())[: self.room]:
-                self._take_retry(position)
+                self.take_retry(position)
             for lane in lanes.get(priority, ()):
                 if self.room > 0:
                     self._take_unread(lane)
@@ -138,7 +148,7 @@ class _Receive:
             priority: [position for position, _ in chunk] for priority, chunk in groupby(rows, key=lambda row: row[1])
         }
 
-    def _take_retry(self, position: int) -> None:
+    def take_retry(self, position: int) -> None:
         group_id = self.group.group_id
         bindings = {"group_id": group_id, "position": position, "ends_at": self.ends_at}
         row = self.transaction.rows(SQL.read_tracked, bindings)[0]
@@ -288,7 +298,7 @@ class _Receive:
             if lane is not None and not retries:
                 self._take_unread(lane)
             elif lane is None and retries and retries[0] == (position, State.READY):
-                self._take_retry(position)
+                self.take_retry(position)
                 retries.pop(0)
 
 

@@ -1,0 +1,43 @@
+"""Ids of events. Penstock's are UUIDs; the older commands let the client choose any text, which becomes a UUID that
+follows from it, while the text itself travels as a header."""
+
+from __future__ import annotations
+
+import uuid
+
+from penstock.domain.message import decode_headers
+from penstock.engines.contract import HEADERS, Receipt, Row
+from penstock.servers.resp.door import row_id
+
+HEADER = "event-id"
+# Made once for this purpose; it only has to stay the same.
+NAMESPACE = uuid.UUID("6a1f6c1e-5d0b-4f2e-9a57-3c6b1b0f2d44")
+MAX_BYTES = 255
+
+
+def event_id(data: bytes) -> str | None:
+    """The message's id; None for what can be no id at all."""
+    if not data or len(data) > MAX_BYTES:
+        return None
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return None
+    return chosen_id(text)
+
+
+def chosen_id(text: str) -> str:
+    try:
+        return str(uuid.UUID(text))
+    except ValueError:
+        return str(uuid.uuid5(NAMESPACE, text))
+
+
+def told_id(row: Row, receipt: Receipt) -> str:
+    """What the client calls it."""
+    headers = row[HEADERS]
+    if headers is not None:
+        chosen = decode_headers(headers).get(HEADER)
+        if chosen is not None:
+            return chosen
+    return row_id(row, receipt)

@@ -1,0 +1,188 @@
+"""The store, as the commands of all connections use it: each kind of call in the form that merges best.
+
+Leases are settled by the message's id here, while the store settles by token. The token of a lease that was given out
+lately is remembered; any other is looked up in the store, so that an ack may come over another connection, through
+another server, or after a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from penstock.client.aio.gathering import Answer, Call
+from penstock.client.aio.grouping import can_merge, merge_items, share_receive
+from penstock.client.aio.store import AsyncStore
+from penstock.client.store import Store
+from penstock.domain.identity import made_id
+from penstock.domain.lifecycle import Event
+from penstock.domain.message import Draft
+from penstock.domain.settlement import Settle, Settled
+from penstock.engines.contract import CREATED_AT, ID, POSITION, Engine, Receipt, Row
+from penstock.servers.resp.encoder import Reply
+from penstock.servers.resp.work import Finish, Work
+
+# A queue that begins with a command of this protocol: nothing is dead here, an unread message just expires, and one
+# that was not acknowledged comes back until it does.
+POLICY: dict[str, Any] = {"primary_group": None, "max_retries": None}
+# Leases remembered; about 300 bytes each.
+MAX_REMEMBERED = 100_000
+
+
+class Door:
+    def __init__(self, store: AsyncStore) -> None:
+        self.store = store
+        self.engine: Engine = store.engine
+        self.local = Store(store.engine)  # the same verbs, for use inside a call
+        self._made: set[str] = set()
+        self._tokens: dict[tuple[str, str, str], tuple[int, int]] = {}
+
+    def submit(self, work: Work, answer: Answer) -> None:
+        self.store._post(work.call, answer, reads=work.reads)
+
+    # -- any call --------------------------------------------------------------------------------------------------
+
+    def change(self, operation: Callable[[], Any], finish: Finish) -> Work:
+        """A call that takes its turn among all others."""
+        return Work(Call(operation), finish)
+
+    def look(self, operation: Callable[[], Any], finish: Finish) -> Work:
+        return Work(Call(operation), finish, reads=True)
+
+    # -- sending ---------------------------------------------------------------------------------------------------
+
+    def send(self, queue: str, draft: Draft, finish: Callable[[str], Reply]) -> Work:
+        """`finish` is given the message's id."""
+
+        def done(ids: list[str]) -> Reply:
+            self._made.add(queue)
+            return finish(ids[0])
+
+        drafts = [draft]
+        if can_merge(drafts):
+            return Work(Call(partial(self._send, queue), drafts, ("send", queue), merge_items), done)
+        return Work(Call(partial(self._send, queue), drafts), done)
+
+    def _send(self, queue: str, drafts: Sequence[Draft]) -> list[str]:
+        self.make(queue)
+        return self.engine.send(queue, drafts)
+
+    def make(self, queue: str) -> None:
+        """Inside a call: a queue that is used first through this protocol gets its policy."""
+        if queue in self._made:
+            return
+        if all(info.name != queue for info in self.engine.queues()):
+            self.engine.declare(queue, POLICY)
+
+    # -- receiving -------------------------------------------------------------------------------------------------
+
+    def take(self, queue: str, group: str, consumer: str, limit: int, lease_seconds: float | None) -> Call:
+        """A receive that may be shared with other clients that are the same consumer."""
+        taking = _Taking(self, queue, group, consumer, limit, lease_seconds)
+        key = ("take", queue, group, consumer, lease_seconds)
+        return Call(taking, None, key, share_receive, unwanted=self.store._let_go, weight=limit)
+
+    def receive(
+        self,
+        queue: str,
+        group: str,
+        consumer: str,
+        limit: int,
+        lease_seconds: float | None,
+        finish: Callable[[Receipt], Reply],
+    ) -> Work:
+        def done(receipt: Receipt) -> Reply:
+            self._made.add(queue)
+            self.remember(receipt)
+            return finish(receipt)
+
+        return Work(self.take(queue, group, consumer, limit, lease_seconds), done)
+
+    def receive_and_ack(
+        self, queue: str, group: str, consumer: str, limit: int, finish: Callable[[Receipt], Reply]
+    ) -> Work:
+        """In one transaction: nobody will have to settle it."""
+
+        def operation() -> Receipt:
+            self.make(queue)
+            receipt = self.engine.receive(queue, group, consumer, limit, None)
+            if receipt.rows:
+                acks = [
+                    Settle(Event.ACK, row_id(row, receipt), row[POSITION], receipt.token) for row in receipt.rows
+                ]
+                self.engine.settle(queue, group, acks)
+            return receipt
+
+        return Work(Call(operation), finish)
+
+    def let_go(self, receipt: Receipt) -> None:
+        """Nobody takes it: give it back without counting an attempt."""
+        self.store._let_go(receipt)
+
+    # -- leases ----------------------------------------------------------------------------------------------------
+
+    def remember(self, receipt: Receipt) -> None:
+        tokens = self._tokens
+        for row in receipt.rows:
+            tokens[receipt.queue, receipt.group, row_id(row, receipt)] = receipt.token, row[POSITION]
+        while len(tokens) > MAX_REMEMBERED:
+            del tokens[next(iter(tokens))]
+
+    def settle(self, queue: str, group: str, settle: Settle, finish: Callable[[Settled | None], Reply]) -> Work:
+        """Settle by id; `settle` says how, and its token and position are found here. None when there is no lease."""
+        known = self._tokens.pop((queue, group, settle.id), None)
+        if known is None:
+            return self._settle_unknown(queue, group, settle, finish)
+
+        def done(results: list[Settled]) -> Reply | Work:
+            if results[0].ok:
+                return finish(results[0])
+            # Ended, or taken by somebody through another door: what counts is who has it now.
+            return self._settle_unknown(queue, group, settle, finish)
+
+        item = _with_lease(settle, *known)
+        return Work(Call(partial(self.engine.settle, queue, group), [item], ("settle", queue, group), merge_items), done)
+
+    def _settle_unknown(
+        self, queue: str, group: str, settle: Settle, finish: Callable[[Settled | None], Reply]
+    ) -> Work:
+        def operation() -> Settled | None:
+            leases = self.engine.leases(queue, group, ids=[settle.id])
+            if not leases:
+                return None
+            return self.engine.settle(queue, group, [_with_lease(settle, leases[0].token, leases[0].position)])[0]
+
+        return Work(Call(operation), finish)
+
+
+class _Taking:
+    """The operation of a receive, alone or for several clients at once."""
+
+    __slots__ = ("consumer", "door", "group", "lease_seconds", "limit", "queue")
+
+    def __init__(
+        self, door: Door, queue: str, group: str, consumer: str, limit: int, lease_seconds: float | None
+    ) -> None:
+        self.door = door
+        self.queue = queue
+        self.group = group
+        self.consumer = consumer
+        self.limit = limit
+        self.lease_seconds = lease_seconds
+
+    def __call__(self, limit: int | None = None, *, shared: bool = False) -> Receipt | None:
+        self.door.make(self.queue)
+        engine = self.door.engine
+        if shared and engine.policy(self.queue).ordered:
+            # A lease may hold several messages of a key, which must not be worked on side by side.
+            return None
+        return engine.receive(self.queue, self.group, self.consumer, limit or self.limit, self.lease_seconds)
+
+
+def row_id(row: Row, receipt: Receipt) -> str:
+    return row[ID] or made_id(row[CREATED_AT], receipt.salt, row[POSITION])
+
+
+def _with_lease(settle: Settle, token: int, position: int) -> Settle:
+    return Settle(settle.event, settle.id, position, token, settle.reason, settle.delay_seconds)
