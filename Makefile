@@ -2,7 +2,7 @@
 # Set-up is done by stamp files inside .venv, so a target sets up what it lacks and nothing twice.
 
 PYTHON ?= python3
-# Extra words for the command behind demo, test or bench, for example: make test ARGS="-k lease"
+# Extra words for the command behind demo, test, bench or serve, for example: make test ARGS="-k lease"
 ARGS ?=
 # Set to --upgrade to take newer versions, or to --upgrade-package=NAME for one of them
 LOCK_ARGS ?=
@@ -37,14 +37,15 @@ clients: .venv/.redis7-ready
 bench: .venv/.bench-ready ## measure Penstock and its peers side by side
 	$(BIN)/python -m bench $(ARGS)
 
-serve: ## run the server (not in this version)
-	@echo "The Penstock server is not part of this version." >&2; exit 1
+serve: .venv/.server-ready ## run the Redis-protocol server on port 4777
+	@$(BIN)/penstock serve $(ARGS)
 
 lock: ## renew requirements/*.txt (newer versions: LOCK_ARGS=--upgrade)
 	"$(PYTHON)" -m venv build/lock
 	build/lock/bin/python -m pip --quiet --quiet --disable-pip-version-check install uv
 	$(COMPILE) pyproject.toml requirements/run.in -o requirements/run.txt
-	$(COMPILE) pyproject.toml requirements/test.in -o requirements/test.txt
+	$(COMPILE) pyproject.toml --extra server requirements/run.in -c requirements/run.txt -o requirements/server.txt
+	$(COMPILE) pyproject.toml --extra server requirements/test.in -o requirements/test.txt
 	$(COMPILE) pyproject.toml requirements/bench.in -o requirements/bench.txt
 	$(COMPILE) requirements/redis7.in -o requirements/redis7.txt
 
@@ -60,6 +61,10 @@ clean: ## remove the environment and everything made
 	$(PIP) install --no-build-isolation --no-deps --editable .
 	@# the package came without its dependencies: this fails when the lock has fallen behind pyproject.toml
 	$(BIN)/python -m pip --disable-pip-version-check check
+	@touch $@
+
+.venv/.server-ready: .venv/.run-ready requirements/server.txt
+	$(PIP) install --require-hashes -r requirements/server.txt
 	@touch $@
 
 .venv/.test-ready: .venv/.run-ready requirements/test.txt

@@ -243,9 +243,7 @@ class Engine(Protocol):
     def find(self, queue: str, message_id: str) -> Message:
         """One message by its id, wherever it is; NotFound when it never was or is past retention."""
 
-    def browse(
-        self, queue: str, after: int, upto: int | None, limit: int, *, backwards: bool = False
-    ) -> list[Message]:
+    def browse(self, queue: str, after: int, upto: int | None, limit: int, *, backwards: bool = False) -> list[Message]:
         """Messages of the log with after < position <= upto, whatever became of them, in order or backwards."""
 
     def stats(self, queue: str) -> dict[str, GroupStats]:

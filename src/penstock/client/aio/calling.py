@@ -47,8 +47,9 @@ class AsyncCalls:
         return self._reads.submit(Call(operation))
 
     def _post(self, call: Call, answer: Answer, *, reads: bool = False) -> None:
-        """For a server, whose clients are told otherwise than by futures."""
-        self._check()
+        """For a server, which lives on the store's own loop and tells its clients otherwise than by futures."""
+        if self._closing is not None:
+            raise StoreUnavailable("this store was closed")
         (self._reads if reads else self._writes).post(call, answer)
 
     async def _send(self, queue: str, messages: list[Draft], transaction: object) -> list[str]:

@@ -322,9 +322,7 @@ class SqliteEngine:
         with self.database.read() as transaction:
             return looking.find(transaction, queue, message_id)
 
-    def browse(
-        self, queue: str, after: int, upto: int | None, limit: int, *, backwards: bool = False
-    ) -> list[Message]:
+    def browse(self, queue: str, after: int, upto: int | None, limit: int, *, backwards: bool = False) -> list[Message]:
         with self.database.read() as transaction:
             return looking.browse(transaction, queue, after, upto, limit, backwards)
 

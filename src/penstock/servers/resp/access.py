@@ -51,12 +51,14 @@ class Users:
     """The users in force. Replacing them takes effect for connected clients with their next command or delivery."""
 
     def __init__(self, users: Iterable[User]) -> None:
+        self.version = 0
         self._key = secrets.token_bytes(32)
         self._known: dict[str, bytes] = {}
         self._users: dict[str, User] = {}
         self.replace(users)
 
     def replace(self, users: Iterable[User]) -> None:
+        self.version += 1
         self._users = {user.name: user for user in users}
         self._known.clear()
 

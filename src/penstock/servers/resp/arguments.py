@@ -11,6 +11,7 @@ import inspect
 import math
 import typing
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 
 from penstock.domain.errors import InvalidInput
@@ -29,7 +30,11 @@ class Kind(NamedTuple):
     is_rest: bool = False
 
 
+@lru_cache(maxsize=64)
 def read_name(kind: str) -> Callable[[bytes], str]:
+    """Names come again and again, so those that were right are remembered."""
+
+    @lru_cache(maxsize=4096)
     def read(data: bytes) -> str:
         try:
             text = data.decode()

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import socket
 from collections import deque
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock.domain.errors import PenstockError
@@ -17,7 +18,7 @@ from penstock.servers.resp.desks import Waiter
 from penstock.servers.resp.encoder import Failure, Reply, encode
 from penstock.servers.resp.parser import Parser
 from penstock.servers.resp.session import Session
-from penstock.servers.resp.table import Order, Right
+from penstock.servers.resp.table import Command, Order, Right, find
 from penstock.servers.resp.words import CommandError, failure
 from penstock.servers.resp.work import Waiting, Work
 
@@ -125,9 +126,7 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """The client sends no more. It may still read what it asked for, but it does not wait any longer."""
         self._has_ended = True
-        if self._waiter is not None or not self._slots:
-            return False
-        return True
+        return self._waiter is None and bool(self._slots)
 
     def is_there(self) -> bool:
         """Looks at the socket, because news of a client's end may lie there unread."""
@@ -160,39 +159,41 @@ class Connection(asyncio.Protocol):
     def _begin_commands(self) -> None:
         commands, session = self._commands, self.session
         while commands and not self._is_alone and self._can_write and not session.wants_close:
-            order = session.order_of(commands[0])
-            if not self._may_begin(order):
+            command = find(commands[0][0])
+            order = session.order_of(command)
+            if self._under_way and not self._may_begin(order):
                 break
-            self._begin(commands.popleft(), order)
+            self._begin(command, commands.popleft(), order)
         if not commands and self._parser.error is not None and not session.wants_close:
             self._slots.append(encode(Failure(f"ERR Protocol error: {self._parser.error}"), session.protocol))
             session.wants_close = True
         self._regulate()
 
     def _may_begin(self, order: Order) -> bool:
-        if not self._under_way or order is Order.HERE:
+        if order is Order.HERE:
             return True
         if order is Order.ALONE:
             return False
         return order is not Order.SEND or not self._receives
 
-    def _begin(self, arguments: list[bytes], order: Order) -> None:
+    def _begin(self, command: Command | None, arguments: list[bytes], order: Order) -> None:
         session = self.session
         protocol = session.protocol
         try:
-            begun = session.begin(arguments)
+            begun: Any = session.begin(command, arguments)
         except Exception as error:
             logger.exception("command %r failed", arguments[0][:32])
             begun = failure(error)
-        if isinstance(begun, Work | Waiting) or asyncio.iscoroutine(begun):
+        kind = type(begun)
+        if kind is Work or kind is Waiting or kind is CoroutineType:
             slot = Slot(self, order, protocol)
             self._slots.append(slot)
             self._under_way += 1
             self._receives += order is Order.RECEIVE
             self._is_alone = order is Order.ALONE
-            if isinstance(begun, Work):
+            if kind is Work:
                 self.submit(slot, begun)
-            elif isinstance(begun, Waiting):
+            elif kind is Waiting:
                 slot.waiting = begun
                 self._is_alone = True
                 self.submit(slot, begun.work)

@@ -108,9 +108,7 @@ class Door:
             self.make(queue)
             receipt = self.engine.receive(queue, group, consumer, limit, None)
             if receipt.rows:
-                acks = [
-                    Settle(Event.ACK, row_id(row, receipt), row[POSITION], receipt.token) for row in receipt.rows
-                ]
+                acks = [Settle(Event.ACK, row_id(row, receipt), row[POSITION], receipt.token) for row in receipt.rows]
                 self.engine.settle(queue, group, acks)
             return receipt
 
@@ -142,7 +140,9 @@ class Door:
             return self._settle_unknown(queue, group, settle, finish)
 
         item = _with_lease(settle, *known)
-        return Work(Call(partial(self.engine.settle, queue, group), [item], ("settle", queue, group), merge_items), done)
+        return Work(
+            Call(partial(self.engine.settle, queue, group), [item], ("settle", queue, group), merge_items), done
+        )
 
     def _settle_unknown(
         self, queue: str, group: str, settle: Settle, finish: Callable[[Settled | None], Reply]

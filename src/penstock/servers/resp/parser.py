@@ -10,10 +10,10 @@ from __future__ import annotations
 import hiredis
 
 from penstock.servers.resp.inline import split_line
-from penstock.servers.resp.limits import Limits
+from penstock.settings import Limits
 
 Command = list[bytes]
-STAR, DOLLAR = b"*$"
+STAR, DOLLAR, CARRIAGE_RETURN, LINE_FEED = b"*$\r\n"
 # The longest header that can be right: a sign, nineteen digits and the line's end, with room to spare.
 MAX_HEADER = 32
 # What a browser sends first when a web page is made to talk to this port.
@@ -63,69 +63,62 @@ class Parser:
         return commands
 
     def _scan(self, commands: list[Command]) -> None:
+        """Go over headers and contents as far as they are there. One loop, because it runs for every argument."""
         buffer, size = self._buffer, len(self._buffer)
-        while self._at < size:
-            if self._left:
-                if not self._pass_argument(buffer, size):
+        find, max_bulk = buffer.find, self._max_bulk
+        at, left = self._at, self._left
+        while at < size:
+            first = buffer[at]
+            if not left and first != STAR:
+                self._at, self._left = at, left
+                if not self._pass_line(buffer, size, commands):
                     return
-            elif buffer[self._at] == STAR:
-                if not self._pass_count(buffer, size):
-                    return
-            elif not self._pass_line(buffer, size, commands):
-                return
-            else:
-                buffer, size = self._buffer, len(self._buffer)
-
-    def _pass_count(self, buffer: bytearray, size: int) -> bool:
-        """`*3`: how many arguments follow."""
-        end = buffer.find(b"\r\n", self._at, self._at + MAX_HEADER)
-        if end < 0:
-            return self._wait(size, "invalid multibulk length")
-        count = _number(buffer[self._at + 1 : end])
-        if count is None or count > self._max_arguments:
-            raise ProtocolError(
-                "unauthenticated multibulk length"
-                if count is not None and count <= self.limits.arguments
-                else "invalid multibulk length"
-            )
-        self._at = end + 2
-        self._left = max(0, count)
-        if count <= 0:  # says nothing, and is answered with nothing
-            self._finish()
-        return True
-
-    def _pass_argument(self, buffer: bytearray, size: int) -> bool:
-        """`$5`, five bytes and a line's end. Goes over as many arguments as are there."""
-        at, left, max_bulk, find = self._at, self._left, self._max_bulk, buffer.find
-        while left:
-            if at >= size:
-                break
-            if buffer[at] != DOLLAR:
-                raise ProtocolError(f"expected '$', got {_shown(buffer[at])}")
+                at, size = self._at, len(buffer)
+                continue
+            if left and first != DOLLAR:
+                raise ProtocolError(f"expected '$', got {_shown(first)}")
             end = find(b"\r\n", at, at + MAX_HEADER)
             if end < 0:
-                self._at, self._left = at, left
-                return self._wait(size, "invalid bulk length")
+                if size - at >= MAX_HEADER:
+                    raise ProtocolError("invalid bulk length" if left else "invalid multibulk length")
+                break
             digits = buffer[at + 1 : end]
+            if not left:
+                left = self._count(digits)
+                at = end + 2
+                if not left:  # says nothing, and is answered with nothing
+                    self._whole += 1
+                    self._begun = at
+                continue
             length = int(digits) if digits.isdigit() else -1
             if not 0 <= length <= max_bulk:
-                raise ProtocolError(
-                    "unauthenticated bulk length" if 0 <= length <= self.limits.bulk_bytes else "invalid bulk length"
-                )
+                raise self._bad_length(length)
             after = end + length + 4
             if after - self._begun > self._max_request:
                 raise ProtocolError(f"too big a request: at most {self._max_request} bytes")
             if after > size:
                 break
-            if buffer[after - 2] != 13 or buffer[after - 1] != 10:
+            if buffer[after - 2] != CARRIAGE_RETURN or buffer[after - 1] != LINE_FEED:
                 raise ProtocolError("expected the end of a line after a bulk string")
             at = after
             left -= 1
+            if not left:
+                self._whole += 1
+                self._begun = at
         self._at, self._left = at, left
-        if left:
-            return False
-        self._finish()
-        return True
+
+    def _count(self, digits: bytearray) -> int:
+        """`*3`: how many arguments follow."""
+        count = _number(digits)
+        if count is None or count > self.limits.arguments:
+            raise ProtocolError("invalid multibulk length")
+        if count > self._max_arguments:
+            raise ProtocolError("unauthenticated multibulk length")
+        return max(0, count)
+
+    def _bad_length(self, length: int) -> ProtocolError:
+        is_known_size = 0 <= length <= self.limits.bulk_bytes
+        return ProtocolError("unauthenticated bulk length" if is_known_size else "invalid bulk length")
 
     def _pass_line(self, buffer: bytearray, size: int, commands: list[Command]) -> bool:
         end = buffer.find(b"\n", self._at)
@@ -146,16 +139,6 @@ class Parser:
         if arguments:
             commands.append(arguments)
         return True
-
-    def _wait(self, size: int, otherwise: str) -> bool:
-        """For the rest of a header, unless it is too long to become one."""
-        if size - self._at >= MAX_HEADER:
-            raise ProtocolError(otherwise)
-        return False
-
-    def _finish(self) -> None:
-        self._whole += 1
-        self._begun = self._at
 
     def _take_apart(self, commands: list[Command]) -> None:
         if not self._whole:

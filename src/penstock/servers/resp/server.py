@@ -19,8 +19,8 @@ from penstock.servers.resp.connection import Connection
 from penstock.servers.resp.desks import Desks
 from penstock.servers.resp.door import Door
 from penstock.servers.resp.guard import Guard
-from penstock.servers.resp.limits import Limits
 from penstock.servers.resp.words import CommandError
+from penstock.settings import Limits
 
 logger = logging.getLogger("penstock.resp")
 # How often clients are looked at that keep the server waiting.

@@ -6,14 +6,15 @@ import asyncio
 import itertools
 import time
 from collections.abc import Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.client.aio.gathering import Call
 from penstock.domain.errors import PenstockError, StoreError
 from penstock.servers.resp.access import DEFAULT, User
 from penstock.servers.resp.encoder import RESP2, Reply, Simple
-from penstock.servers.resp.table import Command, Order, Right, find
-from penstock.servers.resp.words import CommandError, failure
+from penstock.servers.resp.table import Command, Order, Right
+from penstock.servers.resp.words import CommandError, failure, unknown_command
 from penstock.servers.resp.work import Waiting, Work
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 Begun = Reply | Work | Waiting | Coroutine[Any, Any, Reply]
 QUEUED = Simple("QUEUED")
+# Rights of one client that need not be looked up again.
+MOST_REMEMBERED = 1024
 _ids = itertools.count(1)
 
 
@@ -34,6 +37,8 @@ class Session:
         self.connected_at = time.time()
         self.wants_close = False
         self.on_known: Any = lambda known: None
+        self._granted: set[tuple[Right, str]] = set()
+        self._granted_by: tuple[int, str | None] = (0, None)
         self.begin_again()
 
     def begin_again(self) -> None:
@@ -85,23 +90,20 @@ class Session:
 
     # -- what it asks ----------------------------------------------------------------------------------------------
 
-    def order_of(self, arguments: list[bytes]) -> Order:
-        """How the command goes with those before it; what cannot be run is answered at once."""
-        if self.queued is not None:
-            name = arguments[0].upper()
-            return Order.TURN if name == b"EXEC" else Order.HERE
-        try:
-            return find(arguments).order
-        except CommandError:
+    def order_of(self, command: Command | None) -> Order:
+        """How the command goes with those before it; what cannot be run, or not yet, is answered at once."""
+        if command is None or (self.queued is not None and command.in_multi):
             return Order.HERE
+        return command.order
 
-    def begin(self, arguments: list[bytes]) -> Begun:
+    def begin(self, command: Command | None, arguments: list[bytes]) -> Begun:
         try:
-            command = find(arguments)
+            if command is None:
+                raise unknown_command(arguments)
             if self.user_name is None and not command.is_open:
                 raise CommandError("NOAUTH Authentication required.")
             values, options = command.bind(arguments[1:])
-            self.check(command.right, *command.queues(values))
+            self._check_call(command, values)
             if self.queued is not None and command.in_multi:
                 if command.order is Order.ALONE and asyncio.iscoroutinefunction(command.run):
                     raise CommandError(f"ERR {command.name} is not allowed inside MULTI")
@@ -111,6 +113,25 @@ class Session:
         except (CommandError, PenstockError) as error:
             self.is_spoilt = self.queued is not None
             return failure(error)
+
+    def _check_call(self, command: Command, values: list[Any]) -> None:
+        if command.right is Right.NOTHING:
+            return
+        if command.queue_at is not None and not command.takes_queues:
+            self._check_one(command.right, values[command.queue_at])
+        else:
+            self.check(command.right, *command.queues(values))
+
+    def _check_one(self, right: Right, queue: str) -> None:
+        """What was found allowed is remembered until users change."""
+        users = self.server.users
+        if self._granted_by != (users.version, self.user_name):
+            self._granted_by = users.version, self.user_name
+            self._granted.clear()
+        if (right, queue) not in self._granted:
+            self.check(right, queue)
+            if len(self._granted) < MOST_REMEMBERED:
+                self._granted.add((right, queue))
 
     def execute(self) -> Begun:
         """EXEC: all that was queued, in one transaction."""
@@ -123,7 +144,7 @@ class Session:
         begun = [self._begin_queued(*one) for one in queued]
 
         def operation() -> list[Any]:
-            together: list[Any] = self.door.engine.together([lambda one=one: _finished(one) for one in begun])
+            together: list[Any] = self.door.engine.together([partial(_finished, one) for one in begun])
             return together
 
         def finish(outcomes: list[Any]) -> Reply:
@@ -133,7 +154,7 @@ class Session:
 
     def _begin_queued(self, command: Command, values: list[Any], options: dict[str, Any]) -> Any:
         try:
-            self.check(command.right, *command.queues(values))
+            self._check_call(command, values)
             return command.run(self, *values, **options)
         except (CommandError, PenstockError) as error:
             return failure(error)
@@ -150,5 +171,3 @@ def _finished(begun: Any) -> Reply:
         raise
     except (CommandError, PenstockError) as error:
         return failure(error)
-
-

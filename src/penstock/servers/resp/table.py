@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Any
 
 from penstock.servers.resp.arguments import Signature
-from penstock.servers.resp.words import unknown_command
 
 SINCE = "0.1.0"
 
@@ -22,7 +21,7 @@ class Order(Enum):
     ALONE = "nothing else of this connection meanwhile"
 
 
-class Right(Enum):
+class Right(StrEnum):
     """What a user may do. The words are those of the users table."""
 
     NOTHING = "nothing"  # needs no right
@@ -85,18 +84,11 @@ def command(
     """Put a function into the table. `is_open` works before AUTH; `usage` is for grammars of their own."""
 
     def put(run: Callable[..., Any]) -> Callable[..., Any]:
-        TABLE[name.encode()] = Command(
-            name, run, order, right, family, is_open=is_open, in_multi=in_multi, usage=usage
-        )
+        TABLE[name.encode()] = Command(name, run, order, right, family, is_open=is_open, in_multi=in_multi, usage=usage)
         return run
 
     return put
 
 
-def find(arguments: list[bytes]) -> Command:
-    found = TABLE.get(arguments[0]) or TABLE.get(arguments[0].upper())
-    if found is None:
-        raise unknown_command(arguments)
-    return found
-
-
+def find(name: bytes) -> Command | None:
+    return TABLE.get(name) or TABLE.get(name.upper())

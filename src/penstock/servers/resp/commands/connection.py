@@ -97,9 +97,7 @@ def greeting(session: Session) -> dict[str, Any]:
     }
 
 
-@command(
-    "AUTH", Order.ALONE, Right.NOTHING, FAMILY, is_open=True, in_multi=False, usage="AUTH [user] password"
-)
+@command("AUTH", Order.ALONE, Right.NOTHING, FAMILY, is_open=True, in_multi=False, usage="AUTH [user] password")
 def authenticate(session: Session, words: Words) -> Begun:
     """Say who you are."""
     if len(words) not in (1, 2):
@@ -167,7 +165,9 @@ def tell_time(session: Session) -> Reply:
     return [str(seconds), str(microseconds)]
 
 
-@command("CLIENT", Order.HERE, Right.NOTHING, FAMILY, usage="CLIENT ID|INFO|LIST|GETNAME|SETNAME name|SETINFO attr value")
+@command(
+    "CLIENT", Order.HERE, Right.NOTHING, FAMILY, usage="CLIENT ID|INFO|LIST|GETNAME|SETNAME name|SETINFO attr value"
+)
 def client(session: Session, subcommand: Text, words: Words) -> Reply:
     """About this connection: ID, INFO, LIST, GETNAME, SETNAME, SETINFO, NO-EVICT, NO-TOUCH."""
     run = CLIENT.get(subcommand.upper())
@@ -205,11 +205,7 @@ def _set_info(session: Session, words: list[bytes]) -> Reply:
 def _list(session: Session, words: list[bytes]) -> Reply:
     """Only those who manage see others."""
     everybody = session.may(Right.MANAGE)
-    lines = [
-        describe(one.session)
-        for one in session.server.connections
-        if everybody or one.session is session
-    ]
+    lines = [describe(one.session) for one in session.server.connections if everybody or one.session is session]
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -26,9 +26,7 @@ OLDER_GROUP = "default"
 
 
 @command("QADD", Order.SEND, Right.SEND, FAMILY)
-def add(
-    session: Session, queue: QueueName, expire_seconds: Seconds, contents: Blob, *, noblock: Flag = False
-) -> Begun:
+def add(session: Session, queue: QueueName, expire_seconds: Seconds, contents: Blob, *, noblock: Flag = False) -> Begun:
     """Add an event to a queue. Gives back its id, or OK with NOBLOCK, which does not wait until it is stored."""
     check_seconds("expireSeconds", expire_seconds, above=True)
     message: Draft = (contents, None, Options(ttl_seconds=expire_seconds))
@@ -105,9 +103,7 @@ def _told_ack(settled: Settled | None) -> Reply:
     return int(settled is not None and settled.ok)
 
 
-@command(
-    "QNOTIFY", Order.ALONE, Right.RECEIVE, FAMILY, usage="QNOTIFY [consumerGroup] timeout [queue ...]"
-)
+@command("QNOTIFY", Order.ALONE, Right.RECEIVE, FAMILY, usage="QNOTIFY [consumerGroup] timeout [queue ...]")
 def notify(session: Session, words: Words) -> Begun:
     """Wait until one of the queues has an event for the group, and give back its name; nil when the time is up."""
     if not words:
@@ -137,5 +133,3 @@ def _first_look(session: Session, queues: list[str], group: str) -> Work:
 def flush(session: Session, queue: QueueName) -> Begun:
     """Remove all events of a queue."""
     return session.door.change(lambda: session.door.engine.flush(queue), lambda _: OK)
-
-

@@ -89,5 +89,3 @@ def _told_numbers(total: int, in_progress: int, redo: int, done: int, available:
         "available": available,
         "consumers": consumers,
     }
-
-

@@ -22,17 +22,13 @@ LOOK_BACK = 1000
 
 
 @command("QLPUSH", Order.TURN, Right.SEND, FAMILY)
-def push_left(
-    session: Session, queue: QueueName, event_id: Text, contents: Blob, *, noblock: Flag = False
-) -> Begun:
+def push_left(session: Session, queue: QueueName, event_id: Text, contents: Blob, *, noblock: Flag = False) -> Begun:
     """Add an event with an id of your own, to be taken after all others."""
     return _push(session, queue, event_id, contents, LEFT, noblock)
 
 
 @command("QRPUSH", Order.TURN, Right.SEND, FAMILY)
-def push_right(
-    session: Session, queue: QueueName, event_id: Text, contents: Blob, *, noblock: Flag = False
-) -> Begun:
+def push_right(session: Session, queue: QueueName, event_id: Text, contents: Blob, *, noblock: Flag = False) -> Begun:
     """Add an event with an id of your own, to be taken before all others."""
     return _push(session, queue, event_id, contents, RIGHT, noblock)
 
@@ -107,5 +103,3 @@ def register(session: Session, queues: QueueNames) -> Reply:
     """Say which queues this client consumes, for a QNOTIFY that names none."""
     session.registered = list(dict.fromkeys(queues))
     return OK
-
-
