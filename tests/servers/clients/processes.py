@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -34,24 +34,25 @@ class ServerProcess:
         assert self._process is not None, "the server is not started"
         return self._process.pid
 
-    def start(self) -> Self:
+    def start(self, answers: Callable[[], bool] | None = None) -> Self:
+        """Returns when the server is ready: when it `answers`."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 self.words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=self.environment
             )
-        self._await_ready()
+        self._await_ready(answers or self._answers)
         return self
 
-    def _await_ready(self) -> None:
-        """Ready is whoever answers: a connection alone may only have reached the kernel's backlog."""
+    def _await_ready(self, answers: Callable[[], bool]) -> None:
         gives_up_at = time.monotonic() + READY_SECONDS
-        while not self._answers():
+        while not answers():
             assert self.is_alive(), f"the server ended while starting:\n{self.said()}"
             assert time.monotonic() < gives_up_at, f"the server does not answer:\n{self.said()}"
             # There is no signal to wait for: a port that is not open yet refuses at once.
             time.sleep(0.02)
 
     def _answers(self) -> bool:
+        """A connection alone may only have reached the kernel's backlog."""
         try:
             with socket.create_connection((LOOPBACK, self.port), timeout=READY_SECONDS) as link:
                 link.sendall(b"PING\r\n")
@@ -108,12 +109,15 @@ class ServerProcess:
 class PenstockServer(ServerProcess):
     """`penstock serve` on a SQLite store."""
 
-    def __init__(self, folder: Path, *words: str, port: int | None = None, **environment: str) -> None:
+    def __init__(
+        self, folder: Path, *words: str, port: int | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
         port = port or free_port()
+        folder.mkdir(exist_ok=True)
         self.path = folder / "store.db"
         self.url = f"sqlite:///{self.path}"
         command = [sys.executable, "-c", "import sys; from penstock.cli import main; sys.exit(main())", "serve", *words]
-        settings = {"PENSTOCK_URL": self.url, "PENSTOCK_RESP_PORT": str(port), **environment}
+        settings = {"PENSTOCK_URL": self.url, "PENSTOCK_RESP_PORT": str(port), **(environment or {})}
         super().__init__(command, port, folder, settings)
 
 
