@@ -249,6 +249,9 @@ class Engine(Protocol):
     def stats(self, queue: str) -> dict[str, GroupStats]:
         """Every group's counts, in one snapshot and without reading messages."""
 
+    def unread(self, queue: str) -> int:
+        """How many messages a group could receive that has not begun yet."""
+
     def audit(self, queue: str, message_id: str) -> list[AuditEntry]:
         """The trail of one message over all groups, in order."""
 

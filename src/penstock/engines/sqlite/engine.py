@@ -330,6 +330,10 @@ class SqliteEngine:
         with self.database.read() as transaction:
             return counting.stats(transaction, queue)
 
+    def unread(self, queue: str) -> int:
+        with self.database.read() as transaction:
+            return counting.unread(transaction, queue)
+
     def audit(self, queue: str, message_id: str) -> list[AuditEntry]:
         with self.database.read() as transaction:
             return looking.audit(transaction, queue, message_id)

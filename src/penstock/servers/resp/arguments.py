@@ -17,6 +17,7 @@ from typing import Annotated, Any, NamedTuple
 from penstock.domain.errors import InvalidInput
 from penstock.domain.identity import check_id
 from penstock.domain.names import check_name
+from penstock.servers.resp.encoder import Tags
 from penstock.servers.resp.words import CommandError, quoted, syntax_error, wrong_arity
 
 
@@ -110,9 +111,9 @@ class Parameter(NamedTuple):
         document: dict[str, Any] = {"name": self.name, "type": self.kind.type, "display_text": self.name}
         if self.token is not None:
             document["token"] = self.token
-            document["flags"] = ["optional"]
+            document["flags"] = Tags("optional")
         elif self.kind.is_rest:
-            document["flags"] = ["optional", "multiple"]
+            document["flags"] = Tags("optional", "multiple")
         return document
 
     def usage(self) -> str:

@@ -97,7 +97,7 @@ class Connection(asyncio.Protocol):
         self._can_write = True
         self._flush_is_due = False
         self._has_ended = False  # the client sends no more
-        self.made_at = self.heard_at = self.stalled_at = self.loop.time()
+        self.made_at = self.heard_at = self.stalled_at = self._begun_at = self.loop.time()
 
     # -- coming and going ------------------------------------------------------------------------------------------
 
@@ -152,7 +152,11 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.heard_at = self.loop.time()
-        self._commands.extend(self._parser.feed(data))
+        was_midway = self._parser.is_midway
+        commands = self._parser.feed(data)
+        if commands or not was_midway:
+            self._begun_at = self.heard_at
+        self._commands.extend(commands)
         self._begin_commands()
         self._flush()
 
@@ -167,7 +171,6 @@ class Connection(asyncio.Protocol):
         if not commands and self._parser.error is not None and not session.wants_close:
             self._slots.append(encode(Failure(f"ERR Protocol error: {self._parser.error}"), session.protocol))
             session.wants_close = True
-        self._regulate()
 
     def _may_begin(self, order: Order) -> bool:
         if order is Order.HERE:
@@ -266,6 +269,7 @@ class Connection(asyncio.Protocol):
             self.transport.abort()
         elif not slots and (self.session.wants_close or (self._has_ended and not self._commands)):
             self.transport.close()
+        self._regulate()
 
     def _write_and_close(self, data: bytes) -> None:
         self.session.wants_close = True
@@ -296,7 +300,8 @@ class Connection(asyncio.Protocol):
         silent = now - self.heard_at
         if self.session.user_name is None and limits.handshake_seconds:
             return now - self.made_at > limits.handshake_seconds
-        if limits.request_seconds and silent > limits.request_seconds and self._parser.is_midway:
+        # From when the command began: a byte now and then does not buy more time.
+        if limits.request_seconds and self._parser.is_midway and now - self._begun_at > limits.request_seconds:
             return True
         if limits.request_seconds and not self._can_write and now - self.stalled_at > limits.request_seconds:
             return True

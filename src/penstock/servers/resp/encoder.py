@@ -38,6 +38,15 @@ class Pairs(msgspec.Struct, frozen=True):
     pairs: list[tuple[Any, Any]]
 
 
+class Tags:
+    """A set of words, each told as a word rather than as a string."""
+
+    __slots__ = ("words",)
+
+    def __init__(self, *words: str) -> None:
+        self.words = words
+
+
 class _NoArray:
     """Nothing, where an array was asked for."""
 
@@ -133,6 +142,12 @@ def _pairs(reply: Pairs, protocol: int, put: Put) -> None:
         _write(value, protocol, put)
 
 
+def _tags(reply: Tags, protocol: int, put: Put) -> None:
+    put(b"~%d\r\n" % len(reply.words) if protocol == RESP3 else b"*%d\r\n" % len(reply.words))
+    for word in reply.words:
+        put(b"+%b\r\n" % _line(word))
+
+
 def _simple(reply: Simple, protocol: int, put: Put) -> None:
     put(b"+%b\r\n" % _line(reply.text))
 
@@ -166,6 +181,7 @@ WRITERS: dict[type, Callable[[Any, int, Put], None]] = {
     set: _set,
     frozenset: _set,
     Pairs: _pairs,
+    Tags: _tags,
     Simple: _simple,
     Failure: _failure,
     Verbatim: _verbatim,

@@ -13,7 +13,7 @@ from penstock.servers.resp.inline import split_line
 from penstock.settings import Limits
 
 Command = list[bytes]
-STAR, DOLLAR, CARRIAGE_RETURN, LINE_FEED = b"*$\r\n"
+STAR, DOLLAR, ZERO, CARRIAGE_RETURN, LINE_FEED = b"*$0\r\n"
 # The longest header that can be right: a sign, nineteen digits and the line's end, with room to spare.
 MAX_HEADER = 32
 # What a browser sends first when a web page is made to talk to this port.
@@ -85,12 +85,15 @@ class Parser:
             digits = buffer[at + 1 : end]
             if not left:
                 left = self._count(digits)
-                at = end + 2
-                if not left:  # says nothing, and is answered with nothing
-                    self._whole += 1
-                    self._begun = at
+                if left:
+                    at = end + 2
+                else:  # says nothing, and is answered with nothing
+                    self._at = at
+                    self._take_apart(commands)
+                    del buffer[: end + 2 - at]
+                    at, size = 0, len(buffer)
                 continue
-            length = int(digits) if digits.isdigit() else -1
+            length = int(digits) if digits.isdigit() and (digits[0] != ZERO or len(digits) == 1) else -1
             if not 0 <= length <= max_bulk:
                 raise self._bad_length(length)
             after = end + length + 4
@@ -155,9 +158,11 @@ class Parser:
 
 
 def _number(digits: bytearray) -> int | None:
-    if digits.isdigit():
-        return int(digits)
-    return -1 if digits[:1] == b"-" and digits[1:].isdigit() and len(digits) <= 3 else None
+    """Written in the one way that Redis takes: no leading zeros, no minus zero."""
+    bare = digits[1:] if digits[:1] == b"-" else digits
+    if not bare.isdigit() or (bare[0] == ZERO and len(digits) > 1):
+        return None
+    return int(digits)
 
 
 def _shown(byte: int) -> str:

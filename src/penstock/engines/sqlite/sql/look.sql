@@ -120,6 +120,19 @@ select exists (
             and lane.shard not in (select shard from blocked)
     );
 
+-- name: unread_by_nobody
+-- What is in the log and not over. What is over is found by its time: the rest is never read.
+select
+    (
+        select coalesce(sum(lane.sent - lane.trimmed), 0)
+        from penstock_lane as lane where lane.queue_id = :queue_id and lane.priority >= 0
+    ) - (
+        select count(*)
+        from penstock_log as log join penstock_lane as lane using (lane_id)
+        where log.expires_at <= :now and log.position > :trimmed_position
+            and lane.queue_id = :queue_id and lane.priority >= 0
+    );
+
 -- name: group_counts
 -- One group's counts, from counters and from tables that stay small.
 select

@@ -9,7 +9,7 @@ from typing import Any
 import penstock
 from penstock.servers.resp.arguments import Words
 from penstock.servers.resp.commands.connection import REDIS_VERSION
-from penstock.servers.resp.encoder import Reply, Verbatim
+from penstock.servers.resp.encoder import Reply, Tags, Verbatim
 from penstock.servers.resp.session import Session
 from penstock.servers.resp.table import SINCE, TABLE, Command, Order, Right, command
 from penstock.servers.resp.words import CommandError, unknown_subcommand
@@ -49,7 +49,7 @@ def _chosen(session: Session, names: list[bytes]) -> list[Command | None]:
 
 
 def _row(one: Command) -> list[Any]:
-    flags = {"write" if one.right in (Right.SEND, Right.RECEIVE, Right.MANAGE) else "readonly"}
+    flags = Tags("write" if one.right in (Right.SEND, Right.RECEIVE, Right.MANAGE) else "readonly")
     first = 0 if one.queue_at is None else one.queue_at + 1
     key = [first, first, 1] if first else [0, 0, 0]
     return [
@@ -57,7 +57,7 @@ def _row(one: Command) -> list[Any]:
         one.signature.arity,
         flags,
         *key,
-        {f"@{one.right.value}", f"@{one.family}"},
+        Tags(f"@{one.right.value}", f"@{one.family}"),
         [],
         [],
         [],

@@ -46,15 +46,15 @@ def _status(session: Session, words: list[bytes], tell: object) -> Work:
     session.check(Right.LOOK, *queues)
     engine = session.door.engine
 
-    def operation() -> dict[str, dict[str, GroupStats]]:
+    def operation() -> dict[str, tuple[dict[str, GroupStats], int]]:
         wanted = queues or [info.name for info in engine.queues() if session.may(Right.LOOK, info.name)]
-        return {queue: engine.stats(queue) for queue in wanted}
+        return {queue: (engine.stats(queue), engine.unread(queue)) for queue in wanted}
 
-    def finish(found: dict[str, dict[str, GroupStats]]) -> Reply:
+    def finish(found: dict[str, tuple[dict[str, GroupStats], int]]) -> Reply:
         counted: Status = {}
-        for queue, stats in found.items():
+        for queue, (stats, unread) in found.items():
             names = groups or list(stats)
-            counted[queue] = {name: _numbers(session, queue, name, stats) for name in names}
+            counted[queue] = {name: _numbers(session, queue, name, stats, unread) for name in names}
         return tell(counted)  # type: ignore[operator]
 
     return session.door.look(operation, finish)
@@ -69,13 +69,12 @@ def _names(words: list[bytes]) -> tuple[list[str], list[str]]:
     return [read_queue(word) for word in words[:split]], [read_group(word) for word in words[split + 1 :]]
 
 
-def _numbers(session: Session, queue: str, group: str, stats: dict[str, GroupStats]) -> Numbers:
+def _numbers(session: Session, queue: str, group: str, stats: dict[str, GroupStats], unread: int) -> Numbers:
     told = session.server.desks.told(queue, group)
     found = stats.get(group)
     if found is None:
         # A group that has done nothing yet could have everything that is there.
-        total = max((one.total for one in stats.values()), default=0)
-        return _told_numbers(total, 0, 0, 0, total, told)
+        return _told_numbers(unread, 0, 0, 0, unread, told)
     total = found.in_progress + found.redo + found.done + found.available
     return _told_numbers(total, found.in_progress, found.redo, found.done, found.available, found.consumers + told)
 
