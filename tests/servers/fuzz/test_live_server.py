@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from penstock.servers.resp.limits import Limits
 from penstock.servers.resp.parser import Parser
+from penstock.settings import Limits
 from tests.servers.clients.processes import LOOPBACK, PenstockServer
 from tests.servers.clients.wire import Wire, frame
 from tests.servers.fuzz.frames import Mutator

@@ -7,8 +7,8 @@ import os
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.servers.resp.limits import Limits
 from penstock.servers.resp.parser import Parser
+from penstock.settings import Limits
 from tests.servers.clients.wire import frame
 from tests.servers.fuzz.frames import Mutator
 
