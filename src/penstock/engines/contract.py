@@ -169,6 +169,10 @@ class Engine(Protocol):
     def groups(self, queue: str) -> list[str]:
         """The groups of the queue by name."""
 
+    def forget(self, queue: str, group: str) -> bool:
+        """Remove a group and all it has done, as if it had never read; whether it was there. The primary group stays
+        (InvalidInput)."""
+
     # -- addresses -------------------------------------------------------------------------------------------------
 
     def address(self, queue: str, address: str) -> AddressState | None:

@@ -224,6 +224,10 @@ class SqliteEngine:
             found = queues.find(transaction, queue)
             return [] if found is None else [group.name for group in queues.groups(transaction, found)]
 
+    def forget(self, queue: str, group: str) -> bool:
+        with self.database.write() as transaction:
+            return queues.forget(transaction, queue, group)
+
     # -- addresses -------------------------------------------------------------------------------------------------
 
     def address(self, queue: str, address: str) -> AddressState | None:

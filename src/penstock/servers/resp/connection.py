@@ -65,7 +65,10 @@ class Slot:
             logger.error("a command failed: %r", error, exc_info=error)
         self.answer(failure(error))
 
-    def answer(self, reply: Reply) -> None:
+    def answer(self, reply: Reply | Work) -> None:
+        if type(reply) is Work:
+            self.connection.submit(self, reply)
+            return
         self.data = encode(reply, self.protocol)
         self.connection.filled(self)
 
@@ -217,6 +220,9 @@ class Connection(asyncio.Protocol):
             slot.answer(waiting.empty)
         else:
             slot.waiting = None
+            most = self.server.max_block_seconds
+            if most and (waiting.seconds is None or waiting.seconds > most):
+                waiting.seconds = most
             self._waiter = self.server.desks.wait(slot, waiting)
 
     def _run(self, slot: Slot, coroutine: Any) -> None:

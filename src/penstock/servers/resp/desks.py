@@ -17,7 +17,7 @@ from penstock.engines.contract import Receipt
 from penstock.servers.resp.door import Door
 from penstock.servers.resp.encoder import Reply
 from penstock.servers.resp.words import failure
-from penstock.servers.resp.work import Waiting
+from penstock.servers.resp.work import Waiting, Work
 
 logger = logging.getLogger("penstock.resp")
 # A wait that nobody ends is begun anew after this long.
@@ -35,7 +35,7 @@ class Client(Protocol):
     def may_receive(self, queue: str) -> bool:
         """Whether its user still has the right."""
 
-    def answer(self, reply: Reply) -> None: ...
+    def answer(self, reply: Reply | Work) -> None: ...
 
 
 class Waiter:
@@ -52,7 +52,7 @@ class Waiter:
         self.is_late = False
         self.timer: asyncio.TimerHandle | None = None
 
-    def answer(self, reply: Reply) -> None:
+    def answer(self, reply: Reply | Work) -> None:
         if not self.is_done:
             self.leave()
             self.client.answer(reply)
@@ -72,7 +72,7 @@ class Waiter:
 
 
 class Desk:
-    def __init__(self, door: Door, queue: str, group: str, closed: Callable[[Desk], None]) -> None:
+    def __init__(self, door: Door, queue: str, group: str | None, closed: Callable[[Desk], None]) -> None:
         self.door = door
         self.queue = queue
         self.group = group
@@ -177,7 +177,7 @@ class Desks:
 
     def __init__(self, door: Door) -> None:
         self._door = door
-        self._desks: dict[tuple[str, str], Desk] = {}
+        self._desks: dict[tuple[str, str | None], Desk] = {}
 
     def wait(self, client: Client, waiting: Waiting) -> Waiter:
         waiter = Waiter(client, waiting)
@@ -193,7 +193,7 @@ class Desks:
         desk = self._desks.get((queue, group))
         return 0 if desk is None else desk.told
 
-    def _desk(self, queue: str, group: str) -> Desk:
+    def _desk(self, queue: str, group: str | None) -> Desk:
         desk = self._desks.get((queue, group))
         if desk is None:
             desk = self._desks[queue, group] = Desk(self._door, queue, group, self._close)

@@ -37,6 +37,8 @@ class Door:
         self.local = Store(store.engine)  # the same verbs, for use inside a call
         self._made: set[str] = set()
         self._tokens: dict[tuple[str, str, str], tuple[int, int]] = {}
+        self._entries: dict[tuple[str, str, int], tuple[int, str]] = {}
+        self._groups: set[tuple[str, str]] = set()
 
     def submit(self, work: Work, answer: Answer) -> None:
         self.store._post(work.call, answer, reads=work.reads)
@@ -52,17 +54,18 @@ class Door:
 
     # -- sending ---------------------------------------------------------------------------------------------------
 
-    def send(self, queue: str, draft: Draft, finish: Callable[[str], Reply]) -> Work:
-        """`finish` is given the message's id."""
+    def send(self, queue: str, draft: Draft, finish: Callable[[str], Reply], *, makes: bool = True) -> Work:
+        """`finish` is given the message's id. Without `makes` a new queue gets the usual policy."""
 
         def done(ids: list[str]) -> Reply:
             self._made.add(queue)
             return finish(ids[0])
 
         drafts = [draft]
+        send = partial(self._send, queue) if makes else partial(self.engine.send, queue)
         if can_merge(drafts):
-            return Work(Call(partial(self._send, queue), drafts, ("send", queue), merge_items), done)
-        return Work(Call(partial(self._send, queue), drafts), done)
+            return Work(Call(send, drafts, ("send", queue, makes), merge_items), done)
+        return Work(Call(send, drafts), done)
 
     def _send(self, queue: str, drafts: Sequence[Draft]) -> list[str]:
         self.make(queue)
@@ -77,9 +80,18 @@ class Door:
 
     # -- receiving -------------------------------------------------------------------------------------------------
 
-    def take(self, queue: str, group: str, consumer: str, limit: int, lease_seconds: float | None) -> Call:
-        """A receive that may be shared with other clients that are the same consumer."""
-        taking = _Taking(self, queue, group, consumer, limit, lease_seconds)
+    def take(
+        self,
+        queue: str,
+        group: str | None,
+        consumer: str,
+        limit: int,
+        lease_seconds: float | None,
+        *,
+        makes: bool = True,
+    ) -> Call:
+        """A receive that may be shared with other clients that are the same consumer. No group is the primary one."""
+        taking = _Taking(self, queue, group, consumer, limit, lease_seconds, makes)
         key = ("take", queue, group, consumer, lease_seconds)
         return Call(taking, None, key, share_receive, unwanted=self.store._let_go, weight=limit)
 
@@ -127,6 +139,56 @@ class Door:
         while len(tokens) > MAX_REMEMBERED:
             del tokens[next(iter(tokens))]
 
+    def remember_entries(self, receipt: Receipt) -> None:
+        """The same for stream commands, which know a message by its place."""
+        entries = self._entries
+        for row in receipt.rows:
+            entries[receipt.queue, receipt.group, row[POSITION]] = receipt.token, row_id(row, receipt)
+        while len(entries) > MAX_REMEMBERED:
+            del entries[next(iter(entries))]
+
+    def ack_entries(self, queue: str, group: str, positions: Sequence[int]) -> Work:
+        """How many of the entries were in flight and are done now."""
+        known: list[Settle] = []
+        unknown: list[int] = []
+        for position in dict.fromkeys(positions):
+            found = self._entries.pop((queue, group, position), None)
+            if found is None:
+                unknown.append(position)
+            else:
+                known.append(Settle(Event.ACK, found[1], position, found[0]))
+
+        def count(results: list[Settled]) -> Reply | Work:
+            lost = [settle.position for settle, result in zip(known, results, strict=True) if not result.ok]
+            done = len(known) - len(lost)
+            again = unknown + lost
+            return Work(Call(partial(self._ack_unknown, queue, group, again)), lambda n: done + n) if again else done
+
+        if not known:
+            return Work(Call(partial(self._ack_unknown, queue, group, unknown)), lambda n: n)
+        return Work(
+            Call(partial(self.engine.settle, queue, group), known, ("settle", queue, group), merge_items), count
+        )
+
+    def _ack_unknown(self, queue: str, group: str, positions: Sequence[int]) -> int:
+        acks = []
+        for position in positions:
+            found = self.engine.browse(queue, position - 1, position, 1)
+            for lease in self.engine.leases(queue, group, ids=[one.id for one in found]):
+                acks.append(Settle(Event.ACK, lease.id, lease.position, lease.token))
+        return sum(result.ok for result in self.engine.settle(queue, group, acks)) if acks else 0
+
+    # -- groups ----------------------------------------------------------------------------------------------------
+
+    def knows_group(self, queue: str, group: str) -> bool:
+        return (queue, group) in self._groups
+
+    def learn_group(self, queue: str, group: str) -> None:
+        self._groups.add((queue, group))
+
+    def forget_group(self, queue: str, group: str) -> None:
+        self._groups.discard((queue, group))
+
     def settle(self, queue: str, group: str, settle: Settle, finish: Callable[[Settled | None], Reply]) -> Work:
         """Settle by id; `settle` says how, and its token and position are found here. None when there is no lease."""
         known = self._tokens.pop((queue, group, settle.id), None)
@@ -159,10 +221,17 @@ class Door:
 class _Taking:
     """The operation of a receive, alone or for several clients at once."""
 
-    __slots__ = ("consumer", "door", "group", "lease_seconds", "limit", "queue")
+    __slots__ = ("consumer", "door", "group", "lease_seconds", "limit", "makes", "queue")
 
     def __init__(
-        self, door: Door, queue: str, group: str, consumer: str, limit: int, lease_seconds: float | None
+        self,
+        door: Door,
+        queue: str,
+        group: str | None,
+        consumer: str,
+        limit: int,
+        lease_seconds: float | None,
+        makes: bool,
     ) -> None:
         self.door = door
         self.queue = queue
@@ -170,9 +239,11 @@ class _Taking:
         self.consumer = consumer
         self.limit = limit
         self.lease_seconds = lease_seconds
+        self.makes = makes
 
     def __call__(self, limit: int | None = None, *, shared: bool = False) -> Receipt | None:
-        self.door.make(self.queue)
+        if self.makes:
+            self.door.make(self.queue)
         engine = self.door.engine
         if shared and engine.policy(self.queue).ordered:
             # A lease may hold several messages of a key, which must not be worked on side by side.

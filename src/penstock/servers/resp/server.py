@@ -20,7 +20,7 @@ from penstock.servers.resp.desks import Desks
 from penstock.servers.resp.door import Door
 from penstock.servers.resp.guard import Guard
 from penstock.servers.resp.words import CommandError
-from penstock.settings import Limits
+from penstock.settings import Limits, RespSettings
 
 logger = logging.getLogger("penstock.resp")
 # How often clients are looked at that keep the server waiting.
@@ -35,10 +35,13 @@ PROTECTED = (
 
 
 class Server:
-    def __init__(self, store: AsyncStore, users: Users, limits: Limits | None = None) -> None:
+    def __init__(self, store: AsyncStore, users: Users, settings: RespSettings | None = None) -> None:
+        settings = settings or RespSettings()
         self.store = store
         self.users = users
-        self.limits = limits or Limits()
+        self.limits: Limits = settings
+        self.stream_lease_seconds = settings.stream_lease_seconds
+        self.max_block_seconds = settings.max_block_seconds
         self.door = Door(store)
         self.desks = Desks(self.door)
         self.guard = Guard(self.limits.failed_logins_per_second)

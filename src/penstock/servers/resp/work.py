@@ -26,6 +26,15 @@ class Work:
         self.finish = finish
         self.reads = reads
 
+    def then(self, finish: Finish) -> Work:
+        """The same work with another end; its own reply is handed on."""
+
+        def both(outcome: Any) -> Reply | Work:
+            reply = self.finish(outcome)
+            return reply.then(finish) if type(reply) is Work else finish(reply)
+
+        return Work(self.call, both, self.reads)
+
     def run(self) -> Reply:
         """All of it, right here: for a thread that is inside a transaction already."""
         reply: Any = self
@@ -47,11 +56,11 @@ class Waiting:
         self,
         work: Work,
         queues: Sequence[str],
-        group: str,
+        group: str | None,
         seconds: float | None,
         empty: Reply,
         take: Callable[[str], Call] | None,
-        deal: Callable[[str, Receipt | None], Reply],
+        deal: Callable[[str, Receipt | None], Reply | Work],
     ) -> None:
         self.work = work
         self.queues = queues
