@@ -17,6 +17,7 @@ from penstock.servers.resp.words import CommandError
 FIELDS_JSON = "application/vnd.penstock.fields+json"
 FIELDS_BINARY = "application/vnd.penstock.fields+msgpack"
 PAYLOAD_FIELD = b"payload"
+BEYOND = 1 << 62
 Entry = list[object]
 
 _decode_object = msgspec.json.Decoder(dict[str, str]).decode
@@ -81,7 +82,8 @@ def read_parts(word: bytes) -> tuple[int, int | None]:
     milliseconds, dash, position = word.partition(b"-")
     if not milliseconds.isdigit() or (dash and not position.isdigit()) or len(word) > 41:
         raise CommandError("ERR Invalid stream ID specified as stream command argument")
-    return int(milliseconds), int(position) if dash else None
+    # Redis' ids are wider than a position can ever be: beyond the bound there is nothing to find.
+    return min(int(milliseconds), BEYOND), min(int(position), BEYOND) if dash else None
 
 
 def read_position(word: bytes) -> int:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from penstock.domain.message import Draft, Message, Options
-from penstock.domain.times import SECOND
 from penstock.servers.resp.arguments import Blob, QueueName, Words, read_count
-from penstock.servers.resp.commands.entries import Bound, entry_id, message_entry, pack, read_bound, read_parts
+from penstock.servers.resp.commands.entries import BEYOND, Bound, entry_id, message_entry, pack, read_bound, read_parts
 from penstock.servers.resp.encoder import Reply
 from penstock.servers.resp.session import Begun, Session
 from penstock.servers.resp.table import Order, Right, command
@@ -15,7 +14,6 @@ FAMILY = "stream"
 NOT_AN_INTEGER = "ERR value is not an integer or out of range"
 MOST_ENTRIES = 1_000_000
 BEGINNING = 0
-END = 1 << 62
 
 
 @command(
@@ -136,14 +134,14 @@ def after_bound(session: Session, queue: str, bound: Bound) -> int:
     """The place before the first entry of a range that starts here."""
     if bound.position is not None and _is_at(session, queue, bound):
         return bound.position if bound.is_open else bound.position - 1
-    return session.door.engine.position_at(queue, bound.milliseconds * 1000) if bound.milliseconds < END else END
+    return session.door.engine.position_at(queue, bound.milliseconds * 1000)
 
 
 def upto_bound(session: Session, queue: str, bound: Bound) -> int:
     """The place of the last entry of a range that ends here."""
     if bound.position is not None and _is_at(session, queue, bound):
         return bound.position - 1 if bound.is_open else bound.position
-    milliseconds = min(bound.milliseconds, END // SECOND)
+    milliseconds = bound.milliseconds
     if bound.position is not None:
         return session.door.engine.position_at(queue, milliseconds * 1000)
     return session.door.engine.position_at(queue, (milliseconds + 1) * 1000)
@@ -152,7 +150,7 @@ def upto_bound(session: Session, queue: str, bound: Bound) -> int:
 def _is_at(session: Session, queue: str, bound: Bound) -> bool:
     """Whether an entry has exactly this id; otherwise only its time says where it lies."""
     position = bound.position or 0
-    if not 0 < position < END:
+    if not 0 < position < BEYOND:
         return False
     found = session.door.engine.browse(queue, position - 1, position, 1)
     return any(message_entry(one)[0] == entry_id(bound.milliseconds * 1000, position) for one in found)
