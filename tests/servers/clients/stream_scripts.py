@@ -312,12 +312,15 @@ def _masked(line: str, reply: Reply) -> Reply:
 def _without_idle(reply: Reply) -> Reply:
     """Rows of id, consumer, idle, deliveries."""
     if not isinstance(reply.value, list):
-        return reply
+        return _without_fields(reply)
     rows = [Reply(row.kind, [*row.value[:2], Reply(row.value[2].kind, "?"), *row.value[3:]]) for row in reply.value]
     return Reply(reply.kind, rows)
 
 
 def _without_fields(reply: Reply) -> Reply:
+    if reply.kind == "-":
+        # The code is what programs look at. The words behind it may say more than Redis does.
+        return Reply("-", reply.value.split(b" ")[0])
     if not isinstance(reply.value, list):
         return reply
     items = [_without_fields(item) for item in reply.value]
