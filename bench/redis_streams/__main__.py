@@ -39,7 +39,7 @@ def main() -> None:
             running.enter_context(contender.server)
         document["rates"] = rates.measure(contenders, arguments.rounds, arguments.seconds)
         document["lone_send_milliseconds"] = rates.lone_sends(contenders, arguments.rounds, arguments.sends)
-        document["idle"] = idle.measure(contenders, arguments.consumers, arguments.seconds * 2)
+        document["idle"] = idle.measure(contenders, arguments.consumers, arguments.idle_seconds)
     targets = _targets(document)
     _print(document, targets, arguments)
     document["targets"] = [{"text": one.text, "measured": one.measured, "is_met": one.is_met} for one in targets]
@@ -57,6 +57,7 @@ def _arguments() -> argparse.Namespace:
     arguments = parser.parse_args()
     arguments.rounds = arguments.rounds or (2 if arguments.quick else 7)
     arguments.seconds = arguments.seconds or (1.0 if arguments.quick else 3.0)
+    arguments.idle_seconds = 3.0 if arguments.quick else 15.0
     arguments.sends = 100 if arguments.quick else 300
     arguments.consumers = 1000
     return arguments
@@ -113,11 +114,12 @@ def _print(document: dict[str, Any], targets: list[Target], arguments: argparse.
                 shown_spread(own["rate"]),
                 shown_spread(own["ratio"], ".2f"),
                 f"{own['server_cores']['median']:.2f}",
+                f"{own['server_microseconds']['median']:.0f}",
                 f"{own['load_cores']['median']:.2f}",
             ]
             for name, own in measured.items()
         ]
-        print(markdown(["", "messages/s", "against Redis", "server cores", "load cores"], rows))
+        print(markdown(["", "messages/s", "against Redis", "server cores", "µs each", "load cores"], rows))
     print("\nOne send at a time, nothing else going on, ms\n")
     rows = [
         [name, f"{statistics.median(taken):.2f}", f"{percentile(taken, 0.99):.2f}", f"{max(taken):.2f}"]

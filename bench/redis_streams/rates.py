@@ -29,6 +29,8 @@ def _pipeline(contenders: Sequence[Contender], rounds: int, seconds: float, pipe
             "rate": spread([sample["rate"] for sample in own]),
             "ratio": spread([sample["rate"] / theirs for sample, theirs in zip(own, redis, strict=True)]),
             "server_cores": spread([sample["server_cores"] for sample in own]),
+            # What a message costs the server's processor: the ceiling of one core, whatever else the machine does.
+            "server_microseconds": spread([1e6 * sample["server_cores"] / sample["rate"] for sample in own]),
             "load_cores": spread([sample["load_cores"] for sample in own]),
         }
         for name, own in samples.items()
