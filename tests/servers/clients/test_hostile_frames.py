@@ -206,3 +206,17 @@ def test_an_unknown_command_is_told_back_short_and_harmless(shared_server: Penst
         for words in ([b"QADD", b"q\r\n+OK", b"x\r\n+OK", b"\r\n"], [b"XADD", b"s", b"\r\n+OK", b"a", b"b"]):
             wire.error(*words)
         assert wire.call("ECHO", "in step") == b"in step"
+
+
+def test_what_waits_behind_a_blocked_command_is_bounded(server: PenstockServer) -> None:
+    """[S08] Bytes count, not only commands."""
+    with socket.create_connection((LOOPBACK, server.port)) as greedy, Wire(server.port) as wire:
+        before = server.rss_bytes()
+        greedy.settimeout(1.0)
+        greedy.sendall(frame("QNOTIFY", "g", 60, "nothing-here"))
+        large = frame("ECHO", bytes(1 << 20))
+        with contextlib.suppress(TimeoutError, ConnectionError):
+            for _ in range(300):
+                greedy.sendall(large)
+        assert wire.call("PING") == b"PONG"
+        assert server.rss_bytes() - before < 100 << 20
