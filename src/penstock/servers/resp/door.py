@@ -56,16 +56,16 @@ class Door:
 
     def send(self, queue: str, draft: Draft, finish: Callable[[str], Reply], *, makes: bool = True) -> Work:
         """`finish` is given the message's id. Without `makes` a new queue gets the usual policy."""
-
-        def done(ids: list[str]) -> Reply:
-            self._made.add(queue)
-            return finish(ids[0])
-
         drafts = [draft]
         send = partial(self._send, queue) if makes else partial(self.engine.send, queue)
-        if can_merge(drafts):
-            return Work(Call(send, drafts, ("send", queue, makes), merge_items), done)
-        return Work(Call(send, drafts), done)
+        call = Call(send, drafts, ("send", queue, makes), merge_items) if can_merge(drafts) else Call(send, drafts)
+        if makes and queue not in self._made:
+            return Work(call, partial(self._sent_first, queue, finish))
+        return Work(call, finish if finish is first else partial(_finish_first, finish))
+
+    def _sent_first(self, queue: str, finish: Callable[[str], Reply], ids: list[str]) -> Reply:
+        self._made.add(queue)
+        return ids[0] if finish is first else finish(ids[0])
 
     def _send(self, queue: str, drafts: Sequence[Draft]) -> list[str]:
         self.make(queue)
@@ -104,12 +104,13 @@ class Door:
         lease_seconds: float | None,
         finish: Callable[[Receipt], Reply],
     ) -> Work:
-        def done(receipt: Receipt) -> Reply:
-            self._made.add(queue)
-            self.remember(receipt)
-            return finish(receipt)
+        """`finish` has to remember what it was given."""
+        work = Work(self.take(queue, group, consumer, limit, lease_seconds), finish)
+        return work if queue in self._made else work.then(partial(self._received_first, queue))
 
-        return Work(self.take(queue, group, consumer, limit, lease_seconds), done)
+    def _received_first(self, queue: str, reply: Reply) -> Reply:
+        self._made.add(queue)
+        return reply
 
     def receive_and_ack(
         self, queue: str, group: str, consumer: str, limit: int, finish: Callable[[Receipt], Reply]
@@ -133,9 +134,12 @@ class Door:
     # -- leases ----------------------------------------------------------------------------------------------------
 
     def remember(self, receipt: Receipt) -> None:
-        tokens = self._tokens
         for row in receipt.rows:
-            tokens[receipt.queue, receipt.group, row_id(row, receipt)] = receipt.token, row[POSITION]
+            self.remember_one(receipt, row, row_id(row, receipt))
+
+    def remember_one(self, receipt: Receipt, row: Row, message_id: str) -> None:
+        tokens = self._tokens
+        tokens[receipt.queue, receipt.group, message_id] = receipt.token, row[POSITION]
         while len(tokens) > MAX_REMEMBERED:
             del tokens[next(iter(tokens))]
 
@@ -216,6 +220,15 @@ class Door:
             return self.engine.settle(queue, group, [_with_lease(settle, leases[0].token, leases[0].position)])[0]
 
         return Work(Call(operation), finish)
+
+
+def first(ids: Any) -> Any:
+    """The reply to a send: the id as it is."""
+    return ids[0]
+
+
+def _finish_first(finish: Callable[[str], Reply], ids: list[str]) -> Reply:
+    return finish(ids[0])
 
 
 class _Taking:

@@ -7,15 +7,20 @@ by hiredis. A line that does not begin with `*` is an inline command, as typed i
 
 from __future__ import annotations
 
+import re
+
 import hiredis
 
 from penstock.servers.resp.inline import split_line
 from penstock.settings import Limits
 
 Command = list[bytes]
-STAR, DOLLAR, ZERO, CARRIAGE_RETURN, LINE_FEED = b"*$0\r\n"
+STAR, DOLLAR, CARRIAGE_RETURN, LINE_FEED = b"*$\r\n"
 # The longest header that can be right: a sign, nineteen digits and the line's end, with room to spare.
 MAX_HEADER = 32
+# Numbers are written in the one way that Redis takes: no leading zeros, no plus, no minus zero.
+BULK = re.compile(rb"\$(0|[1-9][0-9]{0,18})\r\n").match
+COUNT = re.compile(rb"\*(0|-?[1-9][0-9]{0,18})\r\n").match
 # What a browser sends first when a web page is made to talk to this port.
 HTTP_WORDS = (b"POST", b"HOST:")
 
@@ -65,40 +70,27 @@ class Parser:
     def _scan(self, commands: list[Command]) -> None:
         """Go over headers and contents as far as they are there. One loop, because it runs for every argument."""
         buffer, size = self._buffer, len(self._buffer)
-        find, max_bulk = buffer.find, self._max_bulk
+        max_bulk, most = self._max_bulk, self._max_request
         at, left = self._at, self._left
         while at < size:
-            first = buffer[at]
-            if not left and first != STAR:
-                self._at, self._left = at, left
-                if not self._pass_line(buffer, size, commands):
-                    return
-                at, size = self._at, len(buffer)
-                continue
-            if left and first != DOLLAR:
-                raise ProtocolError(f"expected '$', got {_shown(first)}")
-            end = find(b"\r\n", at, at + MAX_HEADER)
-            if end < 0:
-                if size - at >= MAX_HEADER:
-                    raise ProtocolError("invalid bulk length" if left else "invalid multibulk length")
-                break
-            digits = buffer[at + 1 : end]
             if not left:
-                left = self._count(digits)
-                if left:
-                    at = end + 2
-                else:  # says nothing, and is answered with nothing
-                    self._at = at
-                    self._take_apart(commands)
-                    del buffer[: end + 2 - at]
-                    at, size = 0, len(buffer)
+                self._at = at
+                left = self._begin_command(buffer, size, commands)
+                at, size = self._at, len(buffer)
+                if left < 0:
+                    left = 0
+                    break
                 continue
-            length = int(digits) if digits.isdigit() and (digits[0] != ZERO or len(digits) == 1) else -1
-            if not 0 <= length <= max_bulk:
+            header = BULK(buffer, at)
+            if header is None:
+                self._check_bulk(buffer, at, size)
+                break
+            length = int(header[1])
+            if length > max_bulk:
                 raise self._bad_length(length)
-            after = end + length + 4
-            if after - self._begun > self._max_request:
-                raise ProtocolError(f"too big a request: at most {self._max_request} bytes")
+            after = header.end() + length + 2
+            if after - self._begun > most:
+                raise ProtocolError(f"too big a request: at most {most} bytes")
             if after > size:
                 break
             if buffer[after - 2] != CARRIAGE_RETURN or buffer[after - 1] != LINE_FEED:
@@ -110,10 +102,37 @@ class Parser:
                 self._begun = at
         self._at, self._left = at, left
 
-    def _count(self, digits: bytearray) -> int:
+    def _begin_command(self, buffer: bytearray, size: int, commands: list[Command]) -> int:
+        """How many arguments it has; 0 when there was nothing to it or it was a line, -1 when it is not there yet."""
+        at = self._at
+        if buffer[at] != STAR:
+            return 0 if self._pass_line(buffer, size, commands) else -1
+        header = COUNT(buffer, at)
+        if header is None:
+            if size - at >= MAX_HEADER or buffer.find(b"\r\n", at) >= 0:
+                raise ProtocolError("invalid multibulk length")
+            return -1
+        end = header.end()
+        count = self._count(int(header[1]))
+        if count:
+            self._at = end
+            return count
+        # Says nothing, and is answered with nothing.
+        self._take_apart(commands)
+        del buffer[: end - at]
+        self._at = 0
+        return 0
+
+    def _check_bulk(self, buffer: bytearray, at: int, size: int) -> None:
+        """No whole header: the rest of it is still to come, or it is none."""
+        if buffer[at] != DOLLAR:
+            raise ProtocolError(f"expected '$', got {_shown(buffer[at])}")
+        if size - at >= MAX_HEADER or buffer.find(b"\r\n", at) >= 0:
+            raise ProtocolError("invalid bulk length")
+
+    def _count(self, count: int) -> int:
         """`*3`: how many arguments follow."""
-        count = _number(digits)
-        if count is None or count > self.limits.arguments:
+        if count > self.limits.arguments:
             raise ProtocolError("invalid multibulk length")
         if count > self._max_arguments:
             raise ProtocolError("unauthenticated multibulk length")
@@ -155,14 +174,6 @@ class Parser:
         del self._buffer[: self._begun]
         self._at -= self._begun
         self._whole = self._begun = 0
-
-
-def _number(digits: bytearray) -> int | None:
-    """Written in the one way that Redis takes: no leading zeros, no minus zero."""
-    bare = digits[1:] if digits[:1] == b"-" else digits
-    if not bare.isdigit() or (bare[0] == ZERO and len(digits) > 1):
-        return None
-    return int(digits)
 
 
 def _shown(byte: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import lru_cache, partial
 from typing import Any
 
 from penstock.domain.lifecycle import Event
@@ -12,6 +13,7 @@ from penstock.domain.times import check_seconds
 from penstock.engines.contract import PAYLOAD, Receipt
 from penstock.servers.resp.arguments import Blob, Flag, GroupName, QueueName, Seconds, Words, read_name, read_seconds
 from penstock.servers.resp.commands.events import event_id, told_id
+from penstock.servers.resp.door import Door, first, row_id
 from penstock.servers.resp.encoder import NO_ARRAY, OK, Reply
 from penstock.servers.resp.session import Begun, Session
 from penstock.servers.resp.table import Order, Right, command
@@ -28,13 +30,14 @@ OLDER_GROUP = "default"
 @command("QADD", Order.SEND, Right.SEND, FAMILY)
 def add(session: Session, queue: QueueName, expire_seconds: Seconds, contents: Blob, *, noblock: Flag = False) -> Begun:
     """Add an event to a queue. Gives back its id, or OK with NOBLOCK, which does not wait until it is stored."""
-    check_seconds("expireSeconds", expire_seconds, above=True)
-    message: Draft = (contents, None, Options(ttl_seconds=expire_seconds))
-    return add_in_background(session, queue, message) if noblock else session.door.send(queue, message, _as_it_is)
+    message: Draft = (contents, None, _options(expire_seconds))
+    return add_in_background(session, queue, message) if noblock else session.door.send(queue, message, first)
 
 
-def _as_it_is(message_id: str) -> Reply:
-    return message_id
+@lru_cache(maxsize=1024)
+def _options(expire_seconds: float) -> Options:
+    """One for all messages with the same time to live: the store tells them apart by what they do not share."""
+    return Options(ttl_seconds=check_seconds("expireSeconds", expire_seconds, above=True))
 
 
 def add_in_background(session: Session, queue: str, message: Draft) -> Reply:
@@ -45,7 +48,7 @@ def add_in_background(session: Session, queue: str, message: Draft) -> Reply:
             "try again, or without NOBLOCK"
         )
     server.background += 1
-    session.door.submit(session.door.send(queue, message, _as_it_is), _Background(session, queue))
+    session.door.submit(session.door.send(queue, message, first), _Background(session, queue))
     return OK
 
 
@@ -75,16 +78,26 @@ def get(session: Session, queue: QueueName, group: GroupName, *, ex: Seconds = L
 
 def take_next(session: Session, queue: str, group: str, seconds: float) -> Work:
     if seconds == 0:
-        return session.door.receive_and_ack(queue, group, session.consumer, 1, told_event)
+        return session.door.receive_and_ack(queue, group, session.consumer, 1, _told_event)
     check_seconds("EX", seconds, above=True)
-    return session.door.receive(queue, group, session.consumer, 1, seconds, told_event)
+    return session.door.receive(queue, group, session.consumer, 1, seconds, partial(_given_event, session.door))
 
 
-def told_event(receipt: Receipt) -> Reply:
+def _given_event(door: Door, receipt: Receipt) -> Reply:
+    """Under a lease, which is remembered."""
     if not receipt.rows:
         return NO_ARRAY
     row = receipt.rows[0]
-    return [told_id(row, receipt), row[PAYLOAD]]
+    message_id = row_id(row, receipt)
+    door.remember_one(receipt, row, message_id)
+    return [told_id(row, message_id), row[PAYLOAD]]
+
+
+def _told_event(receipt: Receipt) -> Reply:
+    if not receipt.rows:
+        return NO_ARRAY
+    row = receipt.rows[0]
+    return [told_id(row, row_id(row, receipt)), row[PAYLOAD]]
 
 
 @command("QACK", Order.SEND, Right.RECEIVE, FAMILY, usage="QACK queue [consumerGroup] eventID")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.domain.message import Draft, Message, Options
+from penstock.domain.message import PLAIN, Draft, Message
 from penstock.servers.resp.arguments import Blob, QueueName, Words, read_count
 from penstock.servers.resp.commands.entries import BEYOND, Bound, entry_id, message_entry, pack, read_bound, read_parts
 from penstock.servers.resp.encoder import Reply
@@ -33,13 +33,10 @@ def add(session: Session, queue: QueueName, words: Words) -> Begun:
     fields = words[at + 1 :]
     if not fields or len(fields) % 2:
         raise wrong_arity("xadd")
-    message: Draft = (*pack(fields), PLAIN_ENTRY)
+    message: Draft = (*pack(fields), PLAIN)
     if must_exist or trim is not None:
         return _add_carefully(session, queue, message, must_exist, trim)
     return session.door.send(queue, message, _stream_id)
-
-
-PLAIN_ENTRY = Options()
 
 
 def _stream_id(message_id: str) -> str:
