@@ -7,6 +7,7 @@ server. How much of a core the load itself took is told, because a load that is 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
 import time
@@ -150,6 +151,8 @@ async def cycles(port: int, dialect: Dialect, connections: int, pipeline: int, s
         time.process_time() - cpu,
     )
     failed.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await failed
     return {"messages": after - before, "seconds": elapsed, "load_cores": cpu / elapsed}
 
 

@@ -13,10 +13,9 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import pytest
 
@@ -123,18 +122,25 @@ def _flat(value: Any) -> Any:
     return value
 
 
-def redis_cli(protocol: int) -> Callable[[int], Speaker]:
-    def connect(port: int) -> Speaker:
+class Connect(Protocol):
+    """Makes a connection, with the default user's password where there is one."""
+
+    def __call__(self, port: int, password: str | None = None) -> Speaker: ...
+
+
+def redis_cli(protocol: int) -> Connect:
+    def connect(port: int, password: str | None = None) -> Speaker:
         need("redis-cli", "Debian: apt-get install redis-tools")
-        return CliSpeaker(["redis-cli", "-p", str(port), f"-{protocol}", "--json"])
+        known = {} if password is None else {"REDISCLI_AUTH": password}
+        return CliSpeaker(["redis-cli", "-p", str(port), f"-{protocol}", "--json"], known)
 
     return connect
 
 
-def redis_py(version: int, protocol: int) -> Callable[[int], Speaker]:
-    def connect(port: int) -> Speaker:
+def redis_py(version: int, protocol: int) -> Connect:
+    def connect(port: int, password: str | None = None) -> Speaker:
         words = [sys.executable, str(HERE / "speaking_redis_py.py"), str(port), str(protocol)]
-        return Speaker(words, redis_py_environment(version))
+        return Speaker([*words, *_given(password)], redis_py_environment(version))
 
     return connect
 
@@ -148,11 +154,15 @@ def redis_py_environment(version: int) -> dict[str, str]:
     return {}
 
 
-def node(program: str) -> Callable[[int], Speaker]:
-    def connect(port: int) -> Speaker:
-        return Speaker(node_words(program, port))
+def node(program: str) -> Connect:
+    def connect(port: int, password: str | None = None) -> Speaker:
+        return Speaker(node_words(program, port, *_given(password)))
 
     return connect
+
+
+def _given(password: str | None) -> list[str]:
+    return [] if password is None else [password]
 
 
 def node_words(program: str, *words: object) -> list[str]:
@@ -167,7 +177,7 @@ def need(program: str, where: str) -> None:
         pytest.skip(f"{program} is not installed ({where})")
 
 
-SPEAKERS: dict[str, Callable[[int], Speaker]] = {
+SPEAKERS: dict[str, Connect] = {
     "redis-cli RESP2": redis_cli(2),
     "redis-cli RESP3": redis_cli(3),
     "redis-py 7 RESP2": redis_py(7, 2),

@@ -1,4 +1,4 @@
-"""A speaker (see speakers.py) that uses redis-py: `speaking_redis_py.py PORT PROTOCOL`."""
+"""A speaker (see speakers.py) that uses redis-py: `speaking_redis_py.py PORT PROTOCOL [PASSWORD]`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import redis
 
 def main() -> None:
     port, protocol = int(sys.argv[1]), int(sys.argv[2])
-    client = redis.Redis(host="127.0.0.1", port=port, protocol=protocol)
+    password = sys.argv[3] if len(sys.argv) > 3 else None
+    client = redis.Redis(host="127.0.0.1", port=port, protocol=protocol, password=password)
     for line in sys.stdin:
         words = [word.encode("latin-1") for word in json.loads(line)]
         try:
