@@ -1,7 +1,8 @@
 """Calls made by many tasks, handed to one thread in groups.
 
-While the thread works on a group the next one gathers, so groups grow with the load and no call ever waits for a
-timer. A call costs one future; a group costs one wake-up in each direction. All state belongs to the event loop: the
+While the thread works on a group the next one gathers, so groups grow with the load, and a call that finds the thread
+idle begins at once. When others wait already, those that were just answered get a moment to join them with their next
+call: otherwise callers would fall into two camps that take turns, and each commit would serve only one. A call costs one future; a group costs one wake-up in each direction. All state belongs to the event loop: the
 thread only sees the group it was given, and nothing needs a lock.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
@@ -18,6 +20,10 @@ from typing import Any, Protocol
 
 # One transaction must not grow without bound: others wait for the write lock meanwhile.
 MAX_GROUP = 10_000
+# How long a group waits for those who were just answered: this share of what the last one took, if that was long.
+MOMENT_SHARE = 0.25
+LONGEST_MOMENT_SECONDS = 0.002
+WORTH_WAITING_SECONDS = 0.0008
 
 
 class Answer(Protocol):
@@ -72,6 +78,8 @@ class Gatherer:
         self._cap = cap
         self._calls: deque[Call] = deque()
         self._busy = False
+        self._moment: asyncio.TimerHandle | None = None
+        self._expected = 0
         self._inbox: SimpleQueue[list[Call] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -87,6 +95,10 @@ class Gatherer:
         if not self._busy:
             self._busy = True
             # Not at once: the other tasks that are about to run can still join.
+            self._loop.call_soon(self._hand_over)
+        elif self._moment is not None and len(self._calls) >= self._expected:
+            self._moment.cancel()
+            self._moment = None
             self._loop.call_soon(self._hand_over)
 
     async def answer(self, call: Call) -> Any:
@@ -116,6 +128,7 @@ class Gatherer:
     # -- on the event loop -----------------------------------------------------------------------------------------
 
     def _hand_over(self) -> None:
+        self._moment = None
         group = self._next_group()
         self._busy = bool(group)
         if not group:
@@ -136,8 +149,13 @@ class Gatherer:
                 room -= call.weight
         return group
 
-    def _deliver(self, group: list[Call]) -> None:
-        self._hand_over()
+    def _deliver(self, group: list[Call], seconds: float) -> None:
+        if self._calls and seconds > WORTH_WAITING_SECONDS:
+            moment = min(seconds * MOMENT_SHARE, LONGEST_MOMENT_SECONDS)
+            self._expected = len(self._calls) + len(group)
+            self._moment = self._loop.call_later(moment, self._hand_over)
+        else:
+            self._hand_over()
         for call in group:
             outcome, future = call.outcome, call.future
             if future.cancelled():
@@ -152,12 +170,13 @@ class Gatherer:
 
     def _work(self) -> None:
         while (group := self._inbox.get()) is not None:
+            began = time.perf_counter()
             failure = attempt(partial(self._run, group))
             if failure is not None:  # a mistake in here, and still everybody gets an answer
                 for call in group:
                     call.outcome = own_copy(failure)
             try:
-                self._loop.call_soon_threadsafe(self._deliver, group)
+                self._loop.call_soon_threadsafe(self._deliver, group, time.perf_counter() - began)
             except RuntimeError:  # the loop was closed: nobody is there to be told
                 return
 
