@@ -32,7 +32,7 @@ def test_a_pipeline_is_one_transaction(client: Any) -> None:
     assert got == [ids[0], b"event 0"]
 
 
-def test_a_command_that_fails_while_it_runs_fails_alone(client: Any) -> None:
+def test_a_command_that_fails_while_it_runs_fails_alone(client: Any, wire: Wire) -> None:
     with client.pipeline() as pipeline:
         pipeline.execute_command("QADD", "q", 60, "one")
         pipeline.execute_command("XRANGE", "q", "nonsense", "+")
@@ -41,16 +41,16 @@ def test_a_command_that_fails_while_it_runs_fails_alone(client: Any) -> None:
     assert isinstance(two, redis.ResponseError)
     assert isinstance(one, bytes)
     assert isinstance(three, bytes)
-    assert counts(client.execute_command, "q", "g")["available"] == 2
+    assert counts(wire.call, "q", "g")["available"] == 2
 
 
-def test_a_command_that_cannot_run_discards_the_whole_pipeline(client: Any) -> None:
+def test_a_command_that_cannot_run_discards_the_whole_pipeline(client: Any, wire: Wire) -> None:
     with client.pipeline() as pipeline:
         pipeline.execute_command("QADD", "q", 60, "one")
         pipeline.execute_command("QADD", "q")
         with pytest.raises(redis.ResponseError, match="wrong number of arguments"):
             pipeline.execute()
-    assert counts(client.execute_command, "q", "g")["total"] == 0
+    assert counts(wire.call, "q", "g")["total"] == 0
 
 
 def test_a_pipeline_without_transaction_keeps_its_order(client: Any) -> None:
