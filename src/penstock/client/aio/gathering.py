@@ -2,8 +2,10 @@
 
 While the thread works on a group the next one gathers, so groups grow with the load, and a call that finds the thread
 idle begins at once. When others wait already, those that were just answered get a moment to join them with their next
-call: otherwise callers would fall into two camps that take turns, and each commit would serve only one. A call costs one future; a group costs one wake-up in each direction. All state belongs to the event loop: the
-thread only sees the group it was given, and nothing needs a lock.
+call: otherwise callers would fall into two camps that take turns, and each commit would serve only one of them.
+
+A call costs one future; a group costs one wake-up in each direction. All state belongs to the event loop: the thread
+only sees the group it was given, and nothing needs a lock.
 """
 
 from __future__ import annotations

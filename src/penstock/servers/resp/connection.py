@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("penstock.resp")
 # Beyond this the client is given time to read before more is done for it.
 HIGH_WATER = 256 * 1024
+# Bytes of commands that are not answered yet, beyond which no more are read; one command may be larger.
+MOST_BACKLOG = 1024 * 1024
 
 
 class Slot:
@@ -99,6 +101,7 @@ class Connection(asyncio.Protocol):
         self._is_reading = True
         self._can_write = True
         self._flush_is_due = False
+        self._backlog = 0
         self._has_ended = False  # the client sends no more
         self.made_at = self.heard_at = self.stalled_at = self._begun_at = self.loop.time()
 
@@ -160,6 +163,7 @@ class Connection(asyncio.Protocol):
         if commands or not was_midway:
             self._begun_at = self.heard_at
         self._commands.extend(commands)
+        self._backlog += len(data)
         self._begin_commands()
         self._flush()
 
@@ -285,6 +289,7 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         self._can_write = False
         self.stalled_at = self.loop.time()
+        self._regulate()
 
     def resume_writing(self) -> None:
         self._can_write = True
@@ -292,8 +297,11 @@ class Connection(asyncio.Protocol):
 
     def _regulate(self) -> None:
         """Read no more than can be worked on; reading goes on when there is room again."""
-        room = self.server.limits.pipelined
-        wanted = len(self._commands) + len(self._slots) < room and not self.session.wants_close
+        waiting = len(self._commands) + len(self._slots)
+        if not waiting:
+            self._backlog = 0
+        has_room = not waiting or (waiting < self.server.limits.pipelined and self._backlog < MOST_BACKLOG)
+        wanted = has_room and self._can_write and not self.session.wants_close
         if wanted != self._is_reading and not self.transport.is_closing():
             self._is_reading = wanted
             (self.transport.resume_reading if wanted else self.transport.pause_reading)()

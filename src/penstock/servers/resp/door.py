@@ -39,6 +39,7 @@ class Door:
         self._tokens: dict[tuple[str, str, str], tuple[int, int]] = {}
         self._entries: dict[tuple[str, str, int], tuple[int, str]] = {}
         self._groups: set[tuple[str, str]] = set()
+        self._consumers: dict[tuple[str, str, str], None] = {}
 
     def submit(self, work: Work, answer: Answer) -> None:
         self.store._post(work.call, answer, reads=work.reads)
@@ -189,6 +190,14 @@ class Door:
 
     def learn_group(self, queue: str, group: str) -> None:
         self._groups.add((queue, group))
+
+    def meet(self, queue: str, group: str, consumer: str) -> bool:
+        """Whether this consumer was not heard of before."""
+        known = (queue, group, consumer) in self._consumers
+        self._consumers[queue, group, consumer] = None
+        while len(self._consumers) > MAX_REMEMBERED:
+            del self._consumers[next(iter(self._consumers))]
+        return not known
 
     def forget_group(self, queue: str, group: str) -> None:
         self._groups.discard((queue, group))

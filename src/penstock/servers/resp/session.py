@@ -111,7 +111,8 @@ class Session:
                 return QUEUED
             return command.run(self, *values, **options)
         except (CommandError, PenstockError) as error:
-            self.is_spoilt = self.queued is not None
+            if self.queued is not None and (command is None or command.in_multi):
+                self.is_spoilt = True
             return failure(error)
 
     def _check_call(self, command: Command, values: list[Any]) -> None:

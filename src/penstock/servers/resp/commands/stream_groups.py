@@ -64,9 +64,8 @@ def _create(session: Session, queue: str, group: str, words: list[bytes]) -> Beg
     engine = session.door.engine
 
     def operation() -> None:
-        is_there = any(info.name == queue for info in engine.queues())
-        if not is_there and not makes:
-            raise CommandError(NO_KEY)
+        if not makes:
+            _check_key(session, queue)
         session.door.make(queue)
         if group in engine.groups(queue):
             raise CommandError("BUSYGROUP Consumer Group name already exists")
@@ -111,10 +110,17 @@ def _set_id(session: Session, queue: str, group: str, words: list[bytes]) -> Beg
         read_bound(words[0])
 
     def operation() -> None:
+        _check_key(session, queue)
         check_group(session, queue, group, "XGROUP")
         _move(session, queue, group, words[0])
 
     return session.door.change(operation, lambda _: OK)
+
+
+def _check_key(session: Session, queue: str) -> None:
+    """Inside a call."""
+    if all(info.name != queue for info in session.door.engine.queues()):
+        raise CommandError(NO_KEY)
 
 
 def check_group(session: Session, queue: str, group: str, name: str) -> None:
@@ -132,12 +138,26 @@ def no_group(queue: str, group: str, name: str) -> CommandError:
 
 def _destroy(session: Session, queue: str, group: str, words: list[bytes]) -> Begun:
     session.door.forget_group(queue, group)
-    return session.door.change(lambda: session.door.engine.forget(queue, group), int)
+
+    def operation() -> bool:
+        _check_key(session, queue)
+        return session.door.engine.forget(queue, group)
+
+    return session.door.change(operation, int)
 
 
 def _create_consumer(session: Session, queue: str, group: str, words: list[bytes]) -> Begun:
-    """Consumers of a stream are known by what they hold."""
-    return session.door.change(partial(check_group, session, queue, group, "XGROUP"), lambda _: 1)
+    """Consumers of a stream are known by what they hold; one that was made is only not new any more."""
+    if len(words) != 1:
+        raise wrong_arity("xgroup|createconsumer")
+    consumer = read_name("consumer")(words[0])
+
+    def operation() -> bool:
+        _check_key(session, queue)
+        check_group(session, queue, group, "XGROUP")
+        return not session.door.engine.leases(queue, group, consumer=consumer, limit=1)
+
+    return session.door.change(operation, lambda is_new: int(is_new and session.door.meet(queue, group, consumer)))
 
 
 def _delete_consumer(session: Session, queue: str, group: str, words: list[bytes]) -> Begun:
@@ -148,6 +168,7 @@ def _delete_consumer(session: Session, queue: str, group: str, words: list[bytes
     engine = session.door.engine
 
     def operation() -> int:
+        _check_key(session, queue)
         check_group(session, queue, group, "XGROUP")
         held = engine.leases(queue, group, consumer=consumer, limit=1_000_000)
         releases = [Settle(Event.RELEASE, one.id, one.position, one.token, "its consumer was removed") for one in held]

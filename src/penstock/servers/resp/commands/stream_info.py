@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from penstock.domain.observations import LeaseInfo
+from penstock.domain.observations import GroupStats, LeaseInfo
 from penstock.domain.times import to_time
 from penstock.servers.resp.arguments import Text, Words, read_name
 from penstock.servers.resp.commands.entries import message_entry
@@ -68,11 +68,15 @@ def _groups(session: Session, queue: str, words: list[bytes]) -> Reply:
                 "consumers": len({lease.consumer for lease in leases}),
                 "pending": stats.in_progress,
                 "last-delivered-id": _last_delivered(session, queue, stats.lag),
-                "entries-read": max(0, engine.unread(queue) - stats.lag),
+                "entries-read": max(0, engine.unread(queue) - stats.lag) if _has_read(stats) else None,
                 "lag": stats.lag,
             }
         )
     return found
+
+
+def _has_read(stats: GroupStats) -> bool:
+    return bool(stats.in_progress or stats.redo or sum(stats.outcomes.values()))
 
 
 def _last_delivered(session: Session, queue: str, lag: int) -> object:

@@ -12,7 +12,7 @@ from penstock.servers.resp.arguments import GroupName, Name, QueueName, Words, r
 from penstock.servers.resp.commands.entries import MICROSECOND, entry_id, read_bound, read_position, row_entry
 from penstock.servers.resp.commands.stream_groups import check_group
 from penstock.servers.resp.commands.streams import BEGINNING, after_bound, upto_bound
-from penstock.servers.resp.encoder import Reply
+from penstock.servers.resp.encoder import NO_ARRAY, Reply
 from penstock.servers.resp.session import Begun, Session
 from penstock.servers.resp.table import Order, Right, command
 from penstock.servers.resp.words import CommandError, quoted, wrong_arity
@@ -49,7 +49,7 @@ def pending(session: Session, queue: QueueName, group: GroupName, words: Words) 
 
 def _summary(leases: list[LeaseInfo]) -> Reply:
     if not leases:
-        return [0, None, None, None]
+        return [0, None, None, NO_ARRAY]
     held = Counter(lease.consumer for lease in leases)
     consumers = [[name, str(count)] for name, count in sorted(held.items())]
     return [len(leases), _id(leases[0]), _id(leases[-1]), consumers]
@@ -167,7 +167,7 @@ def claim_any(session: Session, queue: QueueName, group: GroupName, consumer: Na
     """Take over any entries that other consumers hold for too long."""
     if len(words) < 2:
         raise wrong_arity("xautoclaim")
-    idle, start = _idle(words[0]), read_bound(words[1])
+    idle, start = _idle(words[0]), read_bound(b"0-0" if words[1] == b"-" else words[1])
     count, just_ids = _claim_any_options(words[2:])
     engine = session.door.engine
 

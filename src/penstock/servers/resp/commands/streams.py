@@ -5,7 +5,7 @@ from __future__ import annotations
 from penstock.domain.message import PLAIN, Draft, Message
 from penstock.servers.resp.arguments import Blob, QueueName, Words, read_count
 from penstock.servers.resp.commands.entries import BEYOND, Bound, entry_id, message_entry, pack, read_bound, read_parts
-from penstock.servers.resp.encoder import Reply
+from penstock.servers.resp.encoder import NO_ARRAY, Reply
 from penstock.servers.resp.session import Begun, Session
 from penstock.servers.resp.table import Order, Right, command
 from penstock.servers.resp.words import CommandError, quoted, wrong_arity
@@ -116,13 +116,15 @@ def _range(session: Session, queue: str, start: bytes, end: bytes, words: list[b
         if len(words) != 2 or words[0].upper() != b"COUNT":
             raise CommandError(f"ERR syntax error: {quoted(words[0])} where COUNT count may stand")
         limit = read_count(words[1])
+    if not limit:
+        return NO_ARRAY
     first, last = None if start == b"-" else read_bound(start), None if end == b"+" else read_bound(end)
     engine = session.door.engine
 
     def operation() -> list[Message]:
         after = BEGINNING if first is None else after_bound(session, queue, first)
         upto = None if last is None else upto_bound(session, queue, last)
-        return engine.browse(queue, after, upto, limit, backwards=backwards) if limit else []
+        return engine.browse(queue, after, upto, limit, backwards=backwards)
 
     return session.door.look(operation, lambda found: [message_entry(one) for one in found])
 
