@@ -13,6 +13,7 @@ from typing import Any
 
 import apsw
 
+PAGE = 4096
 PACKAGES = ("penstock", "huey", "litequeue", "persist-queue", "apsw")
 
 
@@ -30,15 +31,20 @@ def describe(folder: Path) -> dict[str, Any]:
     }
 
 
-def fsync_microseconds(folder: Path) -> float:
-    """What a durable write of one page costs here. Every contender pays it, so it bounds them all."""
+def fsync_microseconds(folder: Path) -> dict[str, float]:
+    """What a durable write of one page costs here, over old data and at the end of a file that grows. Every contender
+    pays it, so it bounds them all."""
     path = folder / "fsync"
-    costs = []
-    with path.open("wb", buffering=0) as file:
+    sync = getattr(os, "fdatasync", os.fsync)  # as SQLite does: without the time of the change, where that is possible
+    costs: dict[str, list[float]] = {"over": [], "growing": []}
+    with path.open("w+b", buffering=0) as file:
+        file.write(bytes(PAGE))
         for _ in range(50):
-            file.write(bytes(4096))
-            began = time.perf_counter()
-            os.fsync(file.fileno())
-            costs.append((time.perf_counter() - began) * 1e6)
+            for kind, samples in costs.items():
+                file.seek(0, os.SEEK_SET if kind == "over" else os.SEEK_END)
+                file.write(bytes(PAGE))
+                began = time.perf_counter()
+                sync(file.fileno())
+                samples.append((time.perf_counter() - began) * 1e6)
     path.unlink()
-    return statistics.median(costs)
+    return {kind: statistics.median(samples) for kind, samples in costs.items()}

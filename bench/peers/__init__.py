@@ -21,9 +21,6 @@ class Peer(Protocol):
     def cycle(self, payloads: list[bytes]) -> int:
         """Send, receive and ack all of these; how many were acked."""
 
-    def prefill(self, payloads: list[bytes]) -> None:
-        """Send these, quickly; they wait."""
-
     def tidy(self) -> None:
         """Remove what is finished, if the contender grows slower by keeping it. Not measured."""
 

@@ -20,12 +20,6 @@ class HueyStorage:
             self.storage.enqueue(payload)
         return sum(self.storage.dequeue() is not None for _ in payloads)
 
-    def prefill(self, payloads: list[bytes]) -> None:
-        """It has no way to send many, so this is its own statement in one transaction."""
-        with self.storage.db(commit=True) as cursor:
-            rows = [(self.storage.name, payload, 0) for payload in payloads]
-            cursor.executemany("insert into task (queue, data, priority) values (?, ?, ?)", rows)
-
     def tidy(self) -> None:
         """Nothing: it keeps nothing."""
 

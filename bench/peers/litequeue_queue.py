@@ -18,7 +18,7 @@ class LitequeueQueue:
         self.queue.conn.execute("pragma synchronous = full")
 
     def cycle(self, payloads: list[bytes]) -> int:
-        self.prefill(payloads)
+        self._put(payloads)
         messages = [self.queue.pop() for _ in payloads]
         if len(messages) == 1:
             self.queue.done(messages[0].message_id)
@@ -28,7 +28,7 @@ class LitequeueQueue:
                     self.queue.done(message.message_id)
         return len(messages)
 
-    def prefill(self, payloads: list[bytes]) -> None:
+    def _put(self, payloads: list[bytes]) -> None:
         if len(payloads) == 1:
             self.queue.put(payloads[0].decode())
             return

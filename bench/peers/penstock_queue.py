@@ -24,9 +24,6 @@ class PenstockQueue:
             self.queue.send_many(payloads)
         return self.queue.ack_many(self.queue.receive(limit=len(payloads)))
 
-    def prefill(self, payloads: list[bytes]) -> None:
-        self.queue.send_many(payloads)
-
     def tidy(self) -> None:
         """Nothing: finished messages stay for a day, and cost nothing meanwhile."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 from persistqueue import SQLiteAckQueue
@@ -21,15 +20,6 @@ class PersistqueueAck:
         # Raw items carry their id: without it, ack searches for the item among all that are in flight.
         items = [self.queue.get(block=False, raw=True) for _ in payloads]
         return sum(self.queue.ack(id=item["pqid"]) is not None for item in items)
-
-    def prefill(self, payloads: list[bytes]) -> None:
-        """It has no way to put many, so this is its own statement in one transaction."""
-        connection = self.queue._putter
-        dumps = self.queue._serializer.dumps
-        with connection:
-            rows = [(dumps(payload), time.time()) for payload in payloads]
-            connection.executemany(self.queue._sql_insert, rows)
-        self.queue.total += len(payloads)
 
     def tidy(self) -> None:
         """It looks for the next message from the beginning of its table, past all that are done."""

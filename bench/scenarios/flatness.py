@@ -6,9 +6,10 @@ from functools import partial
 from typing import Any
 
 from bench.finding import Finding, Target, spread
-from bench.peers import PENSTOCK, Peer, opened
+from bench.peers.penstock_queue import PenstockQueue
 from bench.plan import Plan, payload
 from bench.rounds import rates, ratios
+from bench.warming import warm
 
 # Batch 1 is bound by the disk and batch 100 by the work of the engine: they could bend for different reasons.
 BATCHES = (1, 100)
@@ -47,10 +48,12 @@ def _depths(plan: Plan) -> list[int]:
     return [0, 100_000, 1_000_000, *([5_000_000] if plan.full else [])]
 
 
-def _filled(plan: Plan, depth: int) -> Peer:
-    peer = opened(PENSTOCK, plan.place(f"flatness-{depth}"))
+def _filled(plan: Plan, depth: int) -> PenstockQueue:
+    folder = plan.place(f"flatness-{depth}")
+    peer = PenstockQueue(folder)
     for start in range(0, depth, FILL):
-        peer.prefill([payload(number) for number in range(start, start + FILL)])
+        peer.queue.send_many([payload(number) for number in range(start, start + FILL)])
+    warm(folder, partial(peer.cycle, [payload(number) for number in range(100)]))
     return peer
 
 

@@ -58,7 +58,6 @@ def _send(queue: penstock.Queue, count: int) -> dict[str, int]:
         time.sleep(random.uniform(0.02, 0.06))
         message_id = queue.send(b"wake up")
         sent[message_id] = time.monotonic_ns()
-    time.sleep(0.1)
     queue.send(DONE.encode())
     return sent
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from bench.finding import Finding, Target, shown_spread, spread
@@ -10,6 +11,7 @@ from bench.peers import PEERS, PENSTOCK, Peer, opened
 from bench.peers.huey_storage import HueyStorage
 from bench.plan import PAYLOAD_BYTES, Plan, payload
 from bench.rounds import rates, ratios
+from bench.warming import warm
 
 BATCHES = (1, 10, 100, 1000)
 OTHERS = [name for name in PEERS if name != PENSTOCK]
@@ -22,8 +24,9 @@ def run(plan: Plan) -> Finding:
     data: dict[str, Any] = {"batches": list(BATCHES), "rates": {name: [] for name in PEERS}}
     data.update(best_peer=[], best_peer_with_ack=[])
     rows = []
+    peers = {name: _warmed(name, plan.place(f"lifecycle-{name}")) for name in PEERS}
     for batch in BATCHES:
-        measured = _measure(plan, batch)
+        measured = _measure(plan, peers, batch)
         for name in PEERS:
             data["rates"][name].append(spread(measured[name]))
         best = _best(measured, OTHERS)
@@ -31,6 +34,8 @@ def run(plan: Plan) -> Finding:
         data["best_peer_with_ack"].append(_best(measured, WITH_ACK))
         per_second = [shown_spread(spread(measured[name])) for name in PEERS]
         rows.append([f"{batch:,}", *per_second, f"{shown_spread(best['ratio'], ',.1f')} × {best['name']}"])
+    for peer in peers.values():
+        peer.close()
     return Finding(
         name="lifecycle",
         title=f"Send, receive and ack: messages per second, payloads of {PAYLOAD_BYTES} bytes",
@@ -47,14 +52,15 @@ def run(plan: Plan) -> Finding:
     )
 
 
-def _measure(plan: Plan, batch: int) -> dict[str, list[float]]:
-    peers = {name: opened(name, plan.place(f"lifecycle-{batch}-{name}")) for name in PEERS}
-    try:
-        work = {name: _work(peer, batch) for name, peer in peers.items()}
-        return rates(work, plan.rounds, plan.round_seconds, tidy=[peer.tidy for peer in peers.values()])
-    finally:
-        for peer in peers.values():
-            peer.close()
+def _warmed(name: str, folder: Path) -> Peer:
+    peer = opened(name, folder)
+    warm(folder, _work(peer, TURN))
+    return peer
+
+
+def _measure(plan: Plan, peers: dict[str, Peer], batch: int) -> dict[str, list[float]]:
+    work = {name: _work(peer, batch) for name, peer in peers.items()}
+    return rates(work, plan.rounds, plan.round_seconds, tidy=[peer.tidy for peer in peers.values()])
 
 
 def _work(peer: Peer, batch: int) -> Callable[[], int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from typing import Any
 
 import penstock
@@ -11,6 +12,7 @@ from bench.finding import Finding, Target, shown_spread, spread
 from bench.peers.penstock_queue import PenstockQueue
 from bench.plan import Plan, payload
 from bench.rounds import ratios
+from bench.warming import warm
 from penstock.client.aio.queue import AsyncQueue
 
 TASKS = 200
@@ -19,10 +21,12 @@ TOGETHER = f"{TASKS} tasks"
 
 
 def run(plan: Plan) -> Finding:
-    blocking = PenstockQueue(plan.place("many-tasks-blocking"))
-    folder = plan.place("many-tasks-async")
+    folder = plan.place("many-tasks")
+    blocking = PenstockQueue(folder)
+    # Both use one store, in turns, so that neither has a file that is shorter or warmer.
+    warm(folder, partial(blocking.queue.send_many, [payload(number) for number in range(100)]))
     try:
-        measured = asyncio.run(_measure(plan, blocking, f"sqlite:///{folder / 'penstock.db'}"))
+        measured = asyncio.run(_measure(plan, blocking))
     finally:
         blocking.close()
     data = {name: spread(samples) for name, samples in measured.items()}
@@ -39,9 +43,9 @@ def run(plan: Plan) -> Finding:
     )
 
 
-async def _measure(plan: Plan, blocking: PenstockQueue, url: str) -> dict[str, list[float]]:
+async def _measure(plan: Plan, blocking: PenstockQueue) -> dict[str, list[float]]:
     measured: dict[str, list[float]] = {ALONE: [], TOGETHER: []}
-    store = await penstock.connect_async(url)
+    store = await penstock.connect_async(blocking.url)
     queue = await store.queue("bench")
     try:
         for _ in range(plan.rounds):

@@ -46,7 +46,14 @@ def test_the_demo_ends_well_and_starts_clean_again(tmp_path: Path) -> None:
 def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "penstock.cli", "demo"]
     process = subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # A shell's background job ignores interrupts, and so would all that it starts.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdout is not None
     while "processes send" not in (line := process.stdout.readline()):
@@ -74,6 +81,12 @@ def test_the_demo_refuses_a_file_that_is_there(cli: Cli) -> None:
     cli.send("orders", '"precious"')
     assert "is there already" in cli.error("demo")
     assert [message["payload"] for message in cli.json("peek", "orders")] == ["precious"]
+
+
+def test_the_demo_needs_its_folder(cli: Cli) -> None:
+    Path("penstock-demo").write_text("a file of mine")
+    assert "the demo cannot use penstock-demo" in cli.bare("demo", code=1).stderr
+    assert Path("penstock-demo").read_text() == "a file of mine"
 
 
 @pytest.mark.parametrize("url", ["sqlite:///:memory:", "postgresql://host/db"])

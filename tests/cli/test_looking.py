@@ -77,8 +77,13 @@ def test_explain_says_why_a_message_waits(cli: Cli) -> None:
     document = cli.json("explain", "orders", message_id)
     assert (document["state"], document["group"]) == ("held", "default")
     assert document["because"]
-    page = cli("explain", "orders", message_id).stdout
-    assert f"{message_id} is held in group default: {document['because']}" in page
+    cli("pause", "orders")
+    ready_id = cli.send("orders", "2")
+    document = cli.json("explain", "orders", ready_id)
+    assert "paused" in document["because"]
+    page = cli("explain", "orders", ready_id).stdout
+    assert f"{ready_id} is ready in group default: {document['because']}" in page
+    assert f"What to do: {document['advice']}" in page
 
 
 def test_audit_and_explain_of_an_unknown_message(cli: Cli) -> None:

@@ -46,10 +46,22 @@ def test_one_process_sends_another_receives_a_third_settles(tmp_path: Path) -> N
 
 
 def test_piped_tables_have_whole_rows(tmp_path: Path) -> None:
-    payload = json.dumps("x" * 190)
+    payload = json.dumps("x" * 90)
     sent = run(tmp_path, "send", "orders", payload)
     lines = run(tmp_path, "peek", "orders").stdout.decode().splitlines()
     assert any(sent.stdout.decode().strip() in line and payload in line for line in lines)
+
+
+def test_a_terminal_that_knows_only_ascii_gets_an_answer(tmp_path: Path) -> None:
+    run(tmp_path, "send", "日本", "1")
+    shown = subprocess.run(
+        [*PROGRAM, "status"],
+        env={**environment(tmp_path), "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    assert rb"\u65e5\u672c" in shown.stdout
 
 
 def test_an_error_has_no_traceback_and_no_colour_in_a_pipe(tmp_path: Path) -> None:

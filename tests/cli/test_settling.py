@@ -73,6 +73,7 @@ def test_extend_moves_the_end_of_the_lease(cli: Cli) -> None:
         (["ack", "orders", "seven", "--token", "1"], "id must be a UUID", 1),
         (["ack", "ordres", UNKNOWN_ID, "--token", "1"], "did you mean 'orders'?", 1),
         (["extend", "orders", UNKNOWN_ID, "--token", "1", "--seconds", "0"], "seconds must be more than 0", 1),
+        (["ack", "orders", UNKNOWN_ID, "--token", "9" * 30], "token must be between 0 and", 1),
         (["ack", "orders", UNKNOWN_ID], "Missing option '--token'", 2),
         (["ack", "orders", UNKNOWN_ID, "--token", "x"], "'x' is not a whole number", 2),
     ],

@@ -110,3 +110,18 @@ async def test_an_error_after_the_sender_was_cancelled_is_told_to_the_next(queue
     engine.fail("send", None)
     await producer.close()
     assert [message.payload for message in await queue.peek()] == [b"1"]
+
+
+async def test_what_is_gathered_while_a_send_is_under_way_follows_it(queue: AsyncQueue, engine: Observed) -> None:
+    arrived, may_go = engine.hold("send")
+    producer = queue.producer(batch_size=2, linger_seconds=LONG)
+    await producer.send(b"1")
+    sending = asyncio.create_task(producer.send(b"2"))
+    await asyncio.to_thread(arrived.wait, 30)
+    following = asyncio.create_task(producer.send(b"3"))
+    await asyncio.sleep(0)
+    may_go.set()
+    await asyncio.wait_for(asyncio.gather(sending, following), 20)
+    assert [message.payload for message in await queue.peek()] == [b"1", b"2", b"3"]
+    assert engine.counts["send"] == 2
+    await producer.close()

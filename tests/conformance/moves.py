@@ -53,15 +53,31 @@ def group_entries(queue: Queue, message_id: str, group: str = "default") -> list
 
 
 def assert_trail_is_legal(queue: Queue, message_id: str, group: str = "default") -> None:
-    """Law 7: each step of a message starts where the one before it ended, and stands in the lifecycle table."""
+    """Law 7: each step of a message starts where the one before it ended, and stands in the lifecycle table.
+    Law 5: attempts have no gaps."""
     state: State | None = None
+    attempt = 0
     entries = group_entries(queue, message_id, group)
     assert entries[0].event is Event.SEND
     for entry in entries:
         assert is_legal(state, entry.event, entry.state), f"{state} -{entry.event}-> {entry.state} in {entries}"
         state = entry.state
+        attempt = _next_attempt(entry, attempt)
+        if entry.event in _COUNTED:
+            assert entry.attempt == attempt, f"{entry} is not attempt {attempt} in {entries}"
     times = [entry.at for entry in entries]
     assert times == sorted(times)
+
+
+_COUNTED = (Event.RECEIVE, Event.ACK, Event.NAK, Event.REJECT)
+
+
+def _next_attempt(entry: AuditEntry, attempt: int) -> int:
+    if entry.event is Event.RECEIVE:
+        return attempt + 1
+    if entry.event is Event.RELEASE:
+        return attempt - 1
+    return 0 if entry.event in (Event.RESCHEDULE, Event.REDRIVE, Event.SEEK) else attempt
 
 
 def assert_books_balance(queue: Queue, sent: int, group: str = "default") -> GroupStats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock import Event, InvalidInput, LeaseLost, Queue, State, Store
+from penstock import Event, InvalidInput, LeaseLost, Outgoing, Queue, State, Store
 from tests.conformance.clock import Clock
 from tests.conformance.moves import assert_books_balance, assert_trail_is_legal, take, take_all
 
@@ -67,6 +67,18 @@ def test_a_receive_of_which_one_was_acked_before_is_acked_to_its_end(queue: Queu
     deliveries[1].ack()
     assert queue.ack_many(deliveries) == 3
     assert assert_books_balance(queue, sent=3).done == 3
+
+
+def test_a_receive_over_several_priorities_and_shards_is_acked_whole_and_in_parts(store: Store) -> None:
+    queue = store.queue("sharded", shards=3)
+    queue.send_many([Outgoing(payload=n, priority=n % 4, key=f"key {n}") for n in range(40)])
+    whole, part = queue.receive(limit=20), queue.receive(limit=20)
+    assert queue.ack_many(whole) == 20
+    assert queue.ack_many(part[3:17:2]) == 7
+    stats = assert_books_balance(queue, sent=40)
+    assert (stats.done, stats.in_progress) == (27, 13)
+    assert queue.ack_many(part) == 20
+    assert assert_books_balance(queue, sent=40).done == 40
 
 
 def test_the_same_delivery_twice_is_acked_once(queue: Queue) -> None:

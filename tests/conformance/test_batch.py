@@ -231,6 +231,20 @@ def test_a_member_that_expires_before_the_start_is_finished(queue: Queue, store:
     assert_books_balance(queue, sent=2)
 
 
+def test_a_member_that_expired_unnoticed_before_the_start_is_finished_by_the_next_sweep(
+    queue: Queue, store: Store, clock: Clock
+) -> None:
+    batch = queue.batch("nightly")
+    batch.send(1, ttl_seconds=613)
+    batch.set_end("end")
+    clock.advance(seconds=614)
+    batch.start()
+    assert payloads(take_all(queue)) in ([], ["end"])
+    store.sweep()
+    assert batch.state == "finished"
+    assert_books_balance(queue, sent=2)
+
+
 def test_a_delayed_end_message_is_held(queue: Queue, clock: Clock) -> None:
     batch = queue.batch("nightly")
     batch.set_end("end", delay_seconds=13)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock import InvalidInput, Queue, State, Store
+from penstock import InvalidInput, Queue, Reject, State, Store
 from tests.conformance.clock import Clock
 from tests.conformance.moves import ids, take
 
@@ -53,6 +53,20 @@ def test_a_limit_takes_the_newest(queue: Queue, three_dead: list[str]) -> None:
 def test_paging_goes_on_before_a_time(queue: Queue, three_dead: list[str]) -> None:
     first = queue.dead_letters(limit=1)
     assert ids(queue.dead_letters(before=first[0].died_at)) == three_dead[1:]
+
+
+def test_paging_from_the_last_one_seen_walks_through_those_that_died_at_the_same_moment(queue: Queue) -> None:
+    sent = queue.send_many(list(range(7)))
+    queue.settle([Reject(delivery, "no") for delivery in queue.receive(limit=7)])
+    for delivery in queue.receive(limit=4, group="billing"):
+        delivery.reject("no")
+    walked: list[tuple[str, str]] = []
+    page = queue.dead_letters(limit=3)
+    while page:
+        walked += [(dead.group, dead.id) for dead in page]
+        page = queue.dead_letters(limit=3, before=page[-1])
+    assert len(walked) == len(set(walked))
+    assert set(walked) == {*(("default", one) for one in sent), *(("billing", one) for one in sent[:4])}
 
 
 @pytest.mark.parametrize(("outcome", "place"), [("expired", 0), ("failed", 1), ("rejected", 2)])

@@ -108,6 +108,15 @@ def test_at_most_once_a_message_sent_after_its_deadline_is_never_delivered(
     assert_books_balance(once, sent=1)
 
 
+def test_at_most_once_a_redriven_message_has_its_whole_time_again(once: Queue, store: Store, clock: Clock) -> None:
+    once.send(1, deadline_at=clock.now + timedelta(seconds=17))
+    clock.advance(seconds=18)
+    store.sweep()
+    assert once.redrive() == 1
+    clock.advance(seconds=16)
+    assert take(once).lease_ends_at == clock.now + timedelta(seconds=1)
+
+
 def test_of_expiry_and_deadline_the_earlier_one_ends_the_lease(queue: Queue, clock: Clock) -> None:
     queue.send(1, ttl_seconds=19, deadline_at=clock.now + timedelta(seconds=17))
     queue.send(2, ttl_seconds=13, deadline_at=clock.now + timedelta(seconds=17))

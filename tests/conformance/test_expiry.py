@@ -142,6 +142,32 @@ def test_a_message_that_one_group_finished_may_still_expire_in_another(
     assert queue.dead_letters() == []
 
 
+def test_a_message_that_expired_before_a_group_began_is_no_riddle_in_its_books(
+    queue: Queue, store: Store, clock: Clock
+) -> None:
+    queue.send("ready", ttl_seconds=13)
+    queue.send("held", ttl_seconds=13, delay_seconds=20)
+    queue.send("lives")
+    clock.advance(seconds=14)
+    store.sweep()
+    assert [delivery.json() for delivery in take_all(queue, group="late")] == ["lives"]
+    store.sweep()
+    for group in ("default", "late"):
+        assert nonzero(assert_books_balance(queue, sent=3, group=group).outcomes) == {"expired": 2}
+
+
+def test_a_held_message_that_expired_keeps_its_priority_where_it_can_be_read(
+    queue: Queue, store: Store, clock: Clock
+) -> None:
+    message_id = queue.send(1, priority=3, ttl_seconds=13, delay_seconds=20)
+    clock.advance(seconds=14)
+    store.sweep()
+    assert queue.find(message_id).priority == 3
+    assert [archived.message.priority for archived in queue.archive()] == [3]
+    queue.redrive()
+    assert take(queue).priority == 3
+
+
 def test_messages_behind_many_expired_ones_are_received(queue: Queue, clock: Clock) -> None:
     for _ in range(300):
         queue.send("dies", ttl_seconds=13) if _ % 3 else queue.send("lives", ttl_seconds=613)

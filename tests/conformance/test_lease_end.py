@@ -113,3 +113,18 @@ def test_leases_hold_for_every_opening_of_the_store(queue: Queue, clock: Clock, 
     assert take(elsewhere).attempt == 2
     with pytest.raises(LeaseLost):
         holder.ack()
+
+
+def test_a_clock_that_steps_back_loses_and_doubles_nothing(queue: Queue, store: Store, clock: Clock) -> None:
+    sent = [queue.send(1), queue.send(2)]
+    holder = take(queue)
+    clock.advance(seconds=-3_600)
+    sent.append(queue.send(3))
+    assert payloads(take_all(queue)) == [2, 3]
+    holder.ack()
+    store.sweep()
+    assert len(set(sent)) == 3
+    assert queue.receive() == []
+    clock.advance(seconds=3_700)
+    assert payloads(take_all(queue)) == [2, 3]
+    assert_books_balance(queue, sent=3)

@@ -176,3 +176,46 @@ def test_several_waiters_share_several_messages_and_nobody_gets_one_twice(live_q
     live_queue.send_many([Outgoing(payload=number) for number in range(4)])
     taken = [delivery.json() for waiter in waiters for delivery in promptly(waiter)]
     assert sorted(taken) == [0, 1, 2, 3]
+
+
+def block_a_shard(queue: Queue) -> None:
+    queue.store.queue(queue.name, ordered=True)
+    queue.send_many([1, 2])
+    take(queue, lease_seconds=1_009)
+
+
+def wait_for_a_retry(queue: Queue) -> None:
+    queue.send(1)
+    take(queue).nak("busy", delay_seconds=1_009)
+
+
+def pause(queue: Queue) -> None:
+    queue.send(1)
+    queue.pause()
+
+
+def cancel_a_batch(queue: Queue) -> None:
+    queue.batch("nightly").send(1)
+    queue.batch("nightly").start()
+    queue.batch("nightly").cancel()
+
+
+def expire(queue: Queue) -> None:
+    queue.send(1, ttl_seconds=0.000_001)
+
+
+@pytest.mark.parametrize("hinder", [block_a_shard, wait_for_a_retry, pause, cancel_a_batch, expire])
+def test_a_receive_that_waits_for_what_it_cannot_have_does_not_spin(
+    live_queue: Queue, hinder: Callable[[Queue], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hinder(live_queue)
+    engine, tries = live_queue.engine, []
+    receive = engine.receive
+
+    def counted(*args: Any) -> Any:
+        tries.append(args)
+        return receive(*args)
+
+    monkeypatch.setattr(engine, "receive", counted)
+    assert live_queue.receive(wait_seconds=0.3) == []
+    assert 1 <= len(tries) < 10

@@ -6,7 +6,7 @@ from zlib import crc32
 
 import pytest
 
-from penstock import Event, LeaseLost, Outgoing, Queue, State, Store
+from penstock import Ack, Event, InvalidPolicy, LeaseLost, Nak, Outgoing, Queue, State, Store
 from tests.conformance.clock import Clock
 from tests.conformance.conftest import POLICY
 from tests.conformance.moves import assert_books_balance, assert_trail_is_legal, payloads, take, take_all, trail
@@ -168,6 +168,68 @@ def test_rejecting_one_message_does_not_release_the_later_ones(line: Queue) -> N
     first.reject("no")
     second.ack()
     assert_books_balance(line, sent=2)
+
+
+def test_one_settle_with_a_nak_in_the_middle_loses_what_comes_after_it(line: Queue) -> None:
+    line.send_many([1, 2, 3])
+    first, second, third = take_all(line)
+    results = line.settle([Ack(first), Nak(second, "busy", 0), Ack(third)])
+    assert [result.ok for result in results] == [True, True, False]
+    assert payloads(take_all(line)) == [2, 3]
+
+
+def test_a_peek_does_not_show_what_an_open_lease_blocks(line: Queue) -> None:
+    line.send_many([1, 2])
+    holder = take(line)
+    assert line.peek() == []
+    holder.ack()
+    assert payloads(line.peek()) == [2]
+
+
+def test_a_consumer_that_leaves_gives_its_messages_back_in_order(line: Queue) -> None:
+    line.send_many([1, 2, 3])
+    consumer = line.register("zoe")
+    take_all(line, consumer="zoe")
+    assert consumer.deregister() == 3
+    assert payloads(take_all(line)) == [1, 2, 3]
+
+
+def test_a_message_that_expires_at_the_head_of_its_shard_lets_the_next_one_pass(line: Queue, clock: Clock) -> None:
+    line.send(1, ttl_seconds=613)
+    line.send(2)
+    take(line).nak("busy", delay_seconds=1_009)
+    clock.advance(seconds=614)
+    line.store.sweep()
+    assert payloads(take_all(line)) == [2]
+
+
+def test_a_redriven_message_is_received_though_later_ones_were_finished(line: Queue) -> None:
+    line.send_many([1, 2])
+    take(line).reject("no")
+    take(line).ack()
+    assert line.redrive() == 1
+    assert payloads(take_all(line)) == [1]
+
+
+def test_at_most_once_nothing_in_order_is_handed_out_again_without_a_nak_of_its_own(store: Store) -> None:
+    once = store.queue("once", **{**POLICY, "ordered": True, "delivery": "at_most_once"})
+    once.send_many([1, 2, 3])
+    first = take_all(once)[0]
+    first.nak("busy", delay_seconds=0)
+    again = take_all(once)
+    assert again[0].json() == 1
+    handed_out_twice = {delivery.json() for delivery in again} - {1}
+    assert not handed_out_twice, "law 6: at_most_once is never redelivered without a nak"
+
+
+def test_the_number_of_shards_does_not_change_under_live_messages(lanes: Queue, store: Store) -> None:
+    lanes.send(1, key=A)
+    with pytest.raises(InvalidPolicy, match="shards"):
+        store.queue("lanes", shards=2)
+    assert lanes.policy().shards == 3
+    take(lanes).ack()
+    store.queue("lanes", shards=2)
+    assert lanes.policy().shards == 2
 
 
 def test_priorities_do_not_overtake_within_a_key_that_is_being_processed(lanes: Queue) -> None:

@@ -75,8 +75,12 @@ def test_a_redriven_message_that_had_expired_lives_for_its_ttl_again(queue: Queu
     clock.advance(seconds=2_003)
     store.sweep()
     assert queue.redrive() == 1
+    redriven_at = clock.now
     clock.advance(seconds=610)
-    assert take(queue).attempt == 1
+    delivery = take(queue)
+    assert delivery.attempt == 1
+    assert delivery.expires_at == redriven_at + timedelta(seconds=613)
+    assert delivery.deadline_at == redriven_at + timedelta(seconds=701)
     clock.advance(seconds=2_003)
     store.sweep()
     assert queue.dead_letters()[0].outcome is State.EXPIRED
@@ -155,6 +159,15 @@ def test_a_message_that_was_trimmed_from_the_log_can_still_be_redriven(
     delivery = take(queue)
     assert (delivery.id, delivery.json()) == (message_id, 1)
     delivery.ack()
+
+
+def test_a_message_is_not_redriven_while_another_one_lives_at_its_address(queue: Queue) -> None:
+    dead = queue.send("dead", address="desk")
+    reject_all(queue)
+    queue.send("live", address="desk")
+    assert queue.redrive(dead) == 0
+    assert payloads(take_all(queue)) == ["live"]
+    assert ids(queue.dead_letters()) == [dead]
 
 
 def test_many_are_redriven_in_one_call(queue: Queue) -> None:

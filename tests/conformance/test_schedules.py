@@ -201,6 +201,15 @@ def test_the_message_of_a_schedule_expires_by_its_ttl(store: Store, clock: Clock
     assert (message.expires_at, message.key) == (clock.now + timedelta(seconds=613), "reports")
 
 
+def test_a_schedule_whose_message_became_too_large_does_not_stop_the_sweep(store: Store, clock: Clock) -> None:
+    store.schedule("large", "15 * * * *", "orders", b"x" * 20)
+    store.schedule("small", "15 * * * *", "invoices", b"x")
+    store.queue("orders", max_payload_bytes=8)
+    clock.move_to(at(7, 15, 1))
+    store.sweep()
+    assert len(take_all(store.queue("invoices"))) == 1
+
+
 def test_several_schedules_fire_in_one_sweep(store: Store, clock: Clock) -> None:
     store.schedule("first", "15 * * * *", "orders", 1)
     store.schedule("second", "15 * * * *", "invoices", 2)

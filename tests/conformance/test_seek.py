@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from penstock import InvalidInput, Outgoing, Queue
-from tests.conformance.clock import Clock
-from tests.conformance.moves import payloads, take, take_all
+from penstock import Event, InvalidInput, Outgoing, Queue, State
+from tests.conformance.clock import START, Clock
+from tests.conformance.moves import assert_books_balance, assert_trail_is_legal, payloads, take, take_all, trail
 
 
 def test_seeking_the_end_passes_everything_that_was_sent(queue: Queue) -> None:
@@ -85,6 +85,89 @@ def test_a_seek_moves_every_priority(queue: Queue) -> None:
     assert payloads(take_all(queue)) == [0, 3, 1, 4, 2, 5]
     queue.seek("default", "end")
     assert queue.receive() == []
+
+
+def test_a_time_is_found_though_held_messages_joined_the_log_late(queue: Queue, clock: Clock) -> None:
+    queue.send("born first, held long", delay_seconds=25)
+    for name in ("at 10", "at 20"):
+        clock.advance(seconds=10)
+        queue.send(name)
+    clock.advance(seconds=10)
+    queue.store.sweep()
+    for name in ("at 30", "at 40"):
+        queue.send(name)
+        clock.advance(seconds=10)
+    queue.ack_many(take_all(queue))
+    queue.seek("default", START + timedelta(seconds=15))
+    assert payloads(take_all(queue)) == ["at 20", "born first, held long", "at 30", "at 40"]
+
+
+def test_a_time_is_found_though_the_log_was_trimmed_before_it(queue: Queue, clock: Clock) -> None:
+    queue.send_many(list(range(100)))
+    queue.ack_many(take_all(queue))
+    queue.store.sweep()
+    clock.advance(seconds=7_003)
+    queue.store.sweep()
+    queue.send("early")
+    clock.advance(seconds=10)
+    moment = clock.now
+    clock.advance(seconds=10)
+    queue.send("late")
+    queue.ack_many(take_all(queue))
+    queue.seek("default", moment)
+    assert payloads(take_all(queue)) == ["late"]
+
+
+def test_what_a_seek_made_ready_again_has_not_ended_any_more(queue: Queue) -> None:
+    sent = queue.send_many(list(range(5)))
+    for place, delivery in enumerate(take_all(queue)):
+        delivery.ack() if place % 2 else delivery.reject("no")
+    queue.seek("default", "start")
+    assert assert_books_balance(queue, sent=5).available == 5
+    assert queue.dead_letters() == []
+    assert queue.archive() == []
+    queue.ack_many(take_all(queue))
+    assert assert_books_balance(queue, sent=5).done == 5
+    for message_id in sent:
+        assert_trail_is_legal(queue, message_id)
+
+
+def test_seeking_back_and_forth_leaves_the_books_of_what_was_read_in_balance(queue: Queue) -> None:
+    sent = queue.send_many(list(range(6)))
+    queue.ack_many(queue.receive(limit=4))
+    queue.seek("default", "start")
+    queue.ack_many(queue.receive(limit=2))
+    queue.seek("default", "start")
+    queue.ack_many(take_all(queue))
+    assert assert_books_balance(queue, sent=6).done == 6
+    for message_id in sent:
+        assert_trail_is_legal(queue, message_id)
+
+
+def test_a_message_with_an_address_that_the_primary_group_passes_by_has_ended(queue: Queue) -> None:
+    message_id = queue.send(1, address="desk")
+    queue.seek("default", "end")
+    assert trail(queue, message_id)[-1] == (Event.SEEK, State.CANCELLED)
+    queue.send(2, address="desk")
+    assert payloads(take_all(queue)) == [2]
+
+
+def test_a_batch_whose_members_the_primary_group_passes_by_ends(queue: Queue) -> None:
+    batch = queue.batch("nightly")
+    batch.send_many([1, 2])
+    batch.set_end("end")
+    batch.start()
+    queue.seek("default", "end")
+    assert batch.state == "finished"
+    assert payloads(take_all(queue)) == ["end"]
+
+
+def test_an_ordered_queue_is_read_again_in_order(queue: Queue) -> None:
+    line = queue.store.queue("line", ordered=True)
+    line.send_many([1, 2, 3])
+    line.ack_many(take_all(line))
+    line.seek("default", "start")
+    assert payloads(take_all(line)) == [1, 2, 3]
 
 
 def test_seeking_the_end_shows_no_lag(queue: Queue) -> None:

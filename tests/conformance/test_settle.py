@@ -257,6 +257,12 @@ def test_a_delivery_cannot_be_settled_through_another_queue(queue: Queue, store:
     delivery.ack()
 
 
+def test_a_reason_that_is_not_valid_text_is_kept_escaped(queue: Queue) -> None:
+    queue.send(1)
+    take(queue).reject(FileNotFoundError("caf\udce9.txt"))
+    assert queue.dead_letters()[0].reason == r"FileNotFoundError: caf\udce9.txt"
+
+
 def test_a_long_reason_with_odd_characters_is_kept_as_it_is(queue: Queue) -> None:
     reason = "'; drop table penstock_log; -- %s {} <b> \N{SNOWMAN} \x00 \n" * 200
     queue.send(1)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import random
-from typing import Any
-
 import pytest
 
-from penstock import Ack, Delivery, LeaseLost, Nak, NotFound, Outgoing, Queue, Reject, Reschedule, Store
+from penstock import Ack, Delivery, LeaseLost, Nak, NotFound, Outgoing, Queue, Reject, Store
 from tests.conformance.clock import Clock
-from tests.conformance.moves import assert_books_balance, assert_trail_is_legal, nonzero, take
+from tests.conformance.moves import assert_books_balance, nonzero, take
 
 
 def test_every_place_a_message_can_be_in_is_counted_once(queue: Queue, clock: Clock) -> None:
@@ -63,45 +60,6 @@ def test_looking_at_stats_changes_nothing(queue: Queue, clock: Clock) -> None:
     for _ in range(3):
         queue.stats()
     assert len(queue.audit(message_id)) == 2
-
-
-def _play(queue: Queue, store: Store, clock: Clock, chooser: random.Random, steps: int) -> list[str]:
-    """A random life of a queue with two groups; gives back the ids of everything that was sent."""
-    sent: list[str] = []
-    open_deliveries: list[Any] = []
-    for _ in range(steps):
-        move = chooser.randrange(8)
-        if move == 0:
-            options: dict[str, Any] = chooser.choice([{}, {"delay_seconds": 7}, {"ttl_seconds": 29}, {"priority": 2}])
-            sent.append(queue.send(len(sent), **options))
-        elif move == 1:
-            sent += queue.send_many(range(chooser.randrange(5)))
-        elif move in (2, 3):
-            group = chooser.choice(["default", "billing"])
-            open_deliveries += queue.receive(limit=chooser.randrange(1, 5), group=group)
-        elif move in (4, 5) and open_deliveries:
-            delivery = open_deliveries.pop(chooser.randrange(len(open_deliveries)))
-            make: Any = chooser.choice([Ack, lambda d: Nak(d, "busy", chooser.randrange(9)), Reject, Reschedule])
-            queue.settle([make(delivery)])
-        elif move == 6:
-            clock.advance(seconds=chooser.choice([1, 5, 40]))
-            store.sweep()
-        elif move == 7 and chooser.random() < 0.3:
-            queue.redrive(limit=2)
-    return sent
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_the_books_balance_and_trails_are_legal_after_a_random_life(
-    queue: Queue, store: Store, clock: Clock, seed: int
-) -> None:
-    sent = _play(queue, store, clock, random.Random(seed), steps=120)
-    assert len(sent) > 20
-    queue.receive(group="billing")
-    for group in ("default", "billing"):
-        assert_books_balance(queue, len(sent), group)
-        for message_id in sent:
-            assert_trail_is_legal(queue, message_id, group)
 
 
 def test_the_books_balance_when_leases_were_lost(queue: Queue, store: Store, clock: Clock) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock import NotFound, Queue, State, Store
+from penstock import LeaseLost, NotFound, Queue, State, Store
 from tests.conformance.clock import Clock
 from tests.conformance.moves import assert_books_balance, nonzero, payloads, take, take_all
 
@@ -96,6 +96,32 @@ def test_an_idle_group_no_longer_holds_back_trimming(queue: Queue, store: Store,
     store.sweep()
     with pytest.raises(NotFound):
         queue.find(message_id)
+
+
+def test_an_idle_group_that_comes_back_goes_on_with_what_is_left(queue: Queue, store: Store, clock: Clock) -> None:
+    queue.send_many(["leased", "retried", "unread"])
+    leased, retried = queue.receive(limit=2, group="forgotten")
+    retried.nak("busy", delay_seconds=19)
+    queue.ack_many(take_all(queue))
+    clock.advance(seconds=GROUP_IDLE + 1)
+    age(store, clock, HISTORY + 1)
+    store.sweep()
+    queue.send("fresh")
+    with pytest.raises(LeaseLost):
+        leased.ack()
+    came_back = take_all(queue, group="forgotten")
+    assert came_back[-1].json() == "fresh"
+    queue.ack_many(came_back)
+    assert queue.receive(group="forgotten") == []
+    stats = queue.stats("forgotten")
+    assert (stats.available, stats.redo, stats.in_progress, stats.lag) == (0, 0, 0, 0)
+
+
+def test_an_address_that_is_still_waited_for_is_not_trimmed(queue: Queue, store: Store, clock: Clock) -> None:
+    queue.send(1, address="desk")
+    take(queue).ack()
+    age(store, clock, HISTORY - 5)
+    assert queue.wait("desk", timeout_seconds=0) is State.SUCCEEDED
 
 
 def test_an_idle_primary_group_does_not_lose_what_it_has_not_read(queue: Queue, store: Store, clock: Clock) -> None:

@@ -33,8 +33,8 @@ class Disk:
 
 
 class FailingFile(apsw.VFSFile):
-    def __init__(self, disk: Disk, name: Any, flags: list[int]) -> None:
-        super().__init__("", name, flags)
+    def __init__(self, disk: Disk, ordinary: str, name: Any, flags: list[int]) -> None:
+        super().__init__(ordinary, name, flags)
         self.disk = disk
 
     def xWrite(self, data: bytes, offset: int) -> None:
@@ -47,12 +47,13 @@ class FailingFile(apsw.VFSFile):
 
 
 class FailingVfs(apsw.VFS):
-    def __init__(self, name: str, disk: Disk) -> None:
+    def __init__(self, name: str, disk: Disk, ordinary: str) -> None:
         self.disk = disk
-        super().__init__(name, "", makedefault=True)
+        self.ordinary = ordinary
+        super().__init__(name, ordinary, makedefault=True)
 
     def xOpen(self, name: Any, flags: list[int]) -> FailingFile:
-        return FailingFile(self.disk, name, flags)
+        return FailingFile(self.disk, self.ordinary, name, flags)
 
 
 @contextmanager
@@ -60,7 +61,7 @@ def failing_disk() -> Iterator[Disk]:
     """Every database opened in this block lives on the failing disk."""
     ordinary = apsw.vfs_names()[0]
     disk = Disk()
-    vfs = FailingVfs(f"failing-{id(disk)}", disk)
+    vfs = FailingVfs(f"failing-{id(disk)}", disk, ordinary)
     try:
         yield disk
     finally:

@@ -18,7 +18,7 @@ import msgspec
 import penstock
 from penstock.domain.times import from_time
 from tests.faults import history
-from tests.faults.actor import LEASE_SECONDS, READY
+from tests.faults.actor import READY
 from tests.faults.checker import Dump, Entry, Fate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -115,12 +115,15 @@ def drain(store: penstock.Store, queue: str, groups: tuple[str, ...], within_sec
     while any(_is_live(orders.stats(group)) for group in groups if group in orders.stats()):
         assert time.monotonic() < ends, f"did not drain: {orders.stats()}"
         for group in groups:
-            for delivery in orders.receive(limit=100, group=group, wait_seconds=0.05, lease_seconds=LEASE_SECONDS):
-                if delivery.payload.startswith(b"poison") and group == groups[0]:
-                    delivery.nak("poison", delay_seconds=0)
-                else:
-                    delivery.ack()
+            got = orders.receive(limit=1000, group=group, wait_seconds=0.05)
+            orders.settle([_last_word(delivery, is_primary=group == groups[0]) for delivery in got])
         store.sweep()
+
+
+def _last_word(delivery: penstock.Delivery, is_primary: bool) -> penstock.Ack | penstock.Nak:
+    if delivery.payload.startswith(b"poison") and is_primary:
+        return penstock.Nak(delivery, "poison", 0)
+    return penstock.Ack(delivery)
 
 
 def _is_live(stats: penstock.GroupStats) -> bool:

@@ -27,6 +27,7 @@ def test_three_sweepers_under_kills_send_every_tick_once(crew: Crew) -> None:
         place = dice.randrange(len(tickers))
         crew.kill(tickers[place])
         tickers[place] = crew.run(words)
+        await_ready(tickers[place])
     crew.finish_all()
 
     with penstock.connect(crew.url, clock=lambda: fast_time(since)) as store:
@@ -37,3 +38,4 @@ def test_three_sweepers_under_kills_send_every_tick_once(crew: Crew) -> None:
         assert passed >= SECONDS, "unknown: hardly any tick passed"
         sent = store.queue("ticks").receive(limit=1000)
     assert len(sent) == passed
+    assert len({delivery.headers["penstock-tick"] for delivery in sent}) == passed

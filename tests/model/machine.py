@@ -7,10 +7,11 @@ makes the same call on the model, and compares.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import precondition, rule
+from hypothesis.stateful import initialize, precondition, rule
 
 import penstock
 from penstock import Ack, Event, LeaseLost, Nak, PenstockError, Policy, Reject, Reschedule, State
@@ -18,33 +19,44 @@ from penstock.domain.times import from_time, to_time
 from tests.model.reference import PRIMARY, SECOND, Batch, Draft, Note
 from tests.model.side_by_side import SideBySide
 
-GROUPS = (PRIMARY, "audit")
 BATCHES = ("nightly", "weekly")
 DELAYS = st.sampled_from([0, 0, 0, 5, 40, -3])
 SETTLE_DELAYS = st.sampled_from([None, 0, 7, 60])
+VERBS = st.sampled_from(["ack", "nak", "nak", "reject", "reschedule"])
+READERS = st.sampled_from([PRIMARY, None, PRIMARY, "audit"])
 RECENT = st.integers(0, 12)
 
 
-def options() -> st.SearchStrategy[dict[str, Any]]:
-    """What a send may say, with the plain send the likeliest."""
-    return st.fixed_dictionaries(
-        {},
-        optional={
-            "priority": st.integers(0, 2),
-            "delay_seconds": DELAYS,
-            "ttl_seconds": st.sampled_from([8, 45, 400]),
-            "deadline_in": st.sampled_from([-5, 12, 90]),
-            "address": st.sampled_from(["a", "b"]),
-            "ordering_key": st.sampled_from(["x", "y"]),
-            "id": st.integers(1, 4).map(lambda number: str(uuid.UUID(int=number))),
-        },
-    )
+CHOICES = {
+    "priority": st.integers(0, 2),
+    "delay_seconds": DELAYS,
+    "ttl_seconds": st.sampled_from([8, 45, 400]),
+    "deadline_in": st.sampled_from([-5, 12, 90]),
+    "address": st.sampled_from(["a", "b", "c"]),
+    "ordering_key": st.sampled_from(["x", "y"]),
+    "id": st.integers(1, 6).map(lambda number: str(uuid.UUID(int=number))),
+}
+# What a send may say: mostly a thing or two.
+OPTIONS = st.lists(
+    st.one_of([st.tuples(st.just(name), values) for name, values in CHOICES.items()]),
+    max_size=2,
+    unique_by=lambda choice: choice[0],
+).map(dict)
 
 
 class QueueMachine(SideBySide):
     # -- sending ---------------------------------------------------------------------------------------------------
 
-    @rule(items=st.lists(options(), min_size=1, max_size=3), batch=st.sampled_from([None, None, *BATCHES]))
+    @initialize(
+        items=st.lists(OPTIONS, min_size=2, max_size=6),
+        max_retries=st.sampled_from([0, 1, 2, None]),
+        delivery=st.sampled_from(["at_least_once", "at_most_once"]),
+    )
+    def begin(self, items: list[dict[str, Any]], max_retries: int | None, delivery: str) -> None:
+        self.change_policy({"max_retries": max_retries, "delivery": delivery})
+        self.send(items, None)
+
+    @rule(items=st.lists(OPTIONS, min_size=1, max_size=4), batch=st.sampled_from([None, None, None, *BATCHES]))
     def send(self, items: list[dict[str, Any]], batch: str | None) -> None:
         drafts = [self._draft(item) for item in items]
         outgoing = [self._outgoing(draft) for draft in drafts]
@@ -54,7 +66,9 @@ class QueueMachine(SideBySide):
         real = self._call(
             lambda: self.queue.batch(batch).send_many(outgoing) if batch else self.queue.send_many(outgoing)
         )
-        self._free_addresses(drafts, real)
+        self._catch_up()
+        if self._is_held_by_the_dead(drafts, real):
+            return
         expected = self._call(lambda: self.model.send(drafts, batch, self.now))
         if isinstance(expected, PenstockError):
             assert type(real) is type(expected), f"{real!r}, and the model says {expected!r}"
@@ -62,6 +76,7 @@ class QueueMachine(SideBySide):
         assert isinstance(real, list), f"{real!r}, and the model sent {drafts}"
         for draft, message_id in zip(drafts, real, strict=True):
             self._note_id(draft, message_id)
+        self._learn_positions()
 
     def _declared(self, name: str, batch: Batch | None) -> None:
         """Now and then a batch gets its last words before its first member."""
@@ -82,19 +97,16 @@ class QueueMachine(SideBySide):
 
     # -- receiving and settling ------------------------------------------------------------------------------------
 
-    @rule(
-        limit=st.integers(1, 5), group=st.sampled_from([PRIMARY, None, "audit"]), lease=st.sampled_from([None, 3, 100])
-    )
+    @rule(limit=st.integers(1, 5), group=READERS, lease=st.sampled_from([None, 3, 100]))
     def receive(self, limit: int, group: str | None, lease: float | None) -> None:
         got = self.queue.receive(limit=limit, group=group, consumer="c1", lease_seconds=lease)
         group = group or PRIMARY
-        if got or not self.model.policy.paused:
-            self.model.join(group)
+        self.model.join(group)
         self._catch_up(got)
         if self.model.policy.paused:
             assert got == [], f"a paused queue handed out {got}"
             return
-        expected = self.model.ready(group, self.now)[:limit]
+        expected = self.model.handed_out(group, limit, self.now)
         assert [one.payload for one in got] == expected, f"received by {group}, against the model"
         if got:
             self._check_token(got)
@@ -104,8 +116,16 @@ class QueueMachine(SideBySide):
             self.deliveries.append((delivery, delivery.payload))
             self.touched.add(delivery.payload)
 
+    @rule(plans=st.lists(st.tuples(VERBS, SETTLE_DELAYS), min_size=1, max_size=5), group=READERS)
+    def work(self, plans: list[tuple[str, float | None]], group: str | None) -> None:
+        """Receive, and settle what came at once: most of a queue's life is this."""
+        before = len(self.deliveries)
+        self.receive(limit=len(plans), group=group, lease=None)
+        for which, (verb, delay) in zip(range(before, len(self.deliveries)), plans, strict=False):
+            self.settle_one(len(self.deliveries) - 1 - which, verb, delay)
+
     @precondition(lambda self: self.deliveries)
-    @rule(which=RECENT, verb=st.sampled_from(["ack", "nak", "reject", "reschedule"]), delay=SETTLE_DELAYS)
+    @rule(which=RECENT, verb=VERBS, delay=SETTLE_DELAYS)
     def settle_one(self, which: int, verb: str, delay: float | None) -> None:
         delivery, key = self._delivery(which)
         real = self._call(lambda: _settle(delivery, verb, delay))
@@ -117,11 +137,7 @@ class QueueMachine(SideBySide):
             assert real is None, f"{verb} of {key!r} answered {real!r}, and the model {expected}"
 
     @precondition(lambda self: self.deliveries)
-    @rule(
-        items=st.lists(
-            st.tuples(RECENT, st.sampled_from(["ack", "nak", "reject", "reschedule"]), SETTLE_DELAYS), max_size=5
-        )
-    )
+    @rule(items=st.lists(st.tuples(RECENT, VERBS, SETTLE_DELAYS), max_size=5))
     def settle_many(self, items: list[tuple[int, str, float | None]]) -> None:
         chosen = [(*self._delivery(which), verb, delay) for which, verb, delay in items]
         results = self.queue.settle([_settlement(delivery, verb, delay) for delivery, _, verb, delay in chosen])
@@ -180,9 +196,10 @@ class QueueMachine(SideBySide):
 
     # -- dead letters, and the whole queue -------------------------------------------------------------------------
 
-    @rule(group=st.sampled_from(GROUPS), verb=st.sampled_from(["redrive", "purge"]), how_many=st.integers(1, 4))
-    def use_letters(self, group: str, verb: str, how_many: int) -> None:
+    @rule(group=READERS, verb=st.sampled_from(["redrive", "redrive", "purge"]), how_many=st.integers(1, 4))
+    def use_letters(self, group: str | None, verb: str, how_many: int) -> None:
         self._catch_up()
+        group = group or PRIMARY
         keys = [key for key in self.model.letters(group) if self._may_come_back(key, group)][:how_many]
         ids = [self._id(key) for key in keys]
         if not ids:
@@ -216,19 +233,30 @@ class QueueMachine(SideBySide):
             },
         )
     )
+    def change_policy_on_the_way(self, changes: dict[str, Any]) -> None:
+        if self.ordered:
+            changes.pop("delivery", None)  # an open lease on several messages was given under the other promise
+        self.change_policy(changes)
+
     def change_policy(self, changes: dict[str, Any]) -> None:
         self.store.queue("orders", **changes)
         self._catch_up()
         self.model.policy = Policy(**{**_fields(self.model.policy), **changes})
         assert self.queue.policy() == self.model.policy
 
-    @rule(paused=st.booleans())
-    def pause_or_resume(self, paused: bool) -> None:
-        (self.queue.pause if paused else self.queue.resume)()
+    @rule(group=READERS)
+    def pause_for_a_moment(self, group: str | None) -> None:
+        self._pause(self.queue.pause, paused=True)
+        self.receive(limit=5, group=group, lease=None)
+        self.all_agree()
+        self._pause(self.queue.resume, paused=False)
+
+    def _pause(self, verb: Callable[[], None], paused: bool) -> None:
+        verb()
         self._catch_up()
         self.model.policy = Policy(**{**_fields(self.model.policy), "paused": paused})
 
-    @precondition(lambda self: len(self.model.notes) > 6)
+    @precondition(lambda self: len(self.model.notes) > 15)
     @rule()
     def flush(self) -> None:
         self._catch_up()
@@ -238,8 +266,9 @@ class QueueMachine(SideBySide):
         self.model.clear()
         assert self.queue.receive(limit=100) == []
         assert self.queue.dead_letters() == []
-        if self.queue.stats():
-            self.model.join(PRIMARY)
+        # Whether readers are forgotten with what they read is the engine's choice: there is nothing left to tell.
+        for group in self.queue.stats():
+            self.model.join(group)
 
     # -- time ------------------------------------------------------------------------------------------------------
 
@@ -254,12 +283,29 @@ class QueueMachine(SideBySide):
         if moments:
             self.now = moments[min(which, len(moments) - 1)] - early
 
+    @precondition(lambda self: self.deliveries)
+    @rule(which=RECENT, early=st.booleans(), then=st.sampled_from(["settle", "extend", "receive"]), verb=VERBS)
+    def come_to_the_end_of_a_lease(self, which: int, early: bool, then: str, verb: str) -> None:
+        """And settle, lengthen or take over just then, or a microsecond before."""
+        delivery, key = self._delivery(which)
+        place = None if key is None else self.model.groups[delivery.group][key]
+        if place is None or place.state is not State.LEASED or place.lease_ends_at - early < self.now:
+            return
+        self.now = place.lease_ends_at - early
+        if then == "settle":
+            self.settle_one(which, verb, None)
+        elif then == "extend":
+            self.extend(which, 20)
+        else:
+            self.receive(limit=5, group=delivery.group, lease=None)
+
     @rule()
     def sweep(self) -> None:
         self.store.sweep()
         self._catch_up()
         left = [(group, key, step) for group, key, step in self._overdue()]
         assert not left, f"a sweep left undone: {left}"
+        self.touched |= set(self.model.notes)
         again = self.store.sweep()
         assert (again.reclaimed, again.promoted, again.expired) == (0, 0, 0), f"a second sweep found more: {again}"
         for _, key, place in self.model.places():
@@ -273,6 +319,8 @@ class QueueMachine(SideBySide):
         deadline = item.pop("deadline_in", None)
         if item.get("id") in self.forgotten:
             del item["id"]
+        if self.ordered:
+            item.pop("priority", None)  # keys in order and better priorities first contradict each other
         at = None if deadline is None else self.now + deadline * SECOND
         return Draft(f"m{self.count}".encode(), deadline_at=at, **item)
 
@@ -295,15 +343,13 @@ class QueueMachine(SideBySide):
         assert draft.id in (None, message_id)
         note.id = message_id
         self.touched.add(key)
-        self._learn_positions()
 
-    def _free_addresses(self, drafts: list[Draft], real: object) -> None:
-        """When the holder of an address is overdue, the engine may say so by taking the new one."""
-        if not isinstance(real, list):
-            overdue = {key for group, key, _ in self._overdue() if group == PRIMARY}
-            if any(self.model.holder(one.address or "") in overdue for one in drafts):
-                self.store.sweep()
-        self._catch_up()
+    def _is_held_by_the_dead(self, drafts: list[Draft], real: object) -> bool:
+        """An address whose message is over its time may still be refused until somebody has noticed."""
+        if not isinstance(real, penstock.DuplicateAddress):
+            return False
+        overdue = {key for group, key, _ in self._overdue() if group == PRIMARY}
+        return any(self.model.addresses.get(draft.address or "") in overdue for draft in drafts)
 
     def _delivery(self, which: int) -> tuple[penstock.Delivery, bytes | None]:
         """A recent one is likelier to be current than an old one."""

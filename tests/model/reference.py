@@ -105,24 +105,27 @@ class Model:
 
     def send(self, drafts: list[Draft], batch_name: str | None, now: int) -> None:
         """All of them or none."""
-        fresh = self._fresh(drafts)
+        fresh = self._fresh(drafts, now)
         batch = None if batch_name is None else self._open_batch(batch_name)
         for draft in fresh:
             self._add(draft, batch, now)
 
-    def holder(self, address: str) -> bytes | None:
-        """The live message of an address, by the primary group."""
-        key = self.addresses.get(address)
-        return key if key is not None and self.place(key).state in LIVE else None
+    def holder(self, address: str | None, now: int) -> bytes | None:
+        """The live message of an address, by the primary group; one that the clock has ended is not live."""
+        key = self.addresses.get(address or "")
+        if key is None or self.place(key).state not in LIVE:
+            return None
+        overdue = self.overdue(key, self.place(key), now)
+        return key if overdue is None or overdue[1] in LIVE else None
 
-    def _fresh(self, drafts: list[Draft]) -> list[Draft]:
+    def _fresh(self, drafts: list[Draft], now: int) -> list[Draft]:
         fresh: list[Draft] = []
         taken: set[str] = set()
         for draft in drafts:
             if draft.id is not None and (draft.id in self.ids or draft.id in [one.id for one in fresh]):
                 continue
             if draft.address is not None:
-                if draft.address in taken or self.holder(draft.address) is not None:
+                if draft.address in taken or self.holder(draft.address, now) is not None:
                     raise DuplicateAddress("address is live", "")
                 taken.add(draft.address)
             fresh.append(draft)
@@ -158,12 +161,17 @@ class Model:
             self.groups[group] = {key: self._first_place(note) for key, note in self.notes.items()}
 
     def ready(self, group: str, now: int) -> list[bytes]:
-        """What a receive would hand out, in order. Due messages count as ready, overdue ones do not."""
+        """What receives would hand out, in order. Due messages count as ready, overdue ones do not."""
         places = self.groups[group]
         keys = [key for key, place in places.items() if self._is_ready(key, place, now)]
         if self.policy.ordered:
             keys = self._unblocked(places, keys)
         return sorted(keys, key=lambda key: self._order(key, places[key]))
+
+    def handed_out(self, group: str, limit: int, now: int) -> list[bytes]:
+        """What a receive gives. Ordered and at most once: one at a time, so that none comes back because of another."""
+        ready = self.ready(group, now)
+        return ready[: 1 if self.policy.ordered and self.policy.at_most_once else limit]
 
     def _is_ready(self, key: bytes, place: Place, now: int) -> bool:
         if self.overdue(key, place, now) is not None:
@@ -177,8 +185,8 @@ class Model:
         waiting = [
             key for key, place in places.items() if place.state is State.HELD and place.again and key not in keys
         ]
-        first = min((self._position(key) for key in waiting), default=None)
-        return [key for key in keys if first is None or self._position(key) < first]
+        first = min((self._order(key, places[key]) for key in waiting), default=None)
+        return [key for key in keys if first is None or self._order(key, places[key]) < first]
 
     def is_due(self, key: bytes, place: Place, now: int) -> bool:
         batch = self.notes[key].batch
@@ -187,8 +195,6 @@ class Model:
 
     def _order(self, key: bytes, place: Place) -> tuple[int, bool, int]:
         """Lower priority number first, then what is tried again, then the order in which sends committed."""
-        if self.policy.ordered:
-            return (0, False, self._position(key))
         return (self.notes[key].draft.priority, not place.again, self._position(key))
 
     def _position(self, key: bytes) -> int:
@@ -241,7 +247,10 @@ class Model:
             place.step(event, state)
             self._release(group, place, now)
         else:
+            was_leased = place.state is State.LEASED
             self._end(group, key, place, event, state, now)
+            if was_leased:
+                self._release(group, place, now, only_lapsed=True)
 
     # -- settling --------------------------------------------------------------------------------------------------
 
@@ -295,14 +304,17 @@ class Model:
         grown: float = policy.backoff_base_seconds * policy.backoff_factor ** (place.attempt - 1)
         return min(grown, policy.backoff_max_seconds)
 
-    def _release(self, group: str, tried_again: Place, now: int) -> None:
-        """Ordered: what was handed out behind a message that is tried again goes back, and does not count."""
+    def _release(self, group: str, first: Place, now: int, only_lapsed: bool = False) -> None:
+        """Ordered: what was handed out behind a message that is tried again goes back, and does not count. The same
+        when a whole lease lapses: its consumer was at work on the first message, the others did not fail with it."""
         if not self.policy.ordered:
             return
         places = self.groups[group]
-        at = next(self._position(key) for key, place in places.items() if place is tried_again)
+        at = next(self._position(key) for key, place in places.items() if place is first)
         for key, place in places.items():
-            if place.state is State.LEASED and place.token == tried_again.token and self._position(key) > at:
+            behind = place.token == first.token and self._position(key) > at
+            lapsed = place.lease_ends_at <= now
+            if place.state is State.LEASED and behind and (lapsed or not only_lapsed):
                 place.attempt -= 1
                 place.due_at = now
                 cancelled = self._is_cancelled(key)
@@ -315,7 +327,8 @@ class Model:
         if key is None or not self.is_held_by(self.groups[group][key], token, now):
             raise LeaseLost("stale")
         place = self.groups[group][key]
-        place.lease_ends_at = self._lease_end(place, now, seconds)
+        # A lease is lengthened, never cut short.
+        place.lease_ends_at = max(place.lease_ends_at, self._lease_end(place, now, seconds))
         return place.lease_ends_at
 
     def _end(self, group: str, key: bytes, place: Place, event: Event, state: State, now: int) -> None:
@@ -371,7 +384,8 @@ class Model:
             self._end(PRIMARY, key, self.place(key), Event.BATCH_CANCEL, State.CANCELLED, now)
 
     def remaining(self, batch: Batch) -> int:
-        return sum(self.place(key).state in LIVE for key in batch.members)
+        """What is redriven after the end of its batch is on its own."""
+        return 0 if batch.ended else sum(self.place(key).state in LIVE for key in batch.members)
 
     def _close_batch(self, batch: Batch | None, now: int) -> None:
         if batch is None or batch.state not in ("running", "cancelling") or self.remaining(batch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any
@@ -173,4 +174,8 @@ app = make_app()
 
 
 def main() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        # Where the terminal cannot show a character its code is better than no answer.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     app()

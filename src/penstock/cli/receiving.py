@@ -15,6 +15,7 @@ from penstock.cli.rendering import cell, duration, preview, table
 from penstock.cli.session import Session, known_queue
 from penstock.client.delivery import Delivery
 from penstock.domain.message import Message
+from penstock.domain.names import nearest, shown
 
 
 def receive(
@@ -37,12 +38,15 @@ def receive(
     """
     with session.store() as store:
         source = store.queue(queue)
+        known = [info.name for info in store.queues()]
         deliveries = source.receive(limit, group, consumer, lease_seconds, wait_seconds)
         session.answer([delivery_document(one) for one in deliveries], _deliveries_view(deliveries))
         if ack and deliveries:
             # After printing: if that fails, the messages come back instead of being lost.
             source.ack_many(deliveries)
             return
+    if queue not in known:
+        session.hint(f"There was no queue {shown(queue)}, now there is{nearest(queue, known)}")
     if deliveries:
         first = deliveries[0]
         session.hint(f"Settle each: penstock ack|nak|reject|reschedule {queue} {first.id} --token {first.token}")
@@ -74,5 +78,5 @@ def _messages_view(messages: list[Message]) -> Table | Text:
     now = datetime.now(UTC)
     for message in messages:
         age = duration(max(0, (now - message.created_at).total_seconds()))
-        made.add_row(cell(message.id), cell(message.priority), age, preview(message.payload))
+        made.add_row(cell(message.id), cell(message.priority), age, preview(message.payload, 100))
     return made

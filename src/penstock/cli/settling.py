@@ -13,9 +13,11 @@ from penstock.client.queue import Queue
 from penstock.domain.errors import LeaseLost
 from penstock.domain.identity import check_id
 from penstock.domain.settlement import Ack, Nak, Reject, Reschedule, Settlement
-from penstock.domain.times import check_seconds, to_time
+from penstock.domain.times import check_integer, check_seconds, to_time
 
 Token = Annotated[int, count_option("--token", "The token that receive printed.", metavar="TOKEN")]
+
+MAX_TOKEN = (1 << 63) - 1
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -95,7 +97,7 @@ def extend(
     queue: QueueName,
     id: MessageId,
     token: Token,
-    seconds: Annotated[float, seconds_option("--seconds", "The lease then ends this long from now.")],
+    seconds: Annotated[float, seconds_option("--seconds", "The lease lasts at least this long from now.")],
     group: Group = None,
 ) -> None:
     """Keep a lease for longer.
@@ -115,6 +117,7 @@ def extend(
 
 def _held(queue: Queue, message_id: str, token: int, group: str | None) -> Held:
     one = check_id(message_id)
+    check_integer("token", token, 0, MAX_TOKEN)
     reader = group or queue.policy().primary_group or "default"
     return Held(one, token, queue.name, reader, queue.engine.position(queue.name, one))
 

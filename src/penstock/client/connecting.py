@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
-from urllib.parse import urlsplit
 
 from penstock.client.store import Store
 from penstock.domain.errors import InvalidUrl
@@ -32,7 +32,7 @@ def open_engine(url: str, **settings: Any) -> Engine:
 
         return open_sqlite(_sqlite_path(url, rest), **settings)
     raise InvalidUrl(
-        f"unknown store scheme {shown(scheme)}{nearest(scheme, SCHEMES)}: this version knows {', '.join(SCHEMES)}"
+        f"unknown store scheme {shown(scheme)}: this version knows {', '.join(SCHEMES)}{nearest(scheme, SCHEMES)}"
     )
 
 
@@ -47,8 +47,8 @@ def _sqlite_path(url: str, rest: str) -> str:
 
 
 def redacted(url: str) -> str:
-    """The URL without its password, for people and logs."""
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    return url.replace(f":{parts.password}@", ":***@", 1)
+    """The URL without its password, for people and logs; also when it is not quite a URL."""
+    return _PASSWORD.sub(r"\1***\2", url)
+
+
+_PASSWORD = re.compile(r"(//[^:/@]*:)[^/]*(@)")

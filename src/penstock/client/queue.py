@@ -17,10 +17,10 @@ from penstock.client.calling import BACKSTOP_SECONDS
 from penstock.client.consumer import Consumer
 from penstock.client.delivery import Delivery
 from penstock.client.producer import Producer
-from penstock.client.settling import by_group, checked_target, whole_receives
+from penstock.client.settling import by_group, checked_edge, checked_target, whole_receives
 from penstock.domain.errors import InvalidInput, LeaseLost, MessageFailed, NotFound, WaitTimeout
 from penstock.domain.identity import check_id
-from penstock.domain.lifecycle import State
+from penstock.domain.lifecycle import OUTCOMES, State
 from penstock.domain.message import Draft, Message, Outgoing, draft, drafts
 from penstock.domain.names import check_name, nearest, shown
 from penstock.domain.observations import (
@@ -35,7 +35,7 @@ from penstock.domain.observations import (
 )
 from penstock.domain.policy import Policy
 from penstock.domain.settlement import Ack, Settle, Settled, Settlement
-from penstock.domain.times import check_integer, check_seconds, from_time
+from penstock.domain.times import check_integer, check_seconds
 from penstock.engines.contract import Engine, Receipt
 
 if TYPE_CHECKING:
@@ -210,12 +210,13 @@ class Queue:
         limit: int = 100,
         group: str | None = None,
         outcome: str | None = None,
-        before: datetime | None = None,
+        before: datetime | DeadLetter | None = None,
     ) -> list[DeadLetter]:
-        """Messages that ended without success, newest first, of all groups or of one."""
+        """Messages that ended without success, newest first, of all groups or of one. `before` is a time, or the last
+        one seen, for paging."""
         check_integer("limit", limit, 1, MAX_LIMIT)
         wanted = _outcome(outcome)
-        until = None if before is None else from_time("before", before)
+        until = checked_edge(before)
         reader = None if group is None else check_name("group", group)
         return self._read(lambda: self.engine.dead_letters(self.name, reader, wanted, limit, until))
 
@@ -360,10 +361,10 @@ class Queue:
 def _outcome(value: str | None) -> State | None:
     if value is None:
         return None
-    try:
-        return State(value)
-    except ValueError:
-        raise InvalidInput(f"outcome {shown(value)} is unknown{nearest(str(value), list(State))}") from None
+    if value not in OUTCOMES:
+        known = [outcome.value for outcome in OUTCOMES]
+        raise InvalidInput(f"{shown(value)} is not an outcome ({', '.join(known)}){nearest(str(value), known)}")
+    return State(value)
 
 
 def _ids(ids: Iterable[str] | str | None) -> list[str] | None:

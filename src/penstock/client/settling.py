@@ -9,10 +9,12 @@ from penstock.client.view import DeliveryView
 from penstock.domain.errors import InvalidInput
 from penstock.domain.lifecycle import Event
 from penstock.domain.names import shown
+from penstock.domain.observations import DeadLetter
 from penstock.domain.settlement import Ack, Leased, Nak, Reject, Reschedule, Settle, Settlement, spoken
 from penstock.domain.times import check_integer, check_seconds, from_time
-from penstock.engines.contract import POSITION, Receipt
+from penstock.engines.contract import POSITION, Edge, Receipt
 
+MAX_TOKEN = (1 << 63) - 1
 _EVENTS = {Ack: Event.ACK, Nak: Event.NAK, Reject: Event.REJECT, Reschedule: Event.RESCHEDULE}
 
 
@@ -34,6 +36,7 @@ def checked(settlement: Settlement, queue: str) -> Settle:
         raise InvalidInput(f"settle takes Ack, Nak, Reject or Reschedule, not {shown(settlement)}")
     delivery = settlement.delivery
     _check_queue(delivery, queue)
+    check_integer("token", delivery.token, 0, MAX_TOKEN)
     delay = settlement.delay_seconds if isinstance(settlement, Nak | Reschedule) else None
     if delay is not None:
         delay = max(0, check_seconds("delay_seconds", delay, minimum=-1e18))
@@ -60,6 +63,13 @@ def checked_target(target: int | datetime | str) -> tuple[int | str, bool]:
             raise InvalidInput(f"seek goes to a position, a time, 'start' or 'end', not {shown(target)}")
         return target, False
     return check_integer("position", target, 0, 1 << 48), False
+
+
+def checked_edge(before: datetime | DeadLetter | None) -> Edge | None:
+    """Where a page of dead letters begins."""
+    if isinstance(before, DeadLetter):
+        return from_time("before", before.died_at), before.position, before.group
+    return None if before is None else (from_time("before", before), 0, "")
 
 
 def _check_queue(delivery: Leased, queue: str) -> None:

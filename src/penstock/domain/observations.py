@@ -44,6 +44,7 @@ class DeadLetter(msgspec.Struct, frozen=True):
     id: str
     queue: str
     group: str
+    position: int
     payload: bytes
     content_type: str
     headers: dict[str, str]

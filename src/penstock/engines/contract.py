@@ -70,6 +70,8 @@ class Capabilities(msgspec.Struct, frozen=True):
 
 
 Operation = Callable[[], Any]
+# The place of a dead letter among others: when it died, its position, its group.
+Edge = tuple[int, int, str]
 
 
 class Engine(Protocol):
@@ -136,7 +138,8 @@ class Engine(Protocol):
         """leased -> succeeded for a whole receive at once; False (and nothing done) when it is not whole any more."""
 
     def extend(self, queue: str, group: str, leases: Sequence[tuple[int, int]], seconds: float) -> list[int | None]:
-        """leased -> leased, until `seconds` from now, for each (token, position); the new end, or None when lost."""
+        """leased -> leased, until at least `seconds` from now, for each (token, position), as far as its times allow; a
+        lease never becomes shorter. The new end, or None when lost."""
 
     def position(self, queue: str, message_id: str) -> int:
         """The position of a message that has reached the log, for settling by id; NotFound otherwise."""
@@ -229,9 +232,9 @@ class Engine(Protocol):
     # -- dead letters ----------------------------------------------------------------------------------------------
 
     def dead_letters(
-        self, queue: str, group: str | None, outcome: State | None, limit: int, before: int | None
+        self, queue: str, group: str | None, outcome: State | None, limit: int, before: Edge | None
     ) -> list[DeadLetter]:
-        """Dead letters, newest first; `before` is a time for paging."""
+        """Dead letters, newest first; `before` is the place of the last one seen, for paging."""
 
     def redrive(self, queue: str, group: str, ids: Sequence[str] | None, outcome: State | None, limit: int) -> int:
         """dead -> ready in that group, attempts starting again, times moved to now; counts them."""

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -134,18 +137,46 @@ def test_a_damaged_store_says_so_and_nothing_is_removed(open_store: Opener, path
     assert len(path.read_bytes()) >= len(damaged)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write to a read-only file")
-def test_a_file_that_may_only_be_read_says_so(open_store: Opener, path: Path) -> None:
-    store = open_store()
+@contextmanager
+def without_rights() -> Iterator[None]:
+    """As somebody who owns nothing: rights on files do not bind root."""
+    me = os.geteuid()
+    if me == 0:
+        os.seteuid(65_534)
+    try:
+        yield
+    finally:
+        os.seteuid(me)
+
+
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """A folder that everybody may enter; pytest's own is closed to others."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
+        folder.chmod(0o755)
+
+
+@pytest.mark.parametrize("folder_mode", [0o555, 0o777], ids=oct)
+def test_a_file_that_may_only_be_read_says_so(open_store: Opener, open_folder: Path, folder_mode: int) -> None:
+    path = open_folder / "store.db"
+    store = open_store(f"sqlite:///{path}")
     store.queue("orders").send(1)
     store.close()
     path.chmod(0o444)
-    path.parent.chmod(0o555)
-    try:
-        with pytest.raises(StoreReadOnly):
-            open_store().queue("orders").send(2)
-    finally:
-        path.parent.chmod(0o755)
+    open_folder.chmod(folder_mode)
+    with without_rights(), pytest.raises(StoreReadOnly, match=path.name):
+        open_store(f"sqlite:///{path}").queue("orders").send(2)
+
+
+def test_a_file_that_may_not_even_be_read_says_so(open_store: Opener, open_folder: Path) -> None:
+    path = open_folder / "store.db"
+    open_store(f"sqlite:///{path}").close()
+    path.chmod(0o000)
+    with without_rights(), pytest.raises(StoreError, match=path.name):
+        open_store(f"sqlite:///{path}")
 
 
 def test_a_store_that_another_writer_holds_is_unavailable_for_now(open_store: Opener, path: Path) -> None:

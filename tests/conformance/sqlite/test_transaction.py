@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -163,3 +164,36 @@ def test_something_that_is_no_connection_is_refused(queue: Queue, wrong: object)
     with pytest.raises(InvalidInput, match="transaction"):
         queue.send(1, transaction=wrong)
     assert queue.peek() == []
+
+
+def test_a_connection_outside_a_transaction_commits_the_send_by_itself(queue: Queue, own: apsw.Connection) -> None:
+    queue.send(1, transaction=own)
+    assert not own.in_transaction
+    assert payloads(take_all(queue)) == [1]
+
+
+def test_a_connection_with_habits_of_its_own_can_be_used(queue: Queue, own: apsw.Connection) -> None:
+    def as_dict(cursor: apsw.Cursor, row: tuple[Any, ...]) -> dict[str, Any]:
+        return dict(zip((name for name, _ in cursor.get_description()), row, strict=True))
+
+    own.row_trace = as_dict
+    own.execute("pragma foreign_keys = on")
+    own.execute("begin immediate")
+    queue.send_many(
+        [b"plain", Outgoing(payload=b"held", delay_seconds=13), Outgoing(payload=b"at a desk", address="desk")],
+        transaction=own,
+    )
+    own.execute("commit")
+    assert [delivery.payload for delivery in take_all(queue)] == [b"plain", b"at a desk"]
+
+
+def test_a_waiting_receive_wakes_when_the_caller_commits(live_queue: Queue, url: str) -> None:
+    own = apsw.Connection(url.removeprefix("sqlite:///"))
+    own.set_busy_timeout(10_000)
+    with ThreadPoolExecutor(1) as pool:
+        waiter = pool.submit(live_queue.receive, wait_seconds=30)
+        own.execute("begin immediate")
+        live_queue.send("wake up", transaction=own)
+        own.execute("commit")
+        assert payloads(waiter.result(10)) == ["wake up"]
+    own.close()

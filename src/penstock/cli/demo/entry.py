@@ -19,7 +19,7 @@ from penstock.cli.existing import SQLITE_PREFIX
 from penstock.cli.rendering import marked
 from penstock.cli.session import Session
 from penstock.client.connecting import connect
-from penstock.domain.errors import InvalidUrl, Refused
+from penstock.domain.errors import InvalidUrl, Refused, StoreUnavailable
 from penstock.domain.names import shown
 
 FOLDER = Path("penstock-demo")
@@ -92,10 +92,13 @@ def _bars(stats: Stats) -> Table:
 
 def _own_url() -> str:
     """The demo's own folder, which starts clean every time and which version control does not see."""
-    FOLDER.mkdir(exist_ok=True)
-    (FOLDER / ".gitignore").write_text("*\n")
     path = FOLDER / "demo.db"
-    _remove(path)
+    try:
+        FOLDER.mkdir(exist_ok=True)
+        (FOLDER / ".gitignore").write_text("*\n")
+        _remove(path)
+    except OSError as error:
+        raise StoreUnavailable(f"the demo cannot use {FOLDER} ({error.strerror}): name a place with --url") from None
     return f"{SQLITE_PREFIX}{path.as_posix()}"
 
 

@@ -11,12 +11,13 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import TracebackType
 from typing import Any
 
 import apsw
 
 from penstock.domain import errors
-from penstock.engines.sqlite.transaction import Transaction
+from penstock.engines.sqlite.transaction import Tokens, Transaction
 from penstock.engines.statements import Statements
 
 logger = logging.getLogger("penstock.dead_letters")
@@ -34,6 +35,7 @@ class Database:
         self.random = random
         self.busy_seconds = busy_seconds
         self.salt = 0
+        self.tokens = Tokens()
         self.on_commit: Callable[[], None] = lambda: None
         self._writer: apsw.Connection
         self._reader: apsw.Connection
@@ -44,49 +46,60 @@ class Database:
 
     # -- transactions ----------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def write(self, durable: bool = True) -> Iterator[Transaction]:
+    def write(self, durable: bool = True) -> Write:
         """A transaction that changes something, whole or not at all. Inside another one it becomes a part of it."""
-        with self._lock(), self.translated():
+        return Write(self, durable)
+
+    def begin(self, durable: bool) -> tuple[Transaction, bool]:
+        """Take the write lock: of this process first, then of the file. Also says whether it is a part of another."""
+        self._check_process()
+        if not self._write_lock.acquire(timeout=self.busy_seconds + 1):
+            raise errors.StoreUnavailable(f"{self.path}: another thread held the store for {self.busy_seconds:g} s")
+        try:
             if self._current is not None:
-                yield from self._part()
-                return
-            self._set_durable(durable)
+                self._writer.execute(SQL.savepoint)
+                return self._current, True
+            if durable is not self._durable:
+                self._writer.execute(SQL.durable if durable else SQL.relaxed)
+                self._durable = durable
             self._writer.execute(SQL.begin_write)
             transaction = self.transaction(self._writer)
             self._current, self._owner = transaction, threading.get_ident()
-            try:
-                yield transaction
-                self._writer.execute(SQL.commit)
-            except BaseException:
-                if self._writer.in_transaction:
-                    self._writer.execute(SQL.rollback)
-                raise
-            finally:
-                self._current = None
-        for death in transaction.deaths:
-            logger.warning(death)
-        self.on_commit()
-
-    def _part(self) -> Iterator[Transaction]:
-        assert self._current is not None
-        self._writer.execute(SQL.savepoint)
-        deaths = len(self._current.deaths)
-        try:
-            yield self._current
         except BaseException:
-            del self._current.deaths[deaths:]
-            if self._writer.in_transaction:
-                self._writer.execute(SQL.rollback_to)
-                self._writer.execute(SQL.release)
+            self._write_lock.release()
             raise
-        self._writer.execute(SQL.release)
+        return transaction, False
+
+    def end(self, is_part: bool, failed: bool) -> None:
+        """Commit or undo, and give the lock back. The database may have ended a failed transaction by itself."""
+        try:
+            if failed and self._writer.in_transaction:
+                if is_part:
+                    self._writer.execute(SQL.rollback_to)
+                else:
+                    self._writer.execute(SQL.rollback)
+            if is_part and self._writer.in_transaction:
+                self._writer.execute(SQL.release)
+            elif not failed:
+                self._commit()
+        finally:
+            if not is_part:
+                self._current = None
+            self._write_lock.release()
+
+    def _commit(self) -> None:
+        try:
+            self._writer.execute(SQL.commit)
+        except BaseException:
+            if self._writer.in_transaction:
+                self._writer.execute(SQL.rollback)
+            raise
 
     @contextmanager
     def read(self) -> Iterator[Transaction]:
         """One snapshot, without waiting for a writer."""
-        if self.in_memory or self._is_writing_here():
-            with self.write() as transaction:
+        if self.in_memory or self.is_writing_here():
+            with Write(self, durable=True, silent=True) as transaction:
                 yield transaction
             return
         self._check_process()
@@ -98,27 +111,12 @@ class Database:
                 if self._reader.in_transaction:
                     self._reader.execute(SQL.rollback)
 
-    def _is_writing_here(self) -> bool:
+    def is_writing_here(self) -> bool:
         """A read inside a write sees what was written: it is a part of it."""
         return self._current is not None and self._owner == threading.get_ident()
 
     def transaction(self, connection: apsw.Connection) -> Transaction:
-        return Transaction(connection, self.clock(), self.random, self.salt)
-
-    def _set_durable(self, durable: bool) -> None:
-        if durable is not self._durable:
-            self._writer.execute(SQL.durable if durable else SQL.relaxed)
-            self._durable = durable
-
-    @contextmanager
-    def _lock(self) -> Iterator[None]:
-        self._check_process()
-        if not self._write_lock.acquire(timeout=self.busy_seconds + 1):
-            raise errors.StoreUnavailable(f"{self.path}: another thread held the store for {self.busy_seconds:g} s")
-        try:
-            yield
-        finally:
-            self._write_lock.release()
+        return Transaction(connection, self.clock(), self.random, self.salt, self.tokens)
 
     # -- opening and closing ---------------------------------------------------------------------------------------
 
@@ -176,7 +174,13 @@ class Database:
             raise errors.NotAStore(f"{self.path}: there is no directory {parent}; make it first")
         if not os.path.exists(self.path) and os.access(parent, os.W_OK):
             # Messages are private: the file is made for its owner alone, and SQLite gives its companions the same mode.
+            self._make_file()
+
+    def _make_file(self) -> None:
+        try:
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+        except OSError as error:
+            raise errors.NotAStore(f"{self.path} cannot be made: {error.strerror}; name another path") from None
 
     # -- errors ----------------------------------------------------------------------------------------------------
 
@@ -185,11 +189,16 @@ class Database:
         try:
             yield
         except apsw.Error as error:
-            raise self._translate(error) from error
+            raise self.translate(error) from error
 
-    def _translate(self, error: apsw.Error) -> errors.PenstockError:
+    def translate(self, error: apsw.Error) -> errors.PenstockError:
         path = self.path
         match error:
+            case apsw.BusyError() if getattr(error, "extendedresult", None) == apsw.SQLITE_BUSY_SNAPSHOT:
+                return errors.StoreUnavailable(
+                    f"{path}: the transaction began by reading, and another one has written since; "
+                    "begin it with BEGIN IMMEDIATE and try again"
+                )
             case apsw.BusyError() | apsw.LockedError():
                 return errors.StoreUnavailable(
                     f"{path} is locked: another transaction has been writing for {self.busy_seconds:g} s; "
@@ -217,6 +226,43 @@ class Database:
                 return errors.StoreUnavailable(f"{path}: this store was closed")
             case _:
                 return errors.StoreError(f"{path}: {error}")
+
+
+class Write:
+    """A `with` block that is one transaction. A class, because every call enters one and a generator costs more."""
+
+    __slots__ = ("_database", "_deaths", "_durable", "_is_part", "_silent", "_transaction")
+
+    def __init__(self, database: Database, durable: bool, silent: bool = False) -> None:
+        self._database = database
+        self._durable = durable
+        self._silent = silent
+
+    def __enter__(self) -> Transaction:
+        database = self._database
+        try:
+            self._transaction, self._is_part = database.begin(self._durable)
+        except apsw.Error as error:
+            raise database.translate(error) from error
+        self._deaths = len(self._transaction.deaths)
+        return self._transaction
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        database = self._database
+        try:
+            database.end(self._is_part, failed=error is not None)
+        except apsw.Error as failure:
+            raise database.translate(failure) from failure
+        if isinstance(error, apsw.Error):
+            raise database.translate(error) from error
+        if error is not None:
+            del self._transaction.deaths[self._deaths :]
+        elif not self._is_part and not self._silent:
+            for death in self._transaction.deaths:
+                logger.warning(death)
+            database.on_commit()
 
 
 # Connections of a parent process. Closing them here would drop the parent's locks, so they are kept, unused.

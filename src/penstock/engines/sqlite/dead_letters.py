@@ -10,6 +10,7 @@ from penstock.domain.message import BYTES, decode_headers
 from penstock.domain.observations import DeadLetter
 from penstock.domain.settlement import Verdict
 from penstock.domain.times import to_time
+from penstock.engines.contract import Edge
 from penstock.engines.sqlite import ending, queues, sending, tracking
 from penstock.engines.sqlite.queues import Group, Queue
 from penstock.engines.sqlite.transaction import Transaction
@@ -19,27 +20,40 @@ SQL = Statements("penstock.engines.sqlite", "sql/dead_letters.sql")
 
 
 def every(
-    transaction: Transaction, name: str, group_name: str | None, outcome: State | None, limit: int, before: int | None
+    transaction: Transaction,
+    name: str,
+    group_name: str | None,
+    outcome: State | None,
+    limit: int,
+    before: Edge | None,
 ) -> list[DeadLetter]:
     queue = queues.find(transaction, name)
     if queue is None:
         return []
-    group = None if group_name is None else queues.get_group(transaction, queue, group_name)
+    reader = None if group_name is None else _reader(transaction, name, group_name)
+    if group_name is not None and reader is None:
+        return []
+    before_at, before_position, before_group = (None, None, None) if before is None else before
     bindings = {
         "queue_id": queue.queue_id,
-        "group_id": None if group is None else group.group_id,
+        "group_id": None if reader is None else reader[1].group_id,
         "outcome": outcome,
         "limit": limit,
-        "before": before,
+        "before_at": before_at,
+        "before_position": before_position,
+        "before_group": before_group,
     }
     letters = []
     for row in transaction.rows(SQL.dead_letters, bindings):
-        reader, position, ended, reason, attempts, died_at, created_at, chosen, content_type, headers, payload = row
+        reader_name, position, ended, reason, attempts, died_at, created_at, chosen, content_type, headers, payload = (
+            row
+        )
         letters.append(
             DeadLetter(
                 id=chosen or made_id(created_at, transaction.salt, position),
                 queue=name,
-                group=reader,
+                group=reader_name,
+                position=position,
                 payload=payload,
                 content_type=content_type or BYTES,
                 headers=decode_headers(headers),
@@ -85,9 +99,12 @@ def purge_old(transaction: Transaction, queue: Queue, group: Group, before: int)
 
 
 def _reader(transaction: Transaction, name: str, group_name: str) -> tuple[Queue, Group] | None:
-    """A queue that was never used has no dead letters; a group that it does not have is a mistake."""
+    """A queue that was never sent to has no dead letters; a group that it does not have is a mistake."""
     queue = queues.find(transaction, name)
-    return None if queue is None else (queue, queues.get_group(transaction, queue, group_name))
+    group = None if queue is None else queues.find_group(transaction, queue, group_name)
+    if queue is None or (group is None and group_name == queue.policy.default_group):
+        return None
+    return queue, group or queues.get_group(transaction, queue, group_name)
 
 
 def _positions(

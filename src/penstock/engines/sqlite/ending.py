@@ -23,6 +23,7 @@ REASONS = {
     Event.DEADLINE: "deadline_at passed",
     Event.BATCH_CANCEL: "its batch was cancelled",
     Event.LEASE_END: "the lease ended",
+    Event.RELEASE: "the lease ended before its turn came",
 }
 
 
@@ -57,12 +58,31 @@ def record(transaction: Transaction, queue_id: int, group_id: int | None, step: 
         transaction.run(SQL.record, bindings)
 
 
-def end(transaction: Transaction, queue: Queue, group: Group, step: Step, letter: bool = True) -> None:
-    """Write down the step and count it; leave dead letters unless the group only passes by; in the primary group free
-    addresses and, with the last member, end batches."""
+def end(
+    transaction: Transaction, queue: Queue, group: Group, step: Step, letter: bool = True, owned: bool = True
+) -> None:
+    """Messages end in one group. A group that only passed by leaves no dead letter; what is known not to be owned by
+    an address or a batch frees none."""
     record(transaction, queue.queue_id, group.group_id, step)
+    _account(transaction, queue, group, step, letter, owned)
+
+
+def end_unread(transaction: Transaction, queue: Queue, step: Step) -> None:
+    """A message that ends while it is held ends in every group alike; the dead letter lies in the primary one."""
+    record(transaction, queue.queue_id, None, step)
+    for group in queues.groups(transaction, queue):
+        if group.stream_position is None:
+            _account(transaction, queue, group, step, letter=group.name == queue.policy.primary_group)
+
+
+def _account(
+    transaction: Transaction, queue: Queue, group: Group, step: Step, letter: bool, owned: bool = True
+) -> None:
+    """Count it; leave dead letters; in the primary group free addresses and, with the last member, end batches."""
     count = {"group_id": group.group_id, "count": step.last - step.first + 1}
     transaction.run(getattr(SQL, f"count_{step.state}"), count)
+    if not owned and step.state is State.SUCCEEDED:
+        return
     ended = {"first": step.first, "last": step.last, "outcome": step.state.value, "reason": step.reason}
     if letter and step.state is not State.SUCCEEDED:
         buried = {**ended, "group_id": group.group_id, "attempts": step.attempt, "now": transaction.now}
@@ -79,13 +99,6 @@ def _death(queue: Queue, group: Group, step: Step) -> str:
     where = f"position {step.first}" if step.first == step.last else f"positions {step.first} to {step.last}"
     reason = f": {shown(step.reason, 200)}" if step.reason else ""
     return f"dead letter in queue {shown(queue.name)}, group {shown(group.name)}, {where}, {step.state}{reason}"
-
-
-def end_unread(transaction: Transaction, queue: Queue, step: Step) -> None:
-    """A message that nobody holds ends in every group alike; the dead letter lies in the primary one."""
-    for group in queues.groups(transaction, queue):
-        if group.stream_position is None:
-            end(transaction, queue, group, step, letter=group.name == queue.policy.primary_group)
 
 
 def end_batch_if_done(transaction: Transaction, queue: Queue, batch_id: int) -> None:

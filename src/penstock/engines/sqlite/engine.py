@@ -29,7 +29,7 @@ from penstock.domain.policy import Policy
 from penstock.domain.recurrence import CatchUp, Schedule
 from penstock.domain.settlement import Settle, Settled
 from penstock.domain.times import check_seconds
-from penstock.engines.contract import Capabilities, Operation, Receipt
+from penstock.engines.contract import Capabilities, Edge, Operation, Receipt
 from penstock.engines.sqlite import (
     batches,
     batching,
@@ -51,7 +51,7 @@ from penstock.engines.sqlite import (
     windows,
 )
 from penstock.engines.sqlite.connection import Database
-from penstock.engines.sqlite.outside import check_connection
+from penstock.engines.sqlite.outside import check_connection, take_write_lock, without_habits
 from penstock.engines.sqlite.watching import Watch
 
 if TYPE_CHECKING:
@@ -153,8 +153,9 @@ class SqliteEngine:
     def _send_with(self, queue: str, drafts: Sequence[Draft], transaction: object) -> list[str]:
         """On the caller's connection, as one step of the caller's transaction: whole or not at all."""
         connection = check_connection(transaction, self.database)
-        with self.database.translated():
+        with self.database.translated(), without_habits(connection):
             with connection:
+                take_write_lock(connection)
                 ids = sending.send(self.database.transaction(connection), queue, drafts)
             return ids
 
@@ -164,9 +165,11 @@ class SqliteEngine:
         durable = False
         while True:
             with self.database.write(durable) as transaction:
-                found = queues.ensure(transaction, queue)
+                found, reader = queues.find_reader(transaction, queue, group)
+                found = found or queues.ensure(transaction, queue)
+                reader = reader or queues.ensure_group(transaction, found, group or found.policy.default_group)
                 if durable or not found.policy.at_most_once:
-                    return receiving.receive(transaction, found, group, consumer, limit, lease_seconds)
+                    return receiving.receive(transaction, found, reader, consumer, limit, lease_seconds)
             durable = True
 
     def ready_in(self, queue: str, group: str | None) -> float | None:
@@ -303,7 +306,7 @@ class SqliteEngine:
     # -- dead letters ----------------------------------------------------------------------------------------------
 
     def dead_letters(
-        self, queue: str, group: str | None, outcome: State | None, limit: int, before: int | None
+        self, queue: str, group: str | None, outcome: State | None, limit: int, before: Edge | None
     ) -> list[DeadLetter]:
         with self.database.read() as transaction:
             return dead_letters.every(transaction, queue, group, outcome, limit, before)

@@ -82,7 +82,21 @@ def peek(transaction: Transaction, name: str, group_name: str, limit: int) -> li
         reading = {**common, "lane_id": lane_id, "priority": priority, "after": after}
         reading["at_most_once"] = int(queue.policy.at_most_once)
         candidates += [(priority, 1, position) for position, _ in transaction.rows(SQL.peek_lane, reading)]
-    return [message_at(transaction, queue, position) for _, _, position in sorted(candidates)[:limit]]
+    positions = [position for _, _, position in sorted(candidates)]
+    if queue.policy.ordered:
+        positions = _unblocked(transaction, group_id, positions)
+    return [message_at(transaction, queue, position) for position in positions[:limit]]
+
+
+def _unblocked(transaction: Transaction, group_id: int, positions: list[int]) -> list[int]:
+    """Without the messages of an ordered queue that wait for another one of their shard."""
+    blocked_from = dict(transaction.rows(SQL.busy_shards, {"group_id": group_id, "now": transaction.now}))
+
+    def is_free(position: int) -> bool:
+        shard = transaction.value(SQL.shard_at, {"position": position})
+        return shard not in blocked_from or position < blocked_from[shard]
+
+    return [position for position in positions if is_free(position)]
 
 
 def browse(
@@ -134,7 +148,7 @@ def trail(transaction: Transaction, queue: Queue, position: int) -> list[AuditEn
 
 def last_entry(transaction: Transaction, queue: Queue, group: Group, position: int) -> AuditEntry | None:
     """The latest step of a message in a group."""
-    entries = [entry for entry in trail(transaction, queue, position) if entry.group == group.name]
+    entries = [entry for entry in trail(transaction, queue, position) if entry.group in (None, group.name)]
     return entries[-1] if entries else None
 
 

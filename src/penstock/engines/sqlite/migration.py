@@ -51,7 +51,6 @@ def _begin(transaction: Transaction, version: int) -> None:
             ("salt", secrets.randbits(SALT_BITS)),
             ("epoch", secrets.randbits(62)),
             ("last_position", 0),
-            ("last_token", 0),
         ):
             transaction.run(SQL.set_fact, {"name": name, "value": value})
     transaction.run(SQL.set_fact, {"name": "schema_version", "value": version})

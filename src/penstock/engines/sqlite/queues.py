@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,7 +17,8 @@ from penstock.engines.sqlite.transaction import Transaction
 from penstock.engines.statements import Statements
 
 SQL = Statements("penstock.engines.sqlite", "sql/queues.sql")
-_decode_policy = msgspec.json.Decoder(Policy).decode
+# Policies are few and change seldom; the text of one is the key, so a change is seen at once.
+_decode_policy = lru_cache(1024)(msgspec.json.Decoder(Policy).decode)
 
 
 class Queue(NamedTuple):
@@ -26,6 +28,7 @@ class Queue(NamedTuple):
     held: int
     trimmed_position: int
     created_at: int
+    primary_group_id: int | None
 
 
 class Group(NamedTuple):
@@ -33,11 +36,20 @@ class Group(NamedTuple):
     queue_id: int
     name: str
     stream_position: int | None
+    used_at: int
 
 
 def find(transaction: Transaction, name: str) -> Queue | None:
     row = transaction.row(SQL.find_queue, {"name": name})
     return None if row is None else _queue(row)
+
+
+def find_reader(transaction: Transaction, name: str, group: str | None) -> tuple[Queue | None, Group | None]:
+    """A queue and one of its groups, as far as they are there; no group name means the primary one."""
+    row = transaction.row(SQL.find_reader, {"name": name, "group": group})
+    if row is None:
+        return None, None
+    return _queue(row[:7]), None if row[7] is None else Group(*row[7:])
 
 
 def find_by_id(transaction: Transaction, queue_id: int) -> Queue:
@@ -61,7 +73,7 @@ def ensure(transaction: Transaction, name: str) -> Queue:
         return queue
     policy = Policy()
     queue_id = transaction.value(SQL.make_queue, {"name": name, "policy": "{}", "now": transaction.now})
-    return Queue(queue_id, name, policy, 0, 0, transaction.now)
+    return Queue(queue_id, name, policy, 0, 0, transaction.now, None)
 
 
 def every(transaction: Transaction) -> list[Queue]:
@@ -78,7 +90,8 @@ def declare(transaction: Transaction, name: str, changes: dict[str, Any]) -> Pol
     if policy.delivery != queue.policy.delivery:
         look_back(transaction, queue.queue_id, None, 0)
     encoded = msgspec.json.encode(policy).decode()
-    transaction.run(SQL.set_policy, {"queue_id": queue.queue_id, "policy": encoded})
+    bindings = {"queue_id": queue.queue_id, "policy": encoded, "primary_group": policy.primary_group}
+    transaction.run(SQL.set_policy, bindings)
     return policy
 
 
@@ -116,22 +129,41 @@ def get_group(transaction: Transaction, queue: Queue, name: str) -> Group:
 def ensure_group(transaction: Transaction, queue: Queue, name: str) -> Group:
     """A group exists from its first use."""
     row = transaction.row(SQL.find_group, {"queue_id": queue.queue_id, "name": name})
-    if row is None:
-        row = transaction.row(SQL.make_group, {"queue_id": queue.queue_id, "name": name, "now": transaction.now})
-    return Group(*row)  # type: ignore[misc]  # returning always gives the row
+    return _make_group(transaction, queue, name) if row is None else Group(*row)
+
+
+def _make_group(transaction: Transaction, queue: Queue, name: str) -> Group:
+    bindings = {"queue_id": queue.queue_id, "name": name, "now": transaction.now}
+    group = Group(*transaction.rows(SQL.make_group, bindings)[0])
+    transaction.run(SQL.count_withdrawn, {"queue_id": queue.queue_id, "group_id": group.group_id})
+    return group
 
 
 def ensure_leasing_group(transaction: Transaction, queue: Queue, name: str) -> Group:
     group = ensure_group(transaction, queue, name)
-    if group.stream_position is not None:
-        raise GroupMisused(f"group {name!r} of queue {queue.name!r} is read as a stream: receive with another group")
+    check_leasing(queue, group)
     return group
+
+
+def check_leasing(queue: Queue, group: Group) -> None:
+    if group.stream_position is not None:
+        raise GroupMisused(
+            f"group {group.name!r} of queue {queue.name!r} is read as a stream: receive with another group"
+        )
 
 
 def primary(transaction: Transaction, queue: Queue) -> Group | None:
     """The group that addresses, batches and unread dead letters follow; it exists from the first send."""
     name = queue.policy.primary_group
     return None if name is None else ensure_group(transaction, queue, name)
+
+
+def ensure_primary(transaction: Transaction, queue: Queue) -> None:
+    """The primary group exists from the first send, so that nothing sent can be trimmed before it has read it."""
+    if queue.primary_group_id is None:
+        group = primary(transaction, queue)
+        if group is not None:
+            transaction.run(SQL.set_primary, {"queue_id": queue.queue_id, "group_id": group.group_id})
 
 
 def groups(transaction: Transaction, queue: Queue) -> list[Group]:
@@ -156,7 +188,8 @@ def flush(transaction: Transaction, name: str) -> int:
         return 0
     bindings = {"queue_id": queue.queue_id}
     count: int = transaction.value(SQL.flush_counts, bindings)
-    last_position = transaction.value(CONNECTION.fact, {"name": "last_position"})
+    last_position = transaction.value(CONNECTION.last_position)
+    transaction.run(CONNECTION.keep_position)
     for statement in _FLUSH:
         transaction.run(statement, bindings)
     transaction.run(SQL.flush_groups, {**bindings, "last_position": last_position})
@@ -198,5 +231,5 @@ _FORGET = (
 
 
 def _queue(row: tuple[Any, ...]) -> Queue:
-    queue_id, name, policy, held, trimmed_position, created_at = row
-    return Queue(queue_id, name, _decode_policy(policy), held, trimmed_position, created_at)
+    queue_id, name, policy, held, trimmed_position, created_at, primary_group_id = row
+    return Queue(queue_id, name, _decode_policy(policy), held, trimmed_position, created_at, primary_group_id)

@@ -8,7 +8,6 @@ written down as ended.
 
 from __future__ import annotations
 
-from itertools import groupby
 from typing import NamedTuple
 
 from penstock.domain.lifecycle import Event, State
@@ -48,12 +47,12 @@ class Lane(NamedTuple):
 def receive(
     transaction: Transaction,
     queue: Queue,
-    group_name: str | None,
+    group: Group,
     consumer: str,
     limit: int,
     lease_seconds: float | None,
 ) -> Receipt:
-    group = queues.ensure_leasing_group(transaction, queue, group_name or queue.policy.default_group)
+    queues.check_leasing(queue, group)
     receive = _Receive(transaction, queue, group, consumer, limit, lease_seconds)
     if not queue.policy.paused:
         receive.prepare()
@@ -92,6 +91,7 @@ class _Receive:
         self.token = 0
         self.rows: list[Row] = []
         self.has_retries = False
+        self.has_skips = False
 
     @property
     def room(self) -> int:
@@ -101,7 +101,9 @@ class _Receive:
         """Make ready what is due, reclaim what has lapsed."""
         transaction, queue, group = self.transaction, self.queue, self.group
         bindings = {"queue_id": queue.queue_id, "group_id": group.group_id, "now": transaction.now}
-        held, retries, lapsed, ready = transaction.rows(SQL.due, bindings)[0]
+        held, retries, lapsed, ready, skips, latest = transaction.rows(SQL.due, bindings)[0]
+        transaction.tokens.seen(latest)
+        self.has_skips = bool(skips)
         if held:
             promoting.promote(transaction, queue, max(self.limit, promoting.AT_ONCE))
         if retries:
@@ -123,19 +125,21 @@ class _Receive:
                 self.take_retry(position)
             for lane in lanes.get(priority, ()):
                 if self.room > 0:
-                    self._take_unread(lane)
+                    self._take_unread(lane, self.limit)
             if self.room <= 0:
                 return
 
     def _take_token(self) -> int:
-        """One for the whole receive, taken with its first message: an empty receive changes nothing."""
+        """One for the whole receive. Later tokens are greater: than those in use, than those this process knows of, and
+        (because time moves on) than those that others gave out and a power cut may have undone."""
         if not self.token:
-            self.token = self.transaction.value(SQL.take_token, {"now": self.transaction.now})
+            self.token = self.transaction.tokens.next(self.transaction.now)
         return self.token
 
     def finish(self) -> None:
-        used = {"group_id": self.group.group_id, "now": self.transaction.now, "every": TOUCH_EVERY}
-        self.transaction.run(SQL.touch_group, used)
+        if self.transaction.now - self.group.used_at > TOUCH_EVERY:
+            used = {"group_id": self.group.group_id, "now": self.transaction.now}
+            self.transaction.run(SQL.touch_group, used)
 
     # -- retries ---------------------------------------------------------------------------------------------------
 
@@ -144,9 +148,11 @@ class _Receive:
         if not self.has_retries:
             return {}
         rows = self.transaction.rows(SQL.ready_tracked, {"group_id": self.group.group_id, "limit": self.limit})
-        return {
-            priority: [position for position, _ in chunk] for priority, chunk in groupby(rows, key=lambda row: row[1])
-        }
+        by_priority: dict[int, list[int]] = {}
+        for position, priority, token in rows:
+            self.transaction.tokens.seen(token)
+            by_priority.setdefault(priority, []).append(position)
+        return by_priority
 
     def take_retry(self, position: int) -> None:
         group_id = self.group.group_id
@@ -184,42 +190,40 @@ class _Receive:
             return _Ring(int(self.transaction.random() * shards), 1, shards)
         return _Ring(place[0], place[1], shards)
 
-    def _take_unread(self, lane: Lane) -> None:
-        if lane.careful or self._has_skips(lane):
-            self._take_carefully(lane)
+    def _take_unread(self, lane: Lane, most: int) -> None:
+        room = min(most, self.room)
+        if lane.careful or self.has_skips:
+            self._take_carefully(lane, room)
             return
-        rows = self._read(lane)
+        rows = self._read(lane, room)
         first, last = rows[0][POSITION], rows[-1][POSITION]
         in_a_row = last - first + 1 == len(rows)
         for stretch in [(first, last)] if in_a_row else ranges(row[POSITION] for row in rows):
             self._lease(lane, *stretch)
-        self._move_cursor(lane, last)
+        self._move_cursor(lane, last, lane.passed + len(rows))
         self.rows.extend(rows)
 
-    def _take_carefully(self, lane: Lane) -> None:
-        rows, upto = self._read_carefully(lane)
+    def _take_carefully(self, lane: Lane, room: int) -> None:
+        rows, upto = self._read_carefully(lane, room)
         together = [row[POSITION] for row in rows if row[LEASE_ENDS_AT] == self.ends_at]
         for first, last in ranges(together):
             self._lease(lane, first, last)
         self._lease_apart(lane, [row for row in rows if row[LEASE_ENDS_AT] != self.ends_at])
-        self._move_cursor(lane, upto)
+        counted = {"lane_id": lane.lane_id, "after": lane.position, "upto": upto}
+        self._move_cursor(lane, upto, lane.passed + self.transaction.value(SQL.count_run, counted))
         self.rows.extend(rows)
 
-    def _has_skips(self, lane: Lane) -> bool:
-        bindings = {"group_id": self.group.group_id, "position": lane.position}
-        return bool(self.transaction.value(tracking.SQL.any_skip, bindings))
-
-    def _read(self, lane: Lane) -> list[Row]:
+    def _read(self, lane: Lane, room: int) -> list[Row]:
         """The next messages of a lane. Mostly they are one stretch of the log, which is read fastest as such."""
         first, last = self.transaction.rows(SQL.next_run, {"lane_id": lane.lane_id, "after": lane.position})[0]
         reading = {"priority": lane.priority, "ends_at": self.ends_at}
-        if last - first + 1 >= self.room or last == lane.last_position:
-            last = min(last, first + self.room - 1)
+        if last - first + 1 >= room or last == lane.last_position:
+            last = min(last, first + room - 1)
             return self.transaction.rows(SQL.read_run, {**reading, "first": first, "last": last})
-        reading.update(lane_id=lane.lane_id, after=lane.position, limit=self.room)
+        reading.update(lane_id=lane.lane_id, after=lane.position, limit=room)
         return self.transaction.rows(SQL.read_lane, reading)
 
-    def _read_carefully(self, lane: Lane) -> tuple[list[Row], int]:
+    def _read_carefully(self, lane: Lane, room: int) -> tuple[list[Row], int]:
         common = {
             "lane_id": lane.lane_id,
             "after": lane.position,
@@ -227,12 +231,17 @@ class _Receive:
             "group_id": self.group.group_id,
             "at_most_once": int(self.queue.policy.at_most_once),
         }
-        reading = {**common, "priority": lane.priority, "ends_at": self.ends_at, "limit": self.room}
+        reading = {**common, "priority": lane.priority, "ends_at": self.ends_at, "limit": room}
         rows = self.transaction.rows(SQL.read_lane_carefully, reading)
-        upto = rows[-1][POSITION] if len(rows) == self.room else lane.last_position
+        upto = rows[-1][POSITION] if len(rows) == room else lane.last_position
         for position, event in self.transaction.rows(SQL.passed_over, {**common, "upto": upto}):
             self._pass_over(position, Event(event))
-        passed = {"group_id": self.group.group_id, "first": lane.position + 1, "last": upto}
+        passed = {
+            "group_id": self.group.group_id,
+            "lane_id": lane.lane_id,
+            "first": lane.position + 1,
+            "last": upto,
+        }
         self.transaction.rows(tracking.SQL.unskip, passed)
         return rows, upto
 
@@ -266,9 +275,7 @@ class _Receive:
     def _lease_of(self, lane: Lane) -> tracking.Lease:
         return tracking.Lease(0, 0, self.group.group_id, lane.lane_id, self.consumer, self.ends_at)
 
-    def _move_cursor(self, lane: Lane, upto: int) -> None:
-        counted = {"lane_id": lane.lane_id, "after": lane.position, "upto": upto}
-        passed = lane.passed + self.transaction.value(SQL.count_run, counted)
+    def _move_cursor(self, lane: Lane, upto: int, passed: int) -> None:
         moved = {"group_id": self.group.group_id, "lane_id": lane.lane_id, "position": upto, "passed": passed}
         self.transaction.run(SQL.move_cursor, moved)
 
@@ -280,11 +287,14 @@ class _Receive:
 
     def _fill_in_order(self) -> None:
         """One open lease per shard. A retry goes before what follows it, and while it waits its shard waits too."""
+        # What is handed out behind a failure is released, which an at_most_once message must not be: one at a time.
+        most = 1 if self.queue.policy.at_most_once else self.limit
         group = {"group_id": self.group.group_id}
         blocked = {shard for (shard,) in self.transaction.rows(SQL.blocked_shards, group)}
         waiting: dict[int, list[tuple[int, str]]] = {}
         turns: list[tuple[int, int, int, Lane | None]] = []
-        for position, priority, shard, state in self.transaction.rows(SQL.tracked_in_order, group):
+        for position, priority, shard, state, token in self.transaction.rows(SQL.tracked_in_order, group):
+            self.transaction.tokens.seen(token)
             waiting.setdefault(shard, []).append((position, state))
             turns.append((priority, position, shard, None))
         turns.sort()
@@ -296,10 +306,14 @@ class _Receive:
                 continue
             retries = waiting.get(shard)
             if lane is not None and not retries:
-                self._take_unread(lane)
+                self._take_unread(lane, most)
             elif lane is None and retries and retries[0] == (position, State.READY):
                 self.take_retry(position)
                 retries.pop(0)
+            else:
+                continue
+            if most == 1:
+                blocked.add(shard)
 
 
 class _Ring(NamedTuple):

@@ -22,17 +22,30 @@ def reclaim(transaction: Transaction, queue: Queue, group: Group, consumer: str 
         transaction.run(tracking.SQL.drop_lease, {"token": token, "first": lease.first})
     for *row, reason in transaction.rows(SQL.lapsed_tracked, bindings):
         position, lane_id, priority, attempt, expires_at, deadline_at, batch_id, cancelled, token, holder = row
+        tracking.forget(transaction, group, position)
         lapsed.append(
             Flight(
                 position, lane_id, priority, attempt, expires_at, deadline_at, batch_id, bool(cancelled), token, holder,
                 None, reason,
             )
         )  # fmt: skip
+    heads = _heads(transaction, queue, lapsed) if queue.policy.ordered else None
     for flight in sorted(lapsed):
+        # In order, a consumer was at work on the first message of its lease: the others did not fail with it.
+        event = Event.LEASE_END if heads is None or flight.position in heads else Event.RELEASE
         reason = f"consumer {consumer} is gone" if flight.consumer == consumer else None
-        # Its range is dropped already, so there is nothing left to take it out of.
-        settling.conclude(transaction, queue, group, flight._replace(lease=None), Event.LEASE_END, reason)
+        # All are taken out of their leases before any is concluded: an ordered queue must not release what lapsed too.
+        settling.conclude(transaction, queue, group, flight._replace(lease=None), event, reason)
     return len(lapsed)
+
+
+def _heads(transaction: Transaction, queue: Queue, lapsed: list[Flight]) -> set[int]:
+    """The first position of each lease in each shard."""
+    shards = dict(transaction.rows(SQL.shards, {"queue_id": queue.queue_id}))
+    heads: dict[tuple[int, int], int] = {}
+    for flight in sorted(lapsed):
+        heads.setdefault((flight.token, shards[flight.lane_id]), flight.position)
+    return set(heads.values())
 
 
 def expire_tracked(transaction: Transaction, queue: Queue, group: Group) -> int:

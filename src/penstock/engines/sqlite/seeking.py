@@ -7,6 +7,7 @@ from typing import NamedTuple
 from penstock.domain.errors import InvalidInput
 from penstock.domain.lifecycle import OUTCOMES, Event, State
 from penstock.engines.sqlite import ending, queues, tracking
+from penstock.engines.sqlite.connection import SQL as CONNECTION
 from penstock.engines.sqlite.queues import Group, Queue
 from penstock.engines.sqlite.ranges import ranges
 from penstock.engines.sqlite.receiving import SQL as RECEIVE
@@ -20,7 +21,6 @@ PIECE = 50_000
 
 class _Lane(NamedTuple):
     lane_id: int
-    last_position: int
     trimmed: int
     position: int
     passed: int
@@ -42,7 +42,7 @@ def seek(transaction: Transaction, name: str, group_name: str, target: int | str
 
 
 def _position(transaction: Transaction, queue: Queue, target: int | str, is_time: bool) -> int:
-    last: int = transaction.value(SQL.last_position)
+    last: int = transaction.value(CONNECTION.last_position)
     if target == "start":
         return queue.trimmed_position
     if target == "end":
@@ -57,7 +57,7 @@ def _position(transaction: Transaction, queue: Queue, target: int | str, is_time
 
 def position_at(transaction: Transaction, at: int) -> int:
     """The last position sent before a time."""
-    low, high = 0, transaction.value(SQL.last_position)
+    low, high = 0, transaction.value(CONNECTION.last_position)
     while low < high:
         middle = (low + high + 1) // 2
         created_at = transaction.value(SQL.at_time, {"position": middle})
@@ -117,4 +117,4 @@ def _pass_by(transaction: Transaction, queue: Queue, group: Group, lane: _Lane, 
             for (owned,) in transaction.rows(SQL.owned, stretch):
                 step = ending.Step(Event.SEEK, State.CANCELLED, owned, owned, "system", "the group was moved past it")
                 ending.end(transaction, queue, group, step)
-        transaction.rows(tracking.SQL.unskip, stretch)
+        transaction.rows(tracking.SQL.unskip, {**stretch, "lane_id": lane.lane_id})

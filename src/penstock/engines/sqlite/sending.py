@@ -19,6 +19,7 @@ from penstock.domain.names import shown
 from penstock.domain.policy import Policy
 from penstock.domain.times import microseconds
 from penstock.engines.sqlite import batches, queues
+from penstock.engines.sqlite.connection import SQL as CONNECTION
 from penstock.engines.sqlite.queues import Queue
 from penstock.engines.sqlite.transaction import Transaction
 from penstock.engines.statements import Statements
@@ -53,7 +54,7 @@ def send(transaction: Transaction, name: str, drafts: Sequence[Draft]) -> list[s
 
 def put(transaction: Transaction, queue: Queue, drafts: Sequence[Draft]) -> list[str]:
     """Send what was found small enough before."""
-    queues.primary(transaction, queue)
+    queues.ensure_primary(transaction, queue)
     policy = queue.policy
     if policy.delay_seconds == 0:
         kinds = {id(options): options for _, _, options in drafts}.values()
@@ -157,7 +158,13 @@ class _Send:
 
     def _live_at(self, address: str) -> str | None:
         row = self.transaction.row(SQL.find_address, {"queue_id": self.queue.queue_id, "address": address})
-        return row[0] if row is not None and row[2] is None else None
+        if row is None or row[2] is not None:
+            return None
+        message_id, position, _, _ = row
+        holder = {"queue_id": self.queue.queue_id, "id": message_id, "position": position, "now": self.transaction.now}
+        primary = queues.primary(self.transaction, self.queue)
+        holder["group_id"] = None if primary is None else primary.group_id
+        return None if self.transaction.value(SQL.is_over, holder) else message_id
 
     def _batch(self, options: Options) -> batches.Batch | None:
         if options.batch is None:
@@ -223,19 +230,21 @@ class _Send:
 
 
 def append(transaction: Transaction, queue_id: int, priority: int, shard: int, records: Sequence[Record]) -> int:
-    """Write records at the end of the log, in a row; the position of the first."""
+    """Write records at the end of the log, in a row; the position of the first. Positions are taken by being used."""
     lane_id = find_lane(transaction, queue_id, priority, shard)
     first, last = take_positions(transaction, len(records))
     rows = [(position, lane_id, *record) for position, record in enumerate(records, first)]
     transaction.run_many(SQL.append, rows)
-    careful = any(record.expires_at or record.deadline_at or record.batch_id for record in records)
+    careful = any(
+        record.expires_at or record.deadline_at or record.batch_id or record.address is not None for record in records
+    )
     add_run(transaction, lane_id, first, last, careful)
     return first
 
 
 def take_positions(transaction: Transaction, count: int) -> tuple[int, int]:
-    last: int = transaction.value(SQL.take_positions, {"count": count})
-    return last - count + 1, last
+    last: int = transaction.value(CONNECTION.last_position)
+    return last + 1, last + count
 
 
 def find_lane(transaction: Transaction, queue_id: int, priority: int, shard: int) -> int:
@@ -248,8 +257,8 @@ def add_run(transaction: Transaction, lane_id: int, first: int, last: int, caref
     run = {"lane_id": lane_id, "first": first, "last": last}
     if not transaction.changes(SQL.lengthen_run, run):
         transaction.run(SQL.begin_run, run)
-    count = {"lane_id": lane_id, "count": last - first + 1, "last": last, "careful": int(careful)}
-    transaction.run(SQL.count_sent, count)
+    if careful:
+        transaction.run(SQL.be_careful, {"lane_id": lane_id})
 
 
 def identify(

@@ -19,14 +19,13 @@ SQL = Statements("penstock.engines.sqlite", "sql/settle.sql")
 
 
 def settle(transaction: Transaction, name: str, group_name: str, settles: Sequence[Settle]) -> list[Settled]:
-    queue = queues.find(transaction, name)
-    group = None if queue is None else queues.find_group(transaction, queue, group_name)
+    queue, group = queues.find_reader(transaction, name, group_name)
     if queue is None or group is None:
         return [_lost(one) for one in settles]
     results: list[Settled] = []
     for is_ack, run in groupby(settles, key=_is_plain_ack):
         several = list(run)
-        if is_ack and len(several) > 1:
+        if is_ack:
             results += _ack_each(transaction, queue, group, several)
         else:
             results += [_settle(transaction, queue, group, one) for one in several]
@@ -46,7 +45,7 @@ def _ack_each(transaction: Transaction, queue: Queue, group: Group, acks: list[S
     for token, members in by_token.items():
         for first, last in ranges(sorted(members)):
             row = [members[position] for position in range(first, last + 1)]
-            whole = len(row) > 1 and _ack_range(transaction, queue, group, token, first, last)
+            whole = _ack_range(transaction, queue, group, token, first, last)
             for ack in row:
                 settled = Settled(ack.id, State.SUCCEEDED) if whole else _settle(transaction, queue, group, ack)
                 results[token, ack.position] = settled
@@ -60,7 +59,7 @@ def _ack_range(transaction: Transaction, queue: Queue, group: Group, token: int,
         return False
     tracking.carve(transaction, token, lease, first, last)
     step = ending.Step(Event.ACK, State.SUCCEEDED, first, last, lease.consumer, None, 1, token)
-    ending.end(transaction, queue, group, step)
+    ending.end(transaction, queue, group, step, owned=bool(lease.careful))
     return True
 
 
@@ -144,15 +143,16 @@ def _lost(settle: Settle) -> Settled:
 
 def ack_all(transaction: Transaction, name: str, group_name: str, token: int, positions: list[int]) -> bool:
     """The fast path: a whole receive of first attempts, range by range, without looking at its messages."""
-    queue = queues.get(transaction, name)
-    group = queues.get_group(transaction, queue, group_name)
+    queue, group = queues.find_reader(transaction, name, group_name)
+    if queue is None or group is None:
+        return False
     leases = [Lease(*row) for row in transaction.rows(tracking.SQL.leases_of, {"token": token})]
     if not _is_whole(leases, positions, group, transaction.now):
         return False
     for lease in leases:
         transaction.run(tracking.SQL.drop_lease, {"token": token, "first": lease.first})
         step = ending.Step(Event.ACK, State.SUCCEEDED, lease.first, lease.last, lease.consumer, None, 1, token)
-        ending.end(transaction, queue, group, step)
+        ending.end(transaction, queue, group, step, owned=bool(lease.careful))
     return True
 
 

@@ -26,6 +26,7 @@ class Lease(NamedTuple):
     lane_id: int
     consumer: str
     ends_at: int
+    careful: int = 1
 
 
 class Flight(NamedTuple):
@@ -131,7 +132,8 @@ def track(transaction: Transaction, group: Group, flight: Flight, verdict: Verdi
         "expires_at": verdict.expires_at,
         "deadline_at": flight.deadline_at,
         "batch_id": flight.batch_id,
-        "token": None,
+        # Not the right to settle any more, but the next one must be greater.
+        "token": flight.token,
         "consumer": None,
         "reason": flight.reason if reason is None else reason,
     }

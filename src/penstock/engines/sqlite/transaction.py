@@ -10,14 +10,33 @@ import apsw
 Bindings = dict[str, Any] | tuple[Any, ...]
 
 
-class Transaction:
-    __slots__ = ("_execute", "connection", "deaths", "now", "random", "salt")
+class Tokens:
+    """The latest token that this process knows of."""
 
-    def __init__(self, connection: apsw.Connection, now: int, random: Callable[[], float], salt: int) -> None:
+    __slots__ = ("latest",)
+
+    def __init__(self) -> None:
+        self.latest = 0
+
+    def seen(self, token: int) -> None:
+        self.latest = max(self.latest, token)
+
+    def next(self, least: int) -> int:
+        self.latest = max(self.latest + 1, least)
+        return self.latest
+
+
+class Transaction:
+    __slots__ = ("_execute", "connection", "deaths", "now", "random", "salt", "tokens")
+
+    def __init__(
+        self, connection: apsw.Connection, now: int, random: Callable[[], float], salt: int, tokens: Tokens
+    ) -> None:
         self.connection = connection
         self.now = now
         self.random = random
         self.salt = salt
+        self.tokens = tokens
         self.deaths: list[str] = []  # dead letters, to be signalled once they are committed
         self._execute = connection.execute
 

@@ -56,7 +56,7 @@ def _mark(transaction: Transaction, queue: Queue) -> None:
 
 def _finished_position(transaction: Transaction, queue: Queue) -> int:
     """Up to here every message is finished in every group that is in use."""
-    last: int = transaction.value(CONNECTION.fact, {"name": "last_position"})
+    last: int = transaction.value(CONNECTION.last_position)
     readers = _active(transaction, queue)
     common = {"queue_id": queue.queue_id, "trimmed_position": queue.trimmed_position}
     if not readers:
@@ -86,6 +86,7 @@ def _active(transaction: Transaction, queue: Queue) -> list[Group]:
 
 def _trim_to(transaction: Transaction, queue: Queue, upto: int, before: int) -> int:
     bindings = {"queue_id": queue.queue_id, "upto": upto}
+    transaction.run(CONNECTION.keep_position)
     _note_carried(transaction, queue, upto)
     for lane_id, count in transaction.rows(SQL.trim_lanes, bindings):
         transaction.run(SQL.count_trimmed, {"lane_id": lane_id, "count": count})
@@ -108,6 +109,7 @@ def _forget(transaction: Transaction, queue: Queue, first: int, upto: int) -> No
 def trim_kept(transaction: Transaction, queue: Queue) -> None:
     """Messages whose dead letter has just gone."""
     bindings = {"queue_id": queue.queue_id, "upto": queue.trimmed_position}
+    transaction.run(CONNECTION.keep_position)
     transaction.run(SQL.trim_kept, bindings)
     _forget(transaction, queue, 1, queue.trimmed_position)
 

@@ -15,6 +15,7 @@ from penstock.engines.sqlite.connection import SQL, Database
 
 # A waiting receiver hears of another process's commit after half of this on average; it costs about 0.3% of a core.
 LOOK_EVERY_SECONDS = 0.01
+IDLE_LOOKS = 100
 
 
 class Watch:
@@ -57,9 +58,10 @@ class Watch:
             thread.join()
 
     def _start(self) -> None:
-        if self._database.in_memory or self._closed:
-            return
-        if self._thread is None or not self._thread.is_alive():
+        """Called with the lock held, as is the thread's decision to end: one cannot slip past the other. A forked child
+        has the object of its parent's thread, but not the thread."""
+        is_looking = self._thread is not None and self._thread.is_alive()
+        if not is_looking and not self._closed and not self._database.in_memory:
             self._thread = threading.Thread(target=self._look, name="penstock-watch", daemon=True)
             self._thread.start()
 
@@ -68,8 +70,10 @@ class Watch:
         connection = self._database.connection()
         try:
             version = _version(connection)
+            # Others may have committed between the caller's last look and this first one.
+            self.committed()
             idle = 0
-            while not self._closed and idle < 100:
+            while not self._is_over(idle):
                 time.sleep(LOOK_EVERY_SECONDS)
                 idle = 0 if self._waiting else idle + 1
                 latest = _version(connection)
@@ -77,9 +81,14 @@ class Watch:
                     version = latest
                     self.committed()
         finally:
-            with self._changed:
-                self._thread = None
             connection.close()
+
+    def _is_over(self, idle: int) -> bool:
+        with self._changed:
+            is_over = self._closed or (idle >= IDLE_LOOKS and not self._waiting)
+            if is_over:
+                self._thread = None
+            return is_over
 
 
 def _version(connection: apsw.Connection) -> int:

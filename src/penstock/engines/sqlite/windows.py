@@ -10,6 +10,7 @@ from penstock.domain.identity import made_id
 from penstock.domain.message import BYTES, SYSTEM
 from penstock.domain.observations import Part
 from penstock.engines.sqlite import queues
+from penstock.engines.sqlite.connection import SQL as CONNECTION
 from penstock.engines.sqlite.queues import Group
 from penstock.engines.sqlite.transaction import Transaction
 from penstock.engines.statements import Statements
@@ -21,7 +22,8 @@ SQL = Statements("penstock.engines.sqlite", "sql/windows.sql")
 
 
 def horizon(transaction: Transaction) -> int:
-    position: int = transaction.value(SQL.last_position)
+    """With one writer nothing can appear later behind the last position given out."""
+    position: int = transaction.value(CONNECTION.last_position)
     return position
 
 

@@ -1,7 +1,8 @@
 -- The first schema of a store. Tables begin with penstock_, because the file is the user's own database.
 -- Times are integers: microseconds since 1970. A position is a message's place in the one log of the store.
 
--- Facts about the store: its schema version, the salt of its ids, its epoch, the last position and the last token.
+-- Facts about the store: its schema version, the salt of its ids, its epoch, and the last position whose message may
+-- be gone (the log itself knows later ones).
 create table penstock_store (
     name  text primary key,
     value integer not null
@@ -14,7 +15,8 @@ create table penstock_queue (
     policy           text not null,
     created_at       integer not null,
     held             integer not null default 0,  -- messages of penstock_held, counted
-    trimmed_position integer not null default 0   -- up to here the log has been trimmed
+    trimmed_position integer not null default 0,  -- up to here the log has been trimmed
+    primary_group_id integer                      -- null until the primary group is made
 ) strict;
 
 -- A lane is what is read in order: one priority of one shard. Messages that ended while held lie in a lane of
@@ -24,10 +26,8 @@ create table penstock_lane (
     queue_id      integer not null references penstock_queue,
     priority      integer not null,
     shard         integer not null,
-    sent          integer not null default 0,  -- messages ever appended
-    trimmed       integer not null default 0,  -- of these, at or before the queue's trimmed_position
-    last_position integer not null default 0,
-    careful       integer not null default 0,  -- 1 when it ever had a message with an expiry, a deadline or a batch
+    trimmed       integer not null default 0,  -- messages at or before the queue's trimmed_position
+    careful       integer not null default 0,  -- 1 when it ever had a message with times, an address or a batch
     unique (queue_id, priority, shard)
 ) strict;
 
@@ -57,8 +57,19 @@ create table penstock_run (
     lane_id        integer not null,
     last_position  integer not null,
     first_position integer not null,
+    before         integer not null,           -- messages of the lane before this stretch
     primary key (lane_id, last_position)
 ) strict, without rowid;
+
+-- A lane with its end: the position of its last message, and how many it was ever sent.
+create view penstock_lane_end as
+select lane.lane_id, lane.queue_id, lane.priority, lane.shard, lane.trimmed, lane.careful,
+    coalesce(run.last_position, 0) as last_position,
+    coalesce(run.before + run.last_position - run.first_position + 1, lane.trimmed) as sent
+from penstock_lane as lane
+left join penstock_run as run
+    on run.lane_id = lane.lane_id
+    and run.last_position = (select max(last.last_position) from penstock_run as last where last.lane_id = lane.lane_id);
 
 -- Ids that do not follow from a position: chosen by the caller, or given while the message was held.
 create table penstock_identity (

@@ -46,6 +46,10 @@ begin immediate;
 -- One snapshot for several statements.
 begin;
 
+-- name: take_write_lock
+-- Changes nothing, but as a write: a transaction that begins with it waits for the lock instead of failing later.
+update penstock_store set value = value where name = '';
+
 -- name: commit
 -- End the transaction.
 commit;
@@ -78,6 +82,19 @@ select value from penstock_store where name = :name;
 -- Write down one fact about the store.
 insert into penstock_store (name, value) values (:name, :value)
 on conflict (name) do update set value = excluded.value;
+
+-- name: last_position
+-- The last position given out. It is never given out again, though its message may be gone.
+select max(
+    (select value from penstock_store where name = 'last_position'),
+    coalesce((select max(position) from penstock_log), 0)
+);
+
+-- name: keep_position
+-- Before messages are removed, the last of them perhaps.
+update penstock_store
+set value = max(value, coalesce((select max(position) from penstock_log), 0))
+where name = 'last_position';
 
 -- name: quick_check
 -- The first damage found, or ok.

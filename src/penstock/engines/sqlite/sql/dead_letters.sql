@@ -8,8 +8,8 @@ join penstock_log as log using (position)
 where reader.queue_id = :queue_id
     and (:group_id is null or reader.group_id = :group_id)
     and (:outcome is null or dead.outcome = :outcome)
-    and (:before is null or dead.died_at < :before)
-order by dead.died_at desc, dead.position desc
+    and (:before_at is null or (dead.died_at, dead.position, reader.name) < (:before_at, :before_position, :before_group))
+order by dead.died_at desc, dead.position desc, reader.name desc
 limit :limit;
 
 -- name: oldest

@@ -28,7 +28,7 @@ select name from penstock_queue where json_extract(policy, '$.paused');
 select distinct queue.name, reader.name
 from penstock_group as reader
 join penstock_queue as queue using (queue_id)
-join penstock_lane as lane using (queue_id)
+join penstock_lane_end as lane using (queue_id)
 left join penstock_cursor as cursor on cursor.group_id = reader.group_id and cursor.lane_id = lane.lane_id
 where reader.used_at < :now - 3600000000 and lane.priority >= 0
     and lane.last_position > coalesce(cursor.position, queue.trimmed_position);

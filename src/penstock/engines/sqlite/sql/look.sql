@@ -75,6 +75,24 @@ where run.lane_id = :lane_id and run.last_position > :after
 order by run.last_position, log.position
 limit :limit;
 
+-- name: busy_shards
+-- Shards of an ordered queue that are blocked, and from which position on: all of it while something is in flight, else
+-- what comes after a message that waits for its next attempt.
+select shard, min(position) from (
+    select lane.shard, 0 as position
+    from penstock_lease as lease join penstock_lane as lane using (lane_id)
+    where lease.group_id = :group_id and lease.ends_at > :now
+    union all
+    select lane.shard, case when tracked.state = 'leased' then 0 else tracked.position end
+    from penstock_tracked as tracked join penstock_lane as lane using (lane_id)
+    where tracked.group_id = :group_id and tracked.state in ('leased', 'held') and tracked.until_at > :now
+)
+group by shard;
+
+-- name: shard_at
+-- The shard of a message.
+select lane.shard from penstock_log as log join penstock_lane as lane using (lane_id) where log.position = :position;
+
 -- name: next_due
 -- The next moment at which something of the group may become ready by itself.
 select min(at) from (
@@ -92,7 +110,7 @@ select min(at) from (
 select exists (select 1 from penstock_tracked where group_id = :group_id and state = 'ready')
     or exists (
         select 1
-        from penstock_lane as lane
+        from penstock_lane_end as lane
         left join penstock_cursor as cursor on cursor.group_id = :group_id and cursor.lane_id = lane.lane_id
         where lane.queue_id = :queue_id and lane.priority >= 0
             and lane.last_position > coalesce(cursor.position, :trimmed_position)
@@ -113,7 +131,7 @@ select exists (
     )
     or exists (
         select 1
-        from penstock_lane as lane
+        from penstock_lane_end as lane
         left join penstock_cursor as cursor on cursor.group_id = :group_id and cursor.lane_id = lane.lane_id
         where lane.queue_id = :queue_id and lane.priority >= 0
             and lane.last_position > coalesce(cursor.position, :trimmed_position)
@@ -139,7 +157,7 @@ select
     reader.succeeded, reader.rejected, reader.failed, reader.lease_expired, reader.expired, reader.cancelled,
     (
         select coalesce(sum(lane.sent - coalesce(cursor.passed, lane.trimmed)), 0)
-        from penstock_lane as lane
+        from penstock_lane_end as lane
         left join penstock_cursor as cursor on cursor.group_id = reader.group_id and cursor.lane_id = lane.lane_id
         where lane.queue_id = reader.queue_id and lane.priority >= 0
     ),
@@ -224,10 +242,6 @@ select outcome, reason, attempts, died_at
 from penstock_dead_letter
 where group_id = :group_id and position = :position;
 
--- name: is_skipped
--- Whether the group passes over a message.
-select exists (select 1 from penstock_skip where group_id = :group_id and position = :position);
-
 -- name: archive
 -- Messages behind the group's cursor, latest first; those that are still live are left out by the caller.
 select log.position
@@ -248,7 +262,7 @@ limit :limit;
 select max(
     coalesce((select max(position) from penstock_cursor where group_id = :group_id), 0),
     coalesce((select max(position) from penstock_skip where group_id = :group_id), 0),
-    coalesce((select max(last_position) from penstock_lane where queue_id = :queue_id and priority < 0), 0)
+    coalesce((select max(last_position) from penstock_lane_end where queue_id = :queue_id and priority < 0), 0)
 ) + 1;
 
 -- name: kept_letters

@@ -1,18 +1,28 @@
 -- name: find_queue
 -- One queue by name.
-select queue_id, name, policy, held, trimmed_position, created_at
+select queue_id, name, policy, held, trimmed_position, created_at, primary_group_id
 from penstock_queue
 where name = :name;
 
+-- name: find_reader
+-- A queue and one of its groups in one step: the named one, or the primary one when no name is given.
+select queue.queue_id, queue.name, queue.policy, queue.held, queue.trimmed_position, queue.created_at,
+    queue.primary_group_id, reader.group_id, reader.queue_id, reader.name, reader.stream_position, reader.used_at
+from penstock_queue as queue
+left join penstock_group as reader
+    on reader.queue_id = queue.queue_id
+    and reader.name = coalesce(:group, json_extract(queue.policy, '$.primary_group'), 'default')
+where queue.name = :name;
+
 -- name: find_queue_by_id
 -- One queue by number.
-select queue_id, name, policy, held, trimmed_position, created_at
+select queue_id, name, policy, held, trimmed_position, created_at, primary_group_id
 from penstock_queue
 where queue_id = :queue_id;
 
 -- name: all_queues
 -- All queues by name.
-select queue_id, name, policy, held, trimmed_position, created_at
+select queue_id, name, policy, held, trimmed_position, created_at, primary_group_id
 from penstock_queue
 order by name;
 
@@ -23,7 +33,15 @@ returning queue_id;
 
 -- name: set_policy
 -- A change applies from the next operation on.
-update penstock_queue set policy = :policy where queue_id = :queue_id;
+update penstock_queue
+set policy = :policy, primary_group_id = (
+    select group_id from penstock_group where queue_id = :queue_id and name = :primary_group
+)
+where queue_id = :queue_id;
+
+-- name: set_primary
+-- The primary group is there.
+update penstock_queue set primary_group_id = :group_id where queue_id = :queue_id;
 
 -- name: count_held
 -- Keep count of held messages.
@@ -31,13 +49,13 @@ update penstock_queue set held = held + :change where queue_id = :queue_id;
 
 -- name: find_group
 -- One group by name.
-select group_id, queue_id, name, stream_position
+select group_id, queue_id, name, stream_position, used_at
 from penstock_group
 where queue_id = :queue_id and name = :name;
 
 -- name: all_groups
 -- The groups of a queue by name.
-select group_id, queue_id, name, stream_position
+select group_id, queue_id, name, stream_position, used_at
 from penstock_group
 where queue_id = :queue_id
 order by name;
@@ -45,7 +63,22 @@ order by name;
 -- name: make_group
 -- A group exists from its first use.
 insert into penstock_group (queue_id, name, used_at) values (:queue_id, :name, :now)
-returning group_id, queue_id, name, stream_position;
+returning group_id, queue_id, name, stream_position, used_at;
+
+-- name: count_withdrawn
+-- What ended while held before the group began counts for it too, as for every group.
+update penstock_group
+set expired = coalesce(ended.expired, 0), cancelled = coalesce(ended.cancelled, 0)
+from (
+    select
+        sum(audit.state = 'expired') as expired,
+        sum(audit.state = 'cancelled') as cancelled
+    from penstock_lane as lane
+    join penstock_run as run using (lane_id)
+    join penstock_audit as audit on audit.last_position between run.first_position and run.last_position
+    where lane.queue_id = :queue_id and lane.priority < 0 and audit.group_id is null
+) as ended
+where group_id = :group_id;
 
 -- name: look_back
 -- Messages came into view whose time passed earlier: the next sweep looks back that far.
@@ -57,7 +90,7 @@ where queue_id = :queue_id and (:group_id is null or group_id = :group_id);
 select exists (select 1 from penstock_held where queue_id = :queue_id)
     or exists (
         select 1
-        from penstock_lane as lane
+        from penstock_lane_end as lane
         join penstock_group as reader using (queue_id)
         left join penstock_cursor as cursor using (group_id, lane_id)
         where lane.queue_id = :queue_id and lane.priority >= 0 and lane.sent > coalesce(cursor.passed, lane.trimmed)
@@ -67,7 +100,7 @@ select exists (select 1 from penstock_held where queue_id = :queue_id)
 
 -- name: flush_counts
 -- How many messages the queue holds.
-select (select coalesce(sum(sent - trimmed), 0) from penstock_lane where queue_id = :queue_id)
+select (select coalesce(sum(sent - trimmed), 0) from penstock_lane_end where queue_id = :queue_id)
     + (select held from penstock_queue where queue_id = :queue_id);
 
 -- name: flush_log

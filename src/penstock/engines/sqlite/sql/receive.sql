@@ -1,17 +1,20 @@
 -- name: due
--- Whether anything has to be made ready or reclaimed before messages are taken, and whether retries are ready.
+-- Whether anything has to be made ready or reclaimed before messages are taken, whether retries are ready, whether
+-- something has to be passed over, and the latest token in use.
 select
     exists (select 1 from penstock_held where queue_id = :queue_id and waiting = 0 and available_at <= :now),
     exists (select 1 from penstock_tracked where group_id = :group_id and state = 'held' and until_at <= :now),
     exists (select 1 from penstock_lease where group_id = :group_id and ends_at <= :now)
         or exists (select 1 from penstock_tracked where group_id = :group_id and state = 'leased' and until_at <= :now),
-    exists (select 1 from penstock_tracked where group_id = :group_id and state = 'ready');
+    exists (select 1 from penstock_tracked where group_id = :group_id and state = 'ready'),
+    exists (select 1 from penstock_skip where group_id = :group_id),
+    (select coalesce(max(token), 0) from penstock_lease);
 
 -- name: unread_lanes
 -- Lanes with messages that the group has not read, best priority first.
 select lane.lane_id, lane.priority, lane.shard, lane.careful, lane.last_position,
     coalesce(cursor.position, :trimmed_position), coalesce(cursor.passed, lane.trimmed)
-from penstock_lane as lane
+from penstock_lane_end as lane
 left join penstock_cursor as cursor on cursor.group_id = :group_id and cursor.lane_id = lane.lane_id
 where lane.queue_id = :queue_id and lane.priority >= 0
     and lane.last_position > coalesce(cursor.position, :trimmed_position)
@@ -108,7 +111,8 @@ on conflict (group_id, lane_id) do update set position = excluded.position, pass
 
 -- name: ready_tracked
 -- Retries that are ready, best priority first.
-select position, priority from penstock_tracked
+select position, priority, coalesce(token, 0)
+from penstock_tracked
 where group_id = :group_id and state = 'ready'
 order by priority, position
 limit :limit;
@@ -122,14 +126,9 @@ join penstock_log as log using (position)
 left join penstock_batch as batch on batch.batch_id = log.batch_id
 where tracked.group_id = :group_id and tracked.position = :position;
 
--- name: take_token
--- Later tokens are greater. One that a power cut took back is not given out again, because time has moved on.
-update penstock_store set value = max(value + 1, :now) where name = 'last_token'
-returning value;
-
 -- name: touch_group
 -- When the group was last used; not written down every time.
-update penstock_group set used_at = :now where group_id = :group_id and used_at < :now - :every;
+update penstock_group set used_at = :now where group_id = :group_id;
 
 -- name: home
 -- A registered consumer's place in birth order, and how many are alive.
@@ -152,7 +151,7 @@ where tracked.group_id = :group_id and tracked.state = 'leased';
 
 -- name: tracked_in_order
 -- The retries of an ordered queue, waiting or ready, in the order of the log.
-select tracked.position, tracked.priority, lane.shard, tracked.state
+select tracked.position, tracked.priority, lane.shard, tracked.state, coalesce(tracked.token, 0)
 from penstock_tracked as tracked
 join penstock_lane as lane using (lane_id)
 where tracked.group_id = :group_id and tracked.state in ('held', 'ready')

@@ -17,6 +17,10 @@ from penstock_tracked
 where group_id = :group_id and state = 'leased' and (until_at <= :now or consumer = :consumer)
 order by position;
 
+-- name: shards
+-- The shard of each lane of a queue.
+select lane_id, shard from penstock_lane where queue_id = :queue_id;
+
 -- name: expired_tracked
 -- Retries, waiting or ready, that are over.
 select position, attempt, case when expires_at <= :now then 'expire' else 'deadline' end

@@ -1,18 +1,17 @@
 -- name: lanes
 -- All lanes that can be read, with how far the group has read them.
-select lane.lane_id, lane.last_position, lane.trimmed,
+select lane.lane_id, lane.trimmed,
     coalesce(cursor.position, :trimmed_position), coalesce(cursor.passed, lane.trimmed)
 from penstock_lane as lane
 left join penstock_cursor as cursor on cursor.group_id = :group_id and cursor.lane_id = lane.lane_id
 where lane.queue_id = :queue_id and lane.priority >= 0;
 
 -- name: at_time
--- The last position sent before a time: the log is in order of sending but for clock jumps, so halving finds it.
-select created_at from penstock_log where position >= :position order by position limit 1;
-
--- name: last_position
--- The last position given out.
-select value from penstock_store where name = 'last_position';
+-- When the next message was sent that was never held: those are in the order of their times, but for clock jumps.
+select created_at from penstock_log
+where position >= :position and available_at is null
+order by position
+limit 1;
 
 -- name: terminal_entries
 -- How messages between two positions ended in the group, and what brought them back, in order.

@@ -1,8 +1,3 @@
--- name: take_positions
--- The next positions of the log; they are never used twice.
-update penstock_store set value = value + :count where name = 'last_position'
-returning value;
-
 -- name: find_lane
 -- The lane of a priority and a shard.
 select lane_id from penstock_lane where queue_id = :queue_id and priority = :priority and shard = :shard;
@@ -33,13 +28,12 @@ update penstock_run set last_position = :last where lane_id = :lane_id and last_
 
 -- name: begin_run
 -- A new stretch of the lane.
-insert into penstock_run (lane_id, last_position, first_position) values (:lane_id, :last, :first);
+insert into penstock_run (lane_id, last_position, first_position, before)
+select lane_id, :last, :first, sent from penstock_lane_end where lane_id = :lane_id;
 
--- name: count_sent
--- Keep count of what the lane was sent.
-update penstock_lane
-set sent = sent + :count, last_position = :last, careful = max(careful, :careful)
-where lane_id = :lane_id;
+-- name: be_careful
+-- The lane has messages that need a second look.
+update penstock_lane set careful = 1 where lane_id = :lane_id and careful = 0;
 
 -- name: hold
 -- (new) -> held.
@@ -68,6 +62,24 @@ where log.position = :position and log.id is null and lane.queue_id = :queue_id;
 -- name: find_address
 -- The newest message of an address.
 select id, position, outcome, reason from penstock_address where queue_id = :queue_id and address = :address;
+
+-- name: is_over
+-- Whether the holder of an address has expired, and only waits for a sweep to notice.
+select coalesce(
+    (
+        select case when tracked.position is null then log.expires_at else tracked.expires_at end <= :now
+        from penstock_log as log
+        left join penstock_tracked as tracked on tracked.group_id = :group_id and tracked.position = log.position
+        where log.position = :position
+    ),
+    (
+        select held.expires_at <= :now
+        from penstock_identity as identity
+        join penstock_held as held using (held_id)
+        where identity.queue_id = :queue_id and identity.id = :id
+    ),
+    0
+);
 
 -- name: take_address
 -- The address belongs to this message now.

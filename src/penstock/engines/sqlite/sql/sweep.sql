@@ -69,7 +69,7 @@ where lane.queue_id = :queue_id and lane.priority >= 0 and (log.expires_at is nu
 
 -- name: active_groups
 -- Groups that hold back trimming: used lately, or with messages to look after.
-select group_id, queue_id, name, stream_position
+select group_id, queue_id, name, stream_position, used_at
 from penstock_group
 where queue_id = :queue_id and used_at > :idle_since;
 
@@ -148,7 +148,7 @@ where last_position <= :upto and lane_id in (select lane_id from penstock_lane w
 
 -- name: shorten_runs
 -- Stretches that are gone in part: the first of a lane, when those before it are gone.
-update penstock_run set first_position = :upto + 1
+update penstock_run set first_position = :upto + 1, before = before + :upto + 1 - first_position
 where first_position <= :upto and (lane_id, last_position) in (
     select lane.lane_id, min(run.last_position)
     from penstock_lane as lane join penstock_run as run using (lane_id)
@@ -207,5 +207,5 @@ update penstock_queue set trimmed_position = :upto where queue_id = :queue_id;
 select distinct reader.group_id, reader.name
 from penstock_group as reader
 join penstock_cursor as cursor using (group_id)
-join penstock_lane as lane using (lane_id)
+join penstock_lane_end as lane using (lane_id)
 where reader.queue_id = :queue_id and cursor.position < :upto and lane.last_position > cursor.position;

@@ -39,13 +39,11 @@ update penstock_tracked set until_at = :ends_at where group_id = :group_id and p
 insert into penstock_skip (group_id, position) values (:group_id, :position);
 
 -- name: unskip
--- The cursor has passed over.
-delete from penstock_skip where group_id = :group_id and position between :first and :last
+-- The cursor of a lane has passed over. Positions in between may belong to other lanes, whose cursors have not.
+delete from penstock_skip
+where group_id = :group_id and position between :first and :last
+    and (select log.lane_id from penstock_log as log where log.position = penstock_skip.position) = :lane_id
 returning position;
-
--- name: any_skip
--- Whether the cursor has to pass over something after a position.
-select exists (select 1 from penstock_skip where group_id = :group_id and position > :position);
 
 -- name: make_lease
 -- ready -> leased, for first attempts in a row.
@@ -54,14 +52,16 @@ values (:token, :first, :last, :group_id, :lane_id, :consumer, :ends_at);
 
 -- name: leases_of
 -- What is left of a receive, in order.
-select first_position, last_position, group_id, lane_id, consumer, ends_at
+select first_position, last_position, group_id, lane_id, consumer, ends_at,
+    (select lane.careful from penstock_lane as lane where lane.lane_id = penstock_lease.lane_id)
 from penstock_lease
 where token = :token
 order by first_position;
 
 -- name: lease_at
 -- The range of a receive that may hold a position.
-select first_position, last_position, group_id, lane_id, consumer, ends_at
+select first_position, last_position, group_id, lane_id, consumer, ends_at,
+    (select lane.careful from penstock_lane as lane where lane.lane_id = penstock_lease.lane_id)
 from penstock_lease
 where token = :token and first_position <= :position
 order by first_position desc

@@ -1,7 +1,3 @@
--- name: last_position
--- The last position given out: with one writer, nothing can appear behind it later.
-select value from penstock_store where name = 'last_position';
-
 -- name: ranges
 -- Stretches of a queue between two positions, in order.
 select max(run.first_position, :start + 1), min(run.last_position, :end)
