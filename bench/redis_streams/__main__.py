@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import platform
@@ -17,7 +16,7 @@ from typing import Any
 from bench.finding import Target, percentile, shown_spread
 from bench.machine import fsync_microseconds
 from bench.redis_streams import idle, rates
-from bench.redis_streams.contenders import PENSTOCK, PENSTOCK_STREAMS, all_contenders
+from bench.redis_streams.contenders import PENSTOCK, PENSTOCK_STREAMS, running
 from bench.report import markdown
 
 # What the server was built to reach.
@@ -32,14 +31,13 @@ def main() -> None:
     out = Path(arguments.out)
     out.mkdir(parents=True, exist_ok=True)
     # Beside the results and not in the system's temporary folder, which may be memory: there fsync costs nothing.
-    with tempfile.TemporaryDirectory(prefix="stores-", dir=out) as folder, contextlib.ExitStack() as running:
+    with tempfile.TemporaryDirectory(prefix="stores-", dir=out) as folder:
         document: dict[str, Any] = {"machine": _machine(Path(folder))}
-        contenders = all_contenders(Path(folder))
-        for contender in contenders:
-            running.enter_context(contender.server)
-        document["rates"] = rates.measure(contenders, arguments.rounds, arguments.seconds)
-        document["lone_send_milliseconds"] = rates.lone_sends(contenders, arguments.rounds, arguments.sends)
-        document["idle"] = idle.measure(contenders, arguments.consumers, arguments.idle_seconds)
+        with running(Path(folder) / "busy") as contenders:
+            document["rates"] = rates.measure(contenders, arguments.rounds, arguments.seconds)
+        with running(Path(folder) / "quiet") as contenders:
+            document["lone_send_milliseconds"] = rates.lone_sends(contenders, arguments.rounds, arguments.sends)
+            document["idle"] = idle.measure(contenders, arguments.consumers, arguments.idle_seconds)
     targets = _targets(document)
     _print(document, targets, arguments)
     document["targets"] = [{"text": one.text, "measured": one.measured, "is_met": one.is_met} for one in targets]
@@ -128,10 +126,10 @@ def _print(document: dict[str, Any], targets: list[Target], arguments: argparse.
     print(markdown(["", "p50", "p99", "longest"], rows))
     print(f"\n{arguments.consumers} consumers that wait\n")
     rows = [
-        [name, f"{own['cpu_percent']:.2f}", f"{own['rss_mb']:.0f}", f"{own['rss_before_mb']:.0f}"]
+        [name, *(f"{own[key]:.2f}" for key in ("cpu_percent", "cpu_before_percent", "rss_mb", "rss_before_mb"))]
         for name, own in document["idle"].items()
     ]
-    print(markdown(["", "% of a core", "MB", "MB before"], rows) + "\n")
+    print(markdown(["", "% of a core", "without them", "MB", "without them"], rows) + "\n")
     for target in targets:
         print(f"  {'met   ' if target.is_met else 'MISSED'}  {target.text}: {target.measured:,.2f}")
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,17 +35,21 @@ class Contender:
         return result
 
 
-def all_contenders(folder: Path) -> list[Contender]:
-    """Each with a server of its own, started and prepared."""
-    made = [
+@contextlib.contextmanager
+def running(folder: Path) -> Iterator[list[Contender]]:
+    """All of them, each with a server of its own that has nothing in it yet."""
+    folder.mkdir()
+    contenders = [
         Contender(REDIS, RedisServer(_place(folder, "redis"), durable=True), "streams"),
         Contender(PENSTOCK, PenstockServer(_place(folder, "seed")), "seed"),
         Contender(PENSTOCK_STREAMS, PenstockServer(_place(folder, "streams")), "streams"),
     ]
-    for contender in made:
-        contender.server.start()
-        contender.load("prepare")
-    return made
+    with contextlib.ExitStack() as servers:
+        for contender in contenders:
+            servers.enter_context(contender.server)
+            contender.server.start()
+            contender.load("prepare")
+        yield contenders
 
 
 def _place(folder: Path, name: str) -> Path:

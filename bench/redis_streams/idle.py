@@ -9,8 +9,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from bench.redis_streams.contenders import REDIS, Contender
+from bench.redis_streams.contenders import Contender
 from bench.redis_streams.dialects import GROUP
+from tests.servers.clients.processes import ServerProcess
 from tests.servers.clients.watching import until
 from tests.servers.clients.wire import Wire, frame
 
@@ -27,15 +28,24 @@ def _measure(contender: Contender, consumers: int, seconds: float) -> dict[str, 
     with Wire(server.port) as wire, contextlib.ExitStack() as open_ones:
         if contender.dialect == "streams":
             wire.call("XGROUP", "CREATE", QUEUE, GROUP, "0", "MKSTREAM")
-        before = server.rss_bytes()
+        rss_before, cpu_before = server.rss_bytes(), _cpu_percent(server, seconds)
         for number in range(consumers):
             link = open_ones.enter_context(socket.create_connection(("127.0.0.1", server.port)))
             link.sendall(_waiting(contender, number))
-        until(lambda: _blocked(wire, contender) >= consumers)
-        began, used = time.monotonic(), server.cpu_seconds()
-        time.sleep(seconds)
-        cores = (server.cpu_seconds() - used) / (time.monotonic() - began)
-        return {"cpu_percent": cores * 100, "rss_mb": server.rss_bytes() / 1e6, "rss_before_mb": before / 1e6}
+        until(lambda: _blocked(wire) >= consumers)
+        return {
+            "cpu_percent": _cpu_percent(server, seconds),
+            "cpu_before_percent": cpu_before,
+            "rss_mb": server.rss_bytes() / 1e6,
+            "rss_before_mb": rss_before / 1e6,
+        }
+
+
+def _cpu_percent(server: ServerProcess, seconds: float) -> float:
+    """Of one core, while nothing happens."""
+    began, used = time.monotonic(), server.cpu_seconds()
+    time.sleep(seconds)
+    return 100 * (server.cpu_seconds() - used) / (time.monotonic() - began)
 
 
 def _waiting(contender: Contender, number: int) -> bytes:
@@ -44,13 +54,9 @@ def _waiting(contender: Contender, number: int) -> bytes:
     return frame("QNOTIFY", GROUP, 3600, QUEUE)
 
 
-def _blocked(wire: Wire, contender: Contender) -> int:
-    if contender.name == REDIS or contender.dialect == "streams":
-        told = wire.call("INFO", "clients").decode()
-        return int(told.partition("blocked_clients:")[2].split()[0])
-    ((_, groups),) = wire.call("QSTATUS", QUEUE, "GROUPS", GROUP)
-    counts = dict(zip(groups[1][::2], groups[1][1::2], strict=True))
-    return int(counts[b"consumers"])
+def _blocked(wire: Wire) -> int:
+    told = wire.call("INFO", "clients").decode()
+    return int(told.partition("blocked_clients:")[2].split()[0])
 
 
 def allow_files(number: int) -> None:
