@@ -143,7 +143,7 @@ select exists (
 select
     (
         select coalesce(sum(lane.sent - lane.trimmed), 0)
-        from penstock_lane as lane where lane.queue_id = :queue_id and lane.priority >= 0
+        from penstock_lane_end as lane where lane.queue_id = :queue_id and lane.priority >= 0
     ) - (
         select count(*)
         from penstock_log as log join penstock_lane as lane using (lane_id)
