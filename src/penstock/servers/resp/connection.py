@@ -13,13 +13,13 @@ from collections import deque
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, cast
 
-from penstock.domain.errors import PenstockError
+from penstock.domain.errors import PenstockError, StoreError
 from penstock.servers.resp.desks import Waiter
 from penstock.servers.resp.encoder import Failure, Reply, encode
 from penstock.servers.resp.parser import Parser
 from penstock.servers.resp.session import Session
 from penstock.servers.resp.table import Command, Order, Right, find
-from penstock.servers.resp.words import CommandError, failure
+from penstock.servers.resp.words import failure
 from penstock.servers.resp.work import Waiting, Work
 
 if TYPE_CHECKING:
@@ -63,7 +63,9 @@ class Slot:
             self.answer(reply)
 
     def set_exception(self, error: BaseException) -> None:
-        if not isinstance(error, PenstockError | CommandError):
+        if isinstance(error, StoreError):
+            logger.error("the store failed: %s", error)
+        elif not isinstance(error, PenstockError):
             logger.error("a command failed: %r", error, exc_info=error)
         self.answer(failure(error))
 

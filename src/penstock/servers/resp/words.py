@@ -15,10 +15,14 @@ CODES: dict[type[errors.PenstockError], str] = {
     errors.NotFound: "NOTFOUND",
     errors.MessageFailed: "MESSAGEFAILED",
     errors.WaitTimeout: "TIMEOUT",
-    errors.StoreUnavailable: "TRYAGAIN",
-    errors.StoreReadOnly: "READONLY",
-    errors.StoreFull: "MISCONF",
 }
+# What the store's own errors say is for the log: it names files and statements, which are nobody's business out here.
+STORE_FAILURES: dict[type[errors.PenstockError], str] = {
+    errors.StoreUnavailable: "TRYAGAIN the store is busy or cannot be reached for now: try again",
+    errors.StoreReadOnly: "READONLY the store may be read but not written",
+    errors.StoreFull: "MISCONF the store has no room left: nothing was written",
+}
+STORE_FAILED = "ERR the store failed: the server's log says why"
 # Redis shows this much of an unknown command and its arguments.
 SHOWN_BYTES = 128
 
@@ -30,6 +34,8 @@ class CommandError(errors.PenstockError):
 def failure(error: BaseException) -> Failure:
     if isinstance(error, CommandError):
         return Failure(str(error))
+    if isinstance(error, errors.StoreError):
+        return Failure(STORE_FAILURES.get(type(error), STORE_FAILED))
     if isinstance(error, errors.PenstockError):
         return Failure(f"{CODES.get(type(error), 'ERR')} {error}")
     return Failure(f"ERR internal error: {type(error).__name__}")
