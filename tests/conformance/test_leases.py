@@ -155,3 +155,30 @@ def test_a_forgotten_group_begins_anew(queue: Queue) -> None:
     with pytest.raises(InvalidInput, match="primary"):
         queue.engine.forget("orders", "default")
     assert ids(take_all(queue)) == sent
+
+
+def test_several_consumers_receive_at_once(queue: Queue, clock: Clock) -> None:
+    sent = [queue.send(number) for number in range(7)]
+    take(queue).nak("again", delay_seconds=0)
+    queue.send(7, priority=1, ttl_seconds=5)
+    shares = [("a", 2), ("b", 1), ("a", 3), ("c", 9), ("d", 2)]
+    receipts = queue.engine.receive_each("orders", None, shares, 37)
+    assert [receipt.consumer for receipt in receipts] == ["a", "b", "a", "c", "d"]
+    assert [len(receipt.rows) for receipt in receipts] == [2, 1, 3, 2, 0]
+    leases = queue.engine.leases("orders", "default")
+    assert [lease.consumer for lease in leases] == ["a", "a", "b", "a", "a", "a", "c", "c"]
+    assert ids(leases)[:7] == sent
+    assert [lease.attempt for lease in leases] == [2, *[1] * 7]
+    for lease in leases:
+        assert settle(queue.engine, Event.ACK, lease).ok
+        assert_trail_is_legal(queue, lease.id)
+    assert queue.audit(sent[2])[-1].by == "b"
+    assert queue.stats(group="default").done == 8
+
+
+def test_several_consumers_of_an_ordered_queue_never_share_a_key(store: Store) -> None:
+    queue = store.queue("ordered", ordered=True, shards=3)
+    for number in range(4):
+        queue.send(number, key="same")
+    receipts = queue.engine.receive_each("ordered", "default", [("a", 1), ("b", 1)], 37)
+    assert [len(receipt.rows) for receipt in receipts] == [1, 0]

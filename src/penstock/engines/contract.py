@@ -127,6 +127,11 @@ class Engine(Protocol):
         """ready -> leased for up to `limit` messages, best priority first, due retries before new ones; first makes
         due messages of the group ready and reclaims its lapsed leases. No group means the primary one."""
 
+    def receive_each(
+        self, queue: str, group: str | None, shares: Sequence[tuple[str, int]], lease_seconds: float | None
+    ) -> list[Receipt]:
+        """Several receives at once, each (consumer, limit): as one after the other, but they may share a token."""
+
     def ready_in(self, queue: str, group: str | None) -> float | None:
         """Seconds until a receive could return something: 0 for now, None for not before something is committed."""
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
-
-import msgspec
+from typing import Any, Protocol, cast
 
 from penstock.client.aio.gathering import Call, attempt, own_copy
 from penstock.domain.errors import StoreError
@@ -114,20 +112,19 @@ def merge_receives(calls: Sequence[Call]) -> list[Any]:
     return receipts
 
 
+class Shareable(Protocol):
+    """A receive that can be made together with others of its kind."""
+
+    def share(self, others: Sequence[Any]) -> list[Receipt]:
+        """A receipt for each of the others, this one among them, dealt out in the order in which they asked."""
+
+
 def share_receive(calls: Sequence[Call]) -> list[Any]:
-    """One receive for callers who are the same consumer, dealt out in the order in which they asked. An operation takes
-    how many messages are wanted, or says None when its queue forbids to share: then each receives for itself."""
+    """One receive for all; the operations are `Shareable`."""
     if len(calls) == 1:
-        return [calls[0].operation(calls[0].weight)]
-    receipt: Receipt | None = calls[0].operation(sum(call.weight for call in calls), shared=True)
-    if receipt is None:
-        return [call.operation(call.weight) for call in calls]
-    receipts = []
-    start = 0
-    for call in calls:
-        receipts.append(msgspec.structs.replace(receipt, rows=receipt.rows[start : start + call.weight]))
-        start += call.weight
-    return receipts
+        return [calls[0].run()]
+    first = cast(Shareable, calls[0].operation)
+    return first.share([call.operation for call in calls])
 
 
 # Merged calls that run after all others of their group.

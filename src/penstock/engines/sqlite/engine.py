@@ -5,7 +5,7 @@ from __future__ import annotations
 import random as random_module
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.domain.errors import InvalidInput, PenstockError, StoreError
 from penstock.domain.lifecycle import State
@@ -52,10 +52,14 @@ from penstock.engines.sqlite import (
 )
 from penstock.engines.sqlite.connection import Database
 from penstock.engines.sqlite.outside import check_connection, take_write_lock, without_habits
+from penstock.engines.sqlite.queues import Group, Queue
+from penstock.engines.sqlite.transaction import Transaction
 from penstock.engines.sqlite.watching import Watch
 
 if TYPE_CHECKING:
     import pyarrow
+
+T = TypeVar("T")
 
 
 def system_clock() -> int:
@@ -162,6 +166,20 @@ class SqliteEngine:
     def receive(self, queue: str, group: str | None, consumer: str, limit: int, lease_seconds: float | None) -> Receipt:
         """A receive that a power cut undoes is only a redelivery, so it does not wait for the disk; an at_most_once
         message must never be handed out again, so there it does."""
+        return self._receive(
+            queue,
+            group,
+            lambda work, found, reader: receiving.receive(work, found, reader, consumer, limit, lease_seconds),
+        )
+
+    def receive_each(
+        self, queue: str, group: str | None, shares: Sequence[tuple[str, int]], lease_seconds: float | None
+    ) -> list[Receipt]:
+        return self._receive(
+            queue, group, lambda work, found, reader: receiving.receive_each(work, found, reader, shares, lease_seconds)
+        )
+
+    def _receive(self, queue: str, group: str | None, receive: Callable[[Transaction, Queue, Group], T]) -> T:
         durable = False
         while True:
             with self.database.write(durable) as transaction:
@@ -169,7 +187,7 @@ class SqliteEngine:
                 found = found or queues.ensure(transaction, queue)
                 reader = reader or queues.ensure_group(transaction, found, group or found.policy.default_group)
                 if durable or not found.policy.at_most_once:
-                    return receiving.receive(transaction, found, reader, consumer, limit, lease_seconds)
+                    return receive(transaction, found, reader)
             durable = True
 
     def ready_in(self, queue: str, group: str | None) -> float | None:

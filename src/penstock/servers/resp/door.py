@@ -7,9 +7,12 @@ another server, or after a restart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any
+
+import msgspec
 
 from penstock.client.aio.gathering import Answer, Call
 from penstock.client.aio.grouping import can_merge, merge_items, share_receive
@@ -91,9 +94,9 @@ class Door:
         *,
         makes: bool = True,
     ) -> Call:
-        """A receive that may be shared with other clients that are the same consumer. No group is the primary one."""
+        """A receive that is shared with those of other clients. No group is the primary one."""
         taking = _Taking(self, queue, group, consumer, limit, lease_seconds, makes)
-        key = ("take", queue, group, consumer, lease_seconds)
+        key = ("take", queue, group, lease_seconds, makes)
         return Call(taking, None, key, share_receive, unwanted=self.store._let_go, weight=limit)
 
     def receive(
@@ -263,14 +266,39 @@ class _Taking:
         self.lease_seconds = lease_seconds
         self.makes = makes
 
-    def __call__(self, limit: int | None = None, *, shared: bool = False) -> Receipt | None:
+    def __call__(self) -> Receipt:
+        return self.share([self])[0]
+
+    def share(self, others: Sequence[_Taking]) -> list[Receipt]:
         if self.makes:
             self.door.make(self.queue)
         engine = self.door.engine
-        if shared and engine.policy(self.queue).ordered:
+        if len(others) == 1:
+            return [engine.receive(self.queue, self.group, self.consumer, self.limit, self.lease_seconds)]
+        shares = [(one.consumer, one.limit) for one in others]
+        if engine.policy(self.queue).ordered:
             # A lease may hold several messages of a key, which must not be worked on side by side.
-            return None
-        return engine.receive(self.queue, self.group, self.consumer, limit or self.limit, self.lease_seconds)
+            return engine.receive_each(self.queue, self.group, shares, self.lease_seconds)
+        receipts = engine.receive_each(self.queue, self.group, _joined(shares), self.lease_seconds)
+        return list(_dealt(receipts, shares))
+
+
+def _joined(shares: list[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Neighbours that are the same consumer become one share: one lease instead of many."""
+    return [
+        (consumer, sum(limit for _, limit in several)) for consumer, several in groupby(shares, key=lambda one: one[0])
+    ]
+
+
+def _dealt(receipts: list[Receipt], shares: list[tuple[str, int]]) -> Iterator[Receipt]:
+    """What was received jointly, to each what it asked for."""
+    joint = iter(receipts)
+    for _, several in groupby(shares, key=lambda one: one[0]):
+        receipt = next(joint)
+        start = 0
+        for _, limit in several:
+            yield msgspec.structs.replace(receipt, rows=receipt.rows[start : start + limit])
+            start += limit
 
 
 def row_id(row: Row, receipt: Receipt) -> str:
