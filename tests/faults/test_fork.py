@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import threading
 import traceback
 import warnings
 from collections.abc import Callable
@@ -46,33 +44,6 @@ def test_a_store_used_after_a_fork_works_or_says_why_not(tmp_path: Path) -> None
         sent = [b"before", b"from the child", b"after"] if answer == FINE else [b"before", b"after"]
         assert [one.payload for one in queue.receive(limit=10)] == sent
         assert all(check.level != "error" for check in store.doctor())
-
-
-def test_a_fork_in_the_middle_of_a_write_leaves_both_processes_able_to_write(tmp_path: Path) -> None:
-    """A lock that another thread held at that moment will never be given back in the child."""
-    with penstock.connect(f"sqlite:///{tmp_path}/store.db") as store:
-        queue, done = store.queue("work"), threading.Event()
-        sent: list[str] = []
-        writer = threading.Thread(target=lambda: _send_until(done, queue, sent))
-        writer.start()
-        answers = [in_a_child(lambda: _in_time(lambda: queue.send(b"from a child"))) for _ in range(10)]
-        done.set()
-        writer.join()
-        assert set(answers) in ({FINE}, {REFUSED})
-        fine = answers.count(FINE)
-        assert queue.stats("default").total == len(sent) + fine
-        assert all(check.level != "error" for check in store.doctor())
-
-
-def _send_until(done: threading.Event, queue: penstock.Queue, sent: list[str]) -> None:
-    while not done.is_set():
-        sent.append(queue.send(b"from the parent"))
-
-
-def _in_time(act: Callable[[], object]) -> None:
-    """A child that hangs is ended by the alarm, and its exit code tells."""
-    signal.alarm(10)
-    act()
 
 
 def test_a_child_that_connects_anew_works_beside_its_parent(tmp_path: Path) -> None:

@@ -200,27 +200,36 @@ class QueueMachine(SideBySide):
     def use_letters(self, group: str | None, verb: str, how_many: int) -> None:
         self._catch_up()
         group = group or PRIMARY
-        keys = [key for key in self.model.letters(group) if self._may_come_back(key, group)][:how_many]
+        keys = [key for key in self.model.letters(group) if self._is_certain(key, group)][:how_many]
         ids = [self._id(key) for key in keys]
         if not ids:
             return
-        call = self.queue.redrive if verb == "redrive" else self.queue.purge
-        count = call(ids, group=group)
-        again = call(ids, group=group)
-        assert (count, again) == (len(keys), 0), f"{verb} of {keys}"
-        self.touched |= set(keys)
+        count = (self.queue.redrive if verb == "redrive" else self.queue.purge)(ids, group=group)
         if verb == "redrive":
+            keys = [key for key in keys if group != PRIMARY or self._gets_its_address(key)]
             self.model.redrive(group, keys, self.now)
         else:
             self.model.purge(group, keys)
             self.forgotten |= set(ids)
+        assert count == len(keys), f"{verb} of {keys}"
+        self.touched |= set(keys)
 
-    def _may_come_back(self, key: bytes, group: str) -> bool:
-        """A member of a batch that has not ended stays dead here, and so does one whose address is taken."""
-        note = self.model.notes[key]
-        if note.batch is not None and not note.batch.ended:
-            return False
-        return group != PRIMARY or note.draft.address is None
+    def _gets_its_address(self, key: bytes) -> bool:
+        """A message comes back to its address, unless another live message has it now."""
+        holder = self.model.holder(self.model.notes[key].draft.address, self.now)
+        return holder is None or holder == key
+
+    def _is_certain(self, key: bytes, group: str) -> bool:
+        """Left out: whose address has several takers at once, or one that is over its time but not yet noticed."""
+        address = self.model.notes[key].draft.address
+        if address is not None and group == PRIMARY:
+            takers = [one for one in self.model.letters(group) if self.model.notes[one].draft.address == address]
+            overdue = {one for _, one, _ in self._overdue()}
+            if len(takers) > 1 or self.model.addresses[address] in overdue:
+                return False
+        # Where an unread message stands after a redrive is not said for ordered queues.
+        trail = self.model.groups[group][key].trail
+        return not self.ordered or any(step.event is Event.RECEIVE for step in trail)
 
     @rule(
         changes=st.fixed_dictionaries(

@@ -69,6 +69,7 @@ class Place:
     settled: dict[int, tuple[Event, State]] = field(default_factory=dict)
     reason: str | None = None
     letter: bool = False
+    redriven: bool = False
     trail: list[Step] = field(default_factory=list)
 
     def step(self, event: Event, state: State) -> None:
@@ -81,6 +82,8 @@ class Batch:
     name: str
     state: str = "open"
     members: list[bytes] = field(default_factory=list)
+    # Those that have ended once: what is redriven does not come back into its batch.
+    gone: set[bytes] = field(default_factory=set)
     end: bytes | None = None
     abort: bytes | None = None
 
@@ -233,7 +236,7 @@ class Model:
             return Event.LEASE_END, State.LEASE_EXPIRED
         if not self._has_retries(place):
             return Event.LEASE_END, State.FAILED
-        return Event.LEASE_END, State.CANCELLED if self._is_cancelled(key) else State.READY
+        return Event.LEASE_END, State.CANCELLED if self.is_cancelled(key, place) else State.READY
 
     def pass_time(self, group: str, key: bytes, event: Event, state: State, now: int) -> None:
         """Apply an overdue step. What ends before it reached the log ends in every group, also in later ones."""
@@ -291,7 +294,7 @@ class Model:
                 return State.FAILED, 0
             delay = self._backoff(place) if delay is None else delay
         delay = max(0, delay or 0)
-        if self._is_cancelled(key):
+        if self.is_cancelled(key, place):
             return State.CANCELLED, delay
         return State.HELD if delay else State.READY, delay
 
@@ -317,8 +320,7 @@ class Model:
             if place.state is State.LEASED and behind and (lapsed or not only_lapsed):
                 place.attempt -= 1
                 place.due_at = now
-                cancelled = self._is_cancelled(key)
-                if cancelled:
+                if self.is_cancelled(key, place):
                     self._end(group, key, place, Event.RELEASE, State.CANCELLED, now)
                 else:
                     place.step(Event.RELEASE, State.READY)
@@ -335,8 +337,10 @@ class Model:
         unread = place.state in WAITING and not place.again
         place.step(event, state)
         place.letter = state in DEAD_OUTCOMES and (group == PRIMARY or not unread)
-        if group == PRIMARY:
-            self._close_batch(self.notes[key].batch, now)
+        batch = self.notes[key].batch
+        if group == PRIMARY and batch is not None:
+            batch.gone.add(key)
+            self._close_batch(batch, now)
 
     # -- batches ---------------------------------------------------------------------------------------------------
 
@@ -376,7 +380,7 @@ class Model:
         self._close_batch(batch, now)
 
     def _cancel_member(self, key: bytes, now: int) -> None:
-        if self.place(key).state not in WAITING:
+        if self.place(key).state not in WAITING or self.place(key).redriven:
             return
         if self.notes[key].position is None:
             self.pass_time(PRIMARY, key, Event.BATCH_CANCEL, State.CANCELLED, now)
@@ -384,20 +388,19 @@ class Model:
             self._end(PRIMARY, key, self.place(key), Event.BATCH_CANCEL, State.CANCELLED, now)
 
     def remaining(self, batch: Batch) -> int:
-        """What is redriven after the end of its batch is on its own."""
-        return 0 if batch.ended else sum(self.place(key).state in LIVE for key in batch.members)
+        return len(batch.members) - len(batch.gone)
 
-    def _close_batch(self, batch: Batch | None, now: int) -> None:
-        if batch is None or batch.state not in ("running", "cancelling") or self.remaining(batch):
+    def _close_batch(self, batch: Batch, now: int) -> None:
+        if batch.state not in ("running", "cancelling") or self.remaining(batch):
             return
         last_word = batch.end if batch.state == "running" else batch.abort
         batch.state = "finished" if batch.state == "running" else "cancelled"
         if last_word is not None:
             self._add(Draft(last_word), None, now)
 
-    def _is_cancelled(self, key: bytes) -> bool:
+    def is_cancelled(self, key: bytes, place: Place) -> bool:
         batch = self.notes[key].batch
-        return batch is not None and batch.state in ("cancelling", "cancelled")
+        return batch is not None and not place.redriven and batch.state in ("cancelling", "cancelled")
 
     # -- dead letters ----------------------------------------------------------------------------------------------
 
@@ -410,7 +413,7 @@ class Model:
             moved = now - note.created_at
             place.expires_at = None if note.expires_at is None else note.expires_at + moved
             place.deadline_at = None if note.draft.deadline_at is None else note.draft.deadline_at + moved
-            place.attempt, place.due_at, place.again, place.letter = 0, now, True, False
+            place.attempt, place.due_at, place.again, place.letter, place.redriven = 0, now, True, False, True
             place.step(Event.REDRIVE, State.READY)
             if group == PRIMARY and note.draft.address is not None:
                 self.addresses[note.draft.address] = key

@@ -176,7 +176,7 @@ class SideBySide(RuleBasedStateMachine):
     def _take_cancellations(self) -> None:
         """Batches follow the primary group; what a cancellation does to the others, the engine may choose."""
         for group, key, place in self.model.places():
-            cancelled = self.model.notes[key].batch is not None and self.model._is_cancelled(key)
+            cancelled = self.model.is_cancelled(key, place)
             if group == PRIMARY or not cancelled or place.state not in WAITING:
                 continue
             if self._next_step(group, key, place) == (Event.BATCH_CANCEL, State.CANCELLED):

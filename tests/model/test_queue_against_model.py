@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
@@ -14,6 +15,10 @@ BOUNDED = settings(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+
+
+# A run takes seconds; when it fails, finding the shortest walk that still fails takes minutes.
+pytestmark = pytest.mark.timeout(900)
 
 
 class OrderedMachine(QueueMachine):
