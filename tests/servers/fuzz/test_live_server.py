@@ -22,7 +22,8 @@ CONNECTIONS = 100
 # Caches and arenas are filled by then.
 WARM_AFTER = INPUTS // 5
 AT_MOST_PER_CONNECTION = 40
-# What the server may grow by after that: it stores some thousand messages meanwhile, but nothing may pile up.
+# What the server may grow by after that: the pages that SQLite keeps (64 MiB at most) fill with what is stored
+# meanwhile. A connection leaves nothing behind.
 GROWTH_BYTES = 64 << 20
 
 
