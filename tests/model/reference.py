@@ -171,9 +171,9 @@ class Model:
             keys = self._unblocked(places, keys)
         return sorted(keys, key=lambda key: self._order(key, places[key]))
 
-    def handed_out(self, group: str, limit: int, now: int) -> list[bytes]:
+    def handed_out(self, group: str, limit: int, now: int, without: set[bytes]) -> list[bytes]:
         """What a receive gives. Ordered and at most once: one at a time, so that none comes back because of another."""
-        ready = self.ready(group, now)
+        ready = [key for key in self.ready(group, now) if key not in without]
         return ready[: 1 if self.policy.ordered and self.policy.at_most_once else limit]
 
     def _is_ready(self, key: bytes, place: Place, now: int) -> bool:
