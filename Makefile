@@ -24,7 +24,7 @@ demo: .venv/.run-ready ## see Penstock work, in a minute
 	@$(BIN)/penstock demo $(ARGS)
 
 test: check clients ## check, then run all tests
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 check: .venv/.test-ready ## formatting, lint and strict types
 	$(BIN)/python -m ruff format --check .

@@ -12,11 +12,12 @@ RETENTION = (
     "XDEL, XTRIM and MAXLEN remove nothing: entries leave by the queue's retention, when every group has read them"
 )
 CONSUMERS = "a consumer is known while it holds entries, and is not made or removed by itself"
+OPTIONS = "XCLAIM refuses the options that would rewrite how often and how long ago an entry was delivered"
 FORCE = "XCLAIM takes over what was delivered, and delivers nothing by force"
 # By script and number of the line, why Penstock answers otherwise. An entry that is no longer true fails.
 DIFFERENCES: dict[str, dict[int, str]] = {
     "adding": {17: RETENTION},
-    "claiming": {12: FORCE, 21: FORCE, 22: FORCE},
+    "claiming": {12: FORCE, 14: OPTIONS, 21: FORCE, 22: FORCE},
     "looking": {12: CONSUMERS, 14: CONSUMERS, 15: CONSUMERS},
     "removing": {place: RETENTION for place in (5, 11, 12, 13, 14, 16, 21, 22)},
 }

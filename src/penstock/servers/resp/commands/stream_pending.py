@@ -91,8 +91,7 @@ def _pending_entries(session: Session, queue: str, group: str, words: list[bytes
     Order.TURN,
     Right.RECEIVE,
     FAMILY,
-    usage="XCLAIM key group consumer min-idle-time id [id ...] [IDLE ms] [TIME unix-time-ms] [RETRYCOUNT count] "
-    "[FORCE] [JUSTID] [LASTID id]",
+    usage="XCLAIM key group consumer min-idle-time id [id ...] [JUSTID]",
 )
 def claim(session: Session, queue: QueueName, group: GroupName, consumer: Name, words: Words) -> Begun:
     """Take over entries that another consumer holds for too long."""
@@ -147,10 +146,8 @@ def _claim_options(words: list[bytes]) -> bool:
             case b"JUSTID":
                 just_ids = True
                 at += 1
-            case b"FORCE":
-                at += 1
-            case b"IDLE" | b"TIME" | b"RETRYCOUNT" | b"LASTID" if at + 1 < len(words):
-                at += 2
+            case b"FORCE" | b"IDLE" | b"TIME" | b"RETRYCOUNT" | b"LASTID":
+                raise CommandError(f"ERR XCLAIM option {quoted(words[at])} is not known here: only JUSTID is")
             case _:
                 raise CommandError(f"ERR Unrecognized XCLAIM option {quoted(words[at])}")
     return just_ids
