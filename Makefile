@@ -2,7 +2,7 @@
 # Set-up is done by stamp files inside .venv, so a target sets up what it lacks and nothing twice.
 
 PYTHON ?= python3
-# Extra words for the command behind demo, test or bench, for example: make test ARGS="-k lease"
+# Extra words for the command behind demo, test, bench or serve, for example: make test ARGS="-k lease"
 ARGS ?=
 # Set to --upgrade to take newer versions, or to --upgrade-package=NAME for one of them
 LOCK_ARGS ?=
@@ -15,7 +15,7 @@ COMPILE := build/lock/bin/uv pip compile --quiet --universal --python-version 3.
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check bench serve lock clean
+.PHONY: help demo test check clients bench serve lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -23,29 +23,34 @@ help: ## show this list
 demo: .venv/.run-ready ## see Penstock work, in a minute
 	@$(BIN)/penstock demo $(ARGS)
 
-test: check ## check, then run all tests
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(ARGS)
+test: check clients ## check, then run all tests
+	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 check: .venv/.test-ready ## formatting, lint and strict types
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m mypy
 
+clients: .venv/.redis7-ready
+	@sh tests/servers/clients/install.sh
+
 bench: .venv/.bench-ready ## measure Penstock and its peers side by side
 	$(BIN)/python -m bench $(ARGS)
 
-serve: ## run the server (not in this version)
-	@echo "The Penstock server is not part of this version." >&2; exit 1
+serve: .venv/.server-ready ## run the Redis-protocol server on port 4777
+	@$(BIN)/penstock serve $(ARGS)
 
 lock: ## renew requirements/*.txt (newer versions: LOCK_ARGS=--upgrade)
 	"$(PYTHON)" -m venv build/lock
 	build/lock/bin/python -m pip --quiet --quiet --disable-pip-version-check install uv
 	$(COMPILE) pyproject.toml requirements/run.in -o requirements/run.txt
-	$(COMPILE) pyproject.toml requirements/test.in -o requirements/test.txt
+	$(COMPILE) pyproject.toml --extra server requirements/run.in -c requirements/run.txt -o requirements/server.txt
+	$(COMPILE) pyproject.toml --extra server requirements/test.in -o requirements/test.txt
 	$(COMPILE) pyproject.toml requirements/bench.in -o requirements/bench.txt
+	$(COMPILE) requirements/redis7.in -o requirements/redis7.txt
 
 clean: ## remove the environment and everything made
-	rm -rf .venv build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv build dist tests/servers/clients/node/node_modules .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name .git -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/.run-ready: requirements/run.txt pyproject.toml
@@ -58,8 +63,16 @@ clean: ## remove the environment and everything made
 	$(BIN)/python -m pip --disable-pip-version-check check
 	@touch $@
 
+.venv/.server-ready: .venv/.run-ready requirements/server.txt
+	$(PIP) install --require-hashes -r requirements/server.txt
+	@touch $@
+
 .venv/.test-ready: .venv/.run-ready requirements/test.txt
 	$(PIP) install --require-hashes -r requirements/test.txt
+	@touch $@
+
+.venv/.redis7-ready: .venv/.test-ready requirements/redis7.txt
+	$(PIP) install --require-hashes --upgrade --target .venv/clients/redis-py-7 -r requirements/redis7.txt
 	@touch $@
 
 .venv/.bench-ready: .venv/.test-ready requirements/bench.txt

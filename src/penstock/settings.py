@@ -3,6 +3,8 @@
 penstock --url sqlite:///app.db status
 PENSTOCK_URL=sqlite:///app.db penstock status
 penstock --config penstock.toml status          # or PENSTOCK_CONFIG; the file says: url = "sqlite:///app.db"
+
+What the server needs has a name in each place: `port` in the file's table [resp] is PENSTOCK_RESP_PORT is --resp-port.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_type_hints
 
 import msgspec
 
@@ -29,10 +31,79 @@ class Settings(msgspec.Struct, frozen=True):
     url_source: str = "the default"
 
 
+KIBIBYTE = 1 << 10
+MEBIBYTE = 1 << 20
+
+
+def said(description: str) -> msgspec.Meta:
+    return msgspec.Meta(description=description)
+
+
+Whole = Annotated[int, msgspec.Meta(ge=0)]
+Seconds = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How much one client of the server may ask for: everything a stranger can send has a bound."""
+
+    arguments: Annotated[Whole, said("arguments of one command")] = 65_536
+    bulk_bytes: Annotated[Whole, said("bytes of one argument")] = 16 * MEBIBYTE + 64 * KIBIBYTE
+    request_bytes: Annotated[Whole, said("bytes of one command")] = 32 * MEBIBYTE
+    inline_bytes: Annotated[Whole, said("bytes of a command typed as a line")] = 64 * KIBIBYTE
+    # Redis' own bounds for those who have not said who they are.
+    stranger_arguments: Annotated[Whole, said("arguments of one command before AUTH")] = 10
+    stranger_bulk_bytes: Annotated[Whole, said("bytes of one argument before AUTH")] = 16 * KIBIBYTE
+    stranger_output_bytes: Annotated[Whole, said("bytes of replies that are not read, before AUTH")] = 64 * KIBIBYTE
+    output_bytes: Annotated[Whole, said("bytes of replies that a client does not read before it is closed")] = (
+        64 * MEBIBYTE
+    )
+    pipelined: Annotated[Whole, said("commands of one client under way; reading waits beyond")] = 4_096
+    clients: Annotated[Whole, said("clients; 0 for no limit")] = 10_000
+    clients_per_address: Annotated[Whole, said("clients from one address; 0 for no limit")] = 0
+    clients_per_user: Annotated[Whole, said("clients of one user; 0 for no limit")] = 0
+    idle_seconds: Annotated[Seconds, said("a client that says nothing is closed after this; 0 for never")] = 0
+    handshake_seconds: Annotated[Seconds, said("a client must have said who it is by then; 0 for no limit")] = 10
+    request_seconds: Annotated[
+        Seconds, said("a command that was begun must be whole, and a reply read, by then; 0 for no limit")
+    ] = 60
+    background_sends: Annotated[Whole, said("sends with NOBLOCK that wait to be stored")] = 1_280
+    failed_logins_per_second: Annotated[Whole, said("from one address; more are refused")] = 10
+
+
+class UserSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One user of the server: the patterns of the queues it may use, and what it may do with them."""
+
+    password_hash: str | None = None
+    queues: tuple[str, ...] = ()
+    rights: tuple[str, ...] = ()
+
+
+class RespSettings(Limits, frozen=True, kw_only=True):
+    """The Redis-protocol server."""
+
+    host: Annotated[str, said("the address to listen on; others than loopback need a password")] = "127.0.0.1"
+    port: Annotated[Whole, said("the port to listen on")] = 4777
+    password: Annotated[str | None, said("the default user's password")] = None
+    tls_certificate: Annotated[str | None, said("a PEM file; with it clients must speak TLS")] = None
+    tls_key: Annotated[str | None, said("the certificate's private key, a PEM file")] = None
+    tls_client_authority: Annotated[str | None, said("clients must show a certificate that this PEM file signed")] = (
+        None
+    )
+    stream_lease_seconds: Annotated[
+        Annotated[float, msgspec.Meta(gt=0)], said("how long XREADGROUP leases an entry")
+    ] = 3600
+    max_block_seconds: Annotated[
+        Seconds, said("blocking commands answer nothing after this, for clients that time out; 0 for no limit")
+    ] = 0
+    sweep_seconds: Annotated[Annotated[float, msgspec.Meta(gt=0)], said("time between two maintenance passes")] = 1.0
+    users: dict[str, UserSettings] = msgspec.field(default_factory=dict)
+
+
 class SettingsFile(msgspec.Struct, frozen=True):
     """Everything a settings file may say."""
 
     url: str | None = None
+    resp: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 def load(url: str | None, config: str | None, environment: Mapping[str, str]) -> Settings:
@@ -48,6 +119,58 @@ def load(url: str | None, config: str | None, environment: Mapping[str, str]) ->
     if from_file.url is not None:
         return Settings(from_file.url, str(path))
     return Settings()
+
+
+def load_resp(flags: Mapping[str, str | None], config: str | None, environment: Mapping[str, str]) -> RespSettings:
+    """The server's settings in force. Flags and variables come as text and are read like the file's values."""
+    path = config or environment.get(CONFIG_VARIABLE)
+    values = dict(read_file(Path(path)).resp) if path else {}
+    known = resp_fields()
+    for name in values:
+        if name not in known and name != "users":
+            raise InvalidInput(f"{path}: unknown setting resp.{name}{nearest(name, known)}")
+    for name in known:
+        variable = f"PENSTOCK_RESP_{name.upper()}"
+        given = flags.get(name)
+        if given is not None:
+            values[name] = given
+        elif environment.get(variable):
+            values[name] = environment[variable]
+    try:
+        return msgspec.convert(values, RespSettings, strict=False)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(f"server settings: {_lower_first(str(error))}") from None
+
+
+def resp_fields() -> dict[str, str]:
+    """Every setting of the server that is one value, and what it means."""
+    hints = get_type_hints(RespSettings, include_extras=True)
+    return {name: _description(hint) for name, hint in hints.items() if name != "users"}
+
+
+def _description(hint: Any) -> str:
+    found = [one.description for one in getattr(hint, "__metadata__", ()) if isinstance(one, msgspec.Meta)]
+    return next(one for one in reversed(found) if one is not None)
+
+
+def example_file() -> str:
+    """A settings file with every setting at its default."""
+    defaults = RespSettings()
+    lines = ["# The store.", f'url = "{DEFAULT_URL}"', "", "# The Redis-protocol server: penstock serve.", "[resp]"]
+    for name, about in resp_fields().items():
+        value = getattr(defaults, name)
+        shown_value = '""' if value is None else f'"{value}"' if isinstance(value, str) else f"{value}"
+        lines += [f"# {about}", f"{'# ' if value is None else ''}{name} = {shown_value}"]
+    return "\n".join([*lines, "", *EXAMPLE_USER, ""])
+
+
+EXAMPLE_USER = (
+    "# A user with rights of its own. Make the hash with: penstock serve --hash-password",
+    "# [resp.users.billing]",
+    '# password_hash = "scrypt$..."',
+    '# queues = ["invoices", "orders-*"]',
+    '# rights = ["send", "receive", "look"]          # and "manage"',
+)
 
 
 def read_file(path: Path) -> SettingsFile:

@@ -139,6 +139,7 @@ async def test_an_outcome_is_taken_care_of_when_its_task_is_cancelled_before_it_
     groups.may_go.set()
     with pytest.raises(asyncio.CancelledError):
         await task
+    assert isinstance(call.future, asyncio.Future)
     assert call.future.result() == "late"
     assert unwanted == ["late"]
 

@@ -10,7 +10,19 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from penstock.cli import batch, consumers, dead, looking, maintenance, queues, receiving, schedule, sending, settling
+from penstock.cli import (
+    batch,
+    consumers,
+    dead,
+    looking,
+    maintenance,
+    queues,
+    receiving,
+    schedule,
+    sending,
+    serve,
+    settling,
+)
 from penstock.cli.command import Config, Json, Url, command, session_of
 from penstock.cli.demo.entry import demo
 from penstock.cli.session import Session
@@ -28,7 +40,7 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Looking": (looking.status, looking.info, receiving.peek, looking.audit, looking.explain, consumers.consumers),
     "Dead letters": (dead.dead, dead.redrive, dead.purge),
     "Queues": (queues.pause, queues.resume, queues.seek, queues.flush),
-    "The store": (maintenance.sweep, maintenance.migrate, maintenance.doctor, demo, maintenance.version),
+    "The store": (serve.serve, maintenance.sweep, maintenance.migrate, maintenance.doctor, demo, maintenance.version),
 }
 FAMILIES: dict[str, tuple[str, str, dict[str, Callable[..., None]]]] = {
     "queues": (

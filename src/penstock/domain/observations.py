@@ -106,6 +106,19 @@ class ConsumerInfo(msgspec.Struct, frozen=True):
     heartbeat_seconds: float
 
 
+class LeaseInfo(msgspec.Struct, frozen=True):
+    """A message in flight: who has it, since when and until when, and the token that settles it."""
+
+    id: str
+    position: int
+    token: int
+    consumer: str
+    attempt: int
+    created_at: datetime
+    leased_at: datetime
+    ends_at: datetime
+
+
 class BatchInfo(msgspec.Struct, frozen=True):
     """`state` is open, running, cancelling, finished or cancelled."""
 

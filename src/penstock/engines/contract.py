@@ -27,6 +27,7 @@ from penstock.domain.observations import (
     DeadLetter,
     Explanation,
     GroupStats,
+    LeaseInfo,
     Part,
     QueueInfo,
     SweepReport,
@@ -126,6 +127,11 @@ class Engine(Protocol):
         """ready -> leased for up to `limit` messages, best priority first, due retries before new ones; first makes
         due messages of the group ready and reclaims its lapsed leases. No group means the primary one."""
 
+    def receive_each(
+        self, queue: str, group: str | None, shares: Sequence[tuple[str, int]], lease_seconds: float | None
+    ) -> list[Receipt]:
+        """Several receives at once, each (consumer, limit): as one after the other, but they may share a token."""
+
     def ready_in(self, queue: str, group: str | None) -> float | None:
         """Seconds until a receive could return something: 0 for now, None for not before something is committed."""
 
@@ -143,6 +149,25 @@ class Engine(Protocol):
     def position(self, queue: str, message_id: str) -> int:
         """The position of a message that has reached the log, for settling by id; NotFound otherwise."""
 
+    def leases(
+        self,
+        queue: str,
+        group: str,
+        *,
+        ids: Sequence[str] | None = None,
+        consumer: str | None = None,
+        after: int = 0,
+        limit: int = 1000,
+    ) -> list[LeaseInfo]:
+        """What is in flight in the group now, in the order of the log: of given messages, of one consumer, or after a
+        position. Lets somebody settle who knows a message by its id only."""
+
+    def take_over(
+        self, queue: str, group: str, consumer: str, ids: Sequence[str], lease_seconds: float, counts: bool = True
+    ) -> Receipt:
+        """leased -> leased by another consumer: the lease ends as if its time were up (or is released, when the
+        attempt must not count) and the message is received anew. What is not in flight is left out."""
+
     # -- groups ----------------------------------------------------------------------------------------------------
 
     def seek(self, queue: str, group: str, target: int | str, is_time: bool = False) -> int:
@@ -151,6 +176,10 @@ class Engine(Protocol):
 
     def groups(self, queue: str) -> list[str]:
         """The groups of the queue by name."""
+
+    def forget(self, queue: str, group: str) -> bool:
+        """Remove a group and all it has done, as if it had never read; whether it was there. The primary group stays
+        (InvalidInput)."""
 
     # -- addresses -------------------------------------------------------------------------------------------------
 
@@ -226,8 +255,14 @@ class Engine(Protocol):
     def find(self, queue: str, message_id: str) -> Message:
         """One message by its id, wherever it is; NotFound when it never was or is past retention."""
 
+    def browse(self, queue: str, after: int, upto: int | None, limit: int, *, backwards: bool = False) -> list[Message]:
+        """Messages of the log with after < position <= upto, whatever became of them, in order or backwards."""
+
     def stats(self, queue: str) -> dict[str, GroupStats]:
         """Every group's counts, in one snapshot and without reading messages."""
+
+    def unread(self, queue: str) -> int:
+        """How many messages a group could receive that has not begun yet."""
 
     def audit(self, queue: str, message_id: str) -> list[AuditEntry]:
         """The trail of one message over all groups, in order."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any, TypeVar
 
-from penstock.client.aio.gathering import Call, Gatherer, run_each
+from penstock.client.aio.gathering import Answer, Call, Gatherer, run_each
 from penstock.client.aio.grouping import ALONE, can_merge, merge_items, merge_receives, run_together
 from penstock.client.aio.watching import Watcher
 from penstock.domain.errors import StoreUnavailable
@@ -45,6 +45,12 @@ class AsyncCalls:
     def _read(self, operation: Callable[[], T]) -> asyncio.Future[T]:
         self._check()
         return self._reads.submit(Call(operation))
+
+    def _post(self, call: Call, answer: Answer, *, reads: bool = False) -> None:
+        """For a server, which lives on the store's own loop and tells its clients otherwise than by futures."""
+        if self._closing is not None:
+            raise StoreUnavailable("this store was closed")
+        (self._reads if reads else self._writes).post(call, answer)
 
     async def _send(self, queue: str, messages: list[Draft], transaction: object) -> list[str]:
         """With the caller's transaction it runs right here, on the event loop: the transaction holds the write lock, so

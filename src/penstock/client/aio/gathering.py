@@ -1,8 +1,11 @@
 """Calls made by many tasks, handed to one thread in groups.
 
-While the thread works on a group the next one gathers, so groups grow with the load and no call ever waits for a
-timer. A call costs one future; a group costs one wake-up in each direction. All state belongs to the event loop: the
-thread only sees the group it was given, and nothing needs a lock.
+While the thread works on a group the next one gathers, so groups grow with the load, and a call that finds the thread
+idle begins at once. When others wait already, those that were just answered get a moment to join them with their next
+call: otherwise callers would fall into two camps that take turns, and each commit would serve only one of them.
+
+A call costs one future; a group costs one wake-up in each direction. All state belongs to the event loop: the thread
+only sees the group it was given, and nothing needs a lock.
 """
 
 from __future__ import annotations
@@ -10,14 +13,27 @@ from __future__ import annotations
 import asyncio
 import copy
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Protocol
 
 # One transaction must not grow without bound: others wait for the write lock meanwhile.
 MAX_GROUP = 10_000
+# How long a group waits for those who were just answered: this share of what the last one took, if that was long.
+MOMENT_SHARE = 0.25
+LONGEST_MOMENT_SECONDS = 0.002
+WORTH_WAITING_SECONDS = 0.0008
+
+
+class Answer(Protocol):
+    """Where the outcome of a call goes: a future, or something that a server has made for the purpose."""
+
+    def cancelled(self) -> bool: ...
+    def set_result(self, result: Any, /) -> None: ...
+    def set_exception(self, exception: Any, /) -> None: ...
 
 
 class Call:
@@ -29,7 +45,7 @@ class Call:
 
     __slots__ = ("future", "items", "key", "merge", "operation", "outcome", "unwanted", "weight")
 
-    future: asyncio.Future[Any]
+    future: Answer
     outcome: Any
 
     def __init__(
@@ -64,17 +80,28 @@ class Gatherer:
         self._cap = cap
         self._calls: deque[Call] = deque()
         self._busy = False
+        self._moment: asyncio.TimerHandle | None = None
+        self._expected = 0
         self._inbox: SimpleQueue[list[Call] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
     def submit(self, call: Call) -> asyncio.Future[Any]:
-        call.future = self._loop.create_future()
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self.post(call, future)
+        return future
+
+    def post(self, call: Call, answer: Answer) -> None:
+        """As `submit`, for those who are told otherwise than by a future."""
+        call.future = answer
         self._calls.append(call)
         if not self._busy:
             self._busy = True
             # Not at once: the other tasks that are about to run can still join.
             self._loop.call_soon(self._hand_over)
-        return call.future
+        elif self._moment is not None and len(self._calls) >= self._expected:
+            self._moment.cancel()
+            self._moment = None
+            self._loop.call_soon(self._hand_over)
 
     async def answer(self, call: Call) -> Any:
         """As `submit`, for a call with `unwanted`: a task may be cancelled after its answer came, before it goes on."""
@@ -103,6 +130,7 @@ class Gatherer:
     # -- on the event loop -----------------------------------------------------------------------------------------
 
     def _hand_over(self) -> None:
+        self._moment = None
         group = self._next_group()
         self._busy = bool(group)
         if not group:
@@ -123,8 +151,13 @@ class Gatherer:
                 room -= call.weight
         return group
 
-    def _deliver(self, group: list[Call]) -> None:
-        self._hand_over()
+    def _deliver(self, group: list[Call], seconds: float) -> None:
+        if self._calls and seconds > WORTH_WAITING_SECONDS:
+            moment = min(seconds * MOMENT_SHARE, LONGEST_MOMENT_SECONDS)
+            self._expected = len(self._calls) + len(group)
+            self._moment = self._loop.call_later(moment, self._hand_over)
+        else:
+            self._hand_over()
         for call in group:
             outcome, future = call.outcome, call.future
             if future.cancelled():
@@ -139,12 +172,13 @@ class Gatherer:
 
     def _work(self) -> None:
         while (group := self._inbox.get()) is not None:
+            began = time.perf_counter()
             failure = attempt(partial(self._run, group))
             if failure is not None:  # a mistake in here, and still everybody gets an answer
                 for call in group:
                     call.outcome = own_copy(failure)
             try:
-                self._loop.call_soon_threadsafe(self._deliver, group)
+                self._loop.call_soon_threadsafe(self._deliver, group, time.perf_counter() - began)
             except RuntimeError:  # the loop was closed: nobody is there to be told
                 return
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol, cast
 
 from penstock.client.aio.gathering import Call, attempt, own_copy
 from penstock.domain.errors import StoreError
@@ -59,8 +59,8 @@ def _bundled(calls: list[Call]) -> list[list[Call]]:
 
     def divide() -> None:
         merged = list(since_divide.values())
-        bundles.extend(bundle for bundle in merged if bundle[0].merge is not merge_receives)
-        bundles.extend(bundle for bundle in merged if bundle[0].merge is merge_receives)
+        bundles.extend(bundle for bundle in merged if bundle[0].merge not in LAST)
+        bundles.extend(bundle for bundle in merged if bundle[0].merge in LAST)
         since_divide.clear()
 
     for call in calls:
@@ -110,6 +110,25 @@ def merge_receives(calls: Sequence[Call]) -> list[Any]:
         is_dry = bool(receipts) and not receipts[-1].rows
         receipts.append(receipts[-1] if is_dry else call.run())
     return receipts
+
+
+class Shareable(Protocol):
+    """A receive that can be made together with others of its kind."""
+
+    def share(self, others: Sequence[Any]) -> list[Receipt]:
+        """A receipt for each of the others, this one among them, dealt out in the order in which they asked."""
+
+
+def share_receive(calls: Sequence[Call]) -> list[Any]:
+    """One receive for all; the operations are `Shareable`."""
+    if len(calls) == 1:
+        return [calls[0].run()]
+    first = cast(Shareable, calls[0].operation)
+    return first.share([call.operation for call in calls])
+
+
+# Merged calls that run after all others of their group.
+LAST = (merge_receives, share_receive)
 
 
 def can_merge(messages: Sequence[Draft]) -> bool:

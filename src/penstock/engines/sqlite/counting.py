@@ -18,6 +18,15 @@ def stats(transaction: Transaction, name: str) -> dict[str, GroupStats]:
     return {group.name: _stats(transaction, queue, group) for group in queues.groups(transaction, queue)}
 
 
+def unread(transaction: Transaction, name: str) -> int:
+    queue = queues.find(transaction, name)
+    if queue is None:
+        return 0
+    bindings = {"queue_id": queue.queue_id, "now": transaction.now, "trimmed_position": queue.trimmed_position}
+    count: int = transaction.value(SQL.unread_by_nobody, bindings)
+    return count
+
+
 def _stats(transaction: Transaction, queue: Queue, group: Group) -> GroupStats:
     counts = transaction.rows(SQL.group_counts, {"group_id": group.group_id})[0]
     outcomes = {str(outcome): count for outcome, count in zip(_COUNTED, counts, strict=False)}

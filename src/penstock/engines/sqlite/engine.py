@@ -5,7 +5,7 @@ from __future__ import annotations
 import random as random_module
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.domain.errors import InvalidInput, PenstockError, StoreError
 from penstock.domain.lifecycle import State
@@ -20,6 +20,7 @@ from penstock.domain.observations import (
     DeadLetter,
     Explanation,
     GroupStats,
+    LeaseInfo,
     Part,
     QueueInfo,
     SweepReport,
@@ -37,6 +38,7 @@ from penstock.engines.sqlite import (
     dead_letters,
     doctoring,
     explaining,
+    leasing,
     looking,
     migration,
     queues,
@@ -50,10 +52,14 @@ from penstock.engines.sqlite import (
 )
 from penstock.engines.sqlite.connection import Database
 from penstock.engines.sqlite.outside import check_connection, take_write_lock, without_habits
+from penstock.engines.sqlite.queues import Group, Queue
+from penstock.engines.sqlite.transaction import Transaction
 from penstock.engines.sqlite.watching import Watch
 
 if TYPE_CHECKING:
     import pyarrow
+
+T = TypeVar("T")
 
 
 def system_clock() -> int:
@@ -160,6 +166,20 @@ class SqliteEngine:
     def receive(self, queue: str, group: str | None, consumer: str, limit: int, lease_seconds: float | None) -> Receipt:
         """A receive that a power cut undoes is only a redelivery, so it does not wait for the disk; an at_most_once
         message must never be handed out again, so there it does."""
+        return self._receive(
+            queue,
+            group,
+            lambda work, found, reader: receiving.receive(work, found, reader, consumer, limit, lease_seconds),
+        )
+
+    def receive_each(
+        self, queue: str, group: str | None, shares: Sequence[tuple[str, int]], lease_seconds: float | None
+    ) -> list[Receipt]:
+        return self._receive(
+            queue, group, lambda work, found, reader: receiving.receive_each(work, found, reader, shares, lease_seconds)
+        )
+
+    def _receive(self, queue: str, group: str | None, receive: Callable[[Transaction, Queue, Group], T]) -> T:
         durable = False
         while True:
             with self.database.write(durable) as transaction:
@@ -167,7 +187,7 @@ class SqliteEngine:
                 found = found or queues.ensure(transaction, queue)
                 reader = reader or queues.ensure_group(transaction, found, group or found.policy.default_group)
                 if durable or not found.policy.at_most_once:
-                    return receiving.receive(transaction, found, reader, consumer, limit, lease_seconds)
+                    return receive(transaction, found, reader)
             durable = True
 
     def ready_in(self, queue: str, group: str | None) -> float | None:
@@ -193,6 +213,27 @@ class SqliteEngine:
             raise InvalidInput(f"message {message_id} is held: it has not been handed out, so it has no lease")
         return place.position
 
+    def leases(
+        self,
+        queue: str,
+        group: str,
+        *,
+        ids: Sequence[str] | None = None,
+        consumer: str | None = None,
+        after: int = 0,
+        limit: int = 1000,
+    ) -> list[LeaseInfo]:
+        with self.database.read() as transaction:
+            if ids is not None:
+                return leasing.of_messages(transaction, queue, group, ids)
+            return leasing.every(transaction, queue, group, consumer, after, limit)
+
+    def take_over(
+        self, queue: str, group: str, consumer: str, ids: Sequence[str], lease_seconds: float, counts: bool = True
+    ) -> Receipt:
+        with self.database.write() as transaction:
+            return leasing.take_over(transaction, queue, group, consumer, ids, lease_seconds, counts)
+
     # -- groups ----------------------------------------------------------------------------------------------------
 
     def seek(self, queue: str, group: str, target: int | str, is_time: bool = False) -> int:
@@ -203,6 +244,10 @@ class SqliteEngine:
         with self.database.read() as transaction:
             found = queues.find(transaction, queue)
             return [] if found is None else [group.name for group in queues.groups(transaction, found)]
+
+    def forget(self, queue: str, group: str) -> bool:
+        with self.database.write() as transaction:
+            return queues.forget(transaction, queue, group)
 
     # -- addresses -------------------------------------------------------------------------------------------------
 
@@ -302,9 +347,17 @@ class SqliteEngine:
         with self.database.read() as transaction:
             return looking.find(transaction, queue, message_id)
 
+    def browse(self, queue: str, after: int, upto: int | None, limit: int, *, backwards: bool = False) -> list[Message]:
+        with self.database.read() as transaction:
+            return looking.browse(transaction, queue, after, upto, limit, backwards)
+
     def stats(self, queue: str) -> dict[str, GroupStats]:
         with self.database.read() as transaction:
             return counting.stats(transaction, queue)
+
+    def unread(self, queue: str) -> int:
+        with self.database.read() as transaction:
+            return counting.unread(transaction, queue)
 
     def audit(self, queue: str, message_id: str) -> list[AuditEntry]:
         with self.database.read() as transaction:

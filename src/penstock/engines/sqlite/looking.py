@@ -99,6 +99,17 @@ def _unblocked(transaction: Transaction, group_id: int, positions: list[int]) ->
     return [position for position in positions if is_free(position)]
 
 
+def browse(
+    transaction: Transaction, name: str, after: int, upto: int | None, limit: int, backwards: bool
+) -> list[Message]:
+    queue = queues.find(transaction, name)
+    if queue is None:
+        return []
+    bindings = {"queue_id": queue.queue_id, "after": max(after, queue.trimmed_position), "upto": upto, "limit": limit}
+    rows = transaction.rows(SQL.browse_backwards if backwards else SQL.browse, bindings)
+    return [_message(transaction, queue, row) for row in rows]
+
+
 def ready_in(transaction: Transaction, name: str, group_name: str | None) -> float | None:
     queue = queues.find(transaction, name)
     if queue is None or queue.policy.paused:

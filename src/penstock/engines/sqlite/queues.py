@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from penstock.domain.errors import GroupMisused, InvalidPolicy, NotFound
+from penstock.domain.errors import GroupMisused, InvalidInput, InvalidPolicy, NotFound
 from penstock.domain.names import nearest, shown
 from penstock.domain.observations import QueueInfo
 from penstock.domain.policy import Policy
@@ -170,6 +170,18 @@ def groups(transaction: Transaction, queue: Queue) -> list[Group]:
     return [Group(*row) for row in transaction.rows(SQL.all_groups, {"queue_id": queue.queue_id})]
 
 
+def forget(transaction: Transaction, name: str, group_name: str) -> bool:
+    queue = find(transaction, name)
+    group = None if queue is None else find_group(transaction, queue, group_name)
+    if queue is None or group is None:
+        return False
+    if group_name == queue.policy.primary_group:
+        raise InvalidInput(f"group {group_name!r} is the primary one of queue {name!r}: it cannot be removed")
+    for statement in _FORGET:
+        transaction.run(statement, {"group_id": group.group_id})
+    return True
+
+
 def flush(transaction: Transaction, name: str) -> int:
     queue = find(transaction, name)
     if queue is None:
@@ -203,6 +215,18 @@ _FLUSH = (
     SQL.flush_batches,
     SQL.flush_marks,
     SQL.flush_lanes,
+)
+
+
+_FORGET = (
+    SQL.forget_cursors,
+    SQL.forget_leases,
+    SQL.forget_tracked,
+    SQL.forget_skips,
+    SQL.forget_dead_letters,
+    SQL.forget_consumers,
+    SQL.forget_audit,
+    SQL.forget_group,
 )
 
 

@@ -8,6 +8,7 @@ written down as ended.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from penstock.domain.lifecycle import Event, State
@@ -61,6 +62,43 @@ def receive(
     return Receipt(receive.token, queue.name, group.name, consumer, transaction.salt, receive.rows)
 
 
+def receive_each(
+    transaction: Transaction,
+    queue: Queue,
+    group: Group,
+    shares: Sequence[tuple[str, int]],
+    lease_seconds: float | None,
+) -> list[Receipt]:
+    """One receive for several consumers. In an ordered queue each has its own, because a lease may hold several
+    messages of a key, which must not be worked on side by side."""
+    if queue.policy.ordered:
+        return [receive(transaction, queue, group, consumer, limit, lease_seconds) for consumer, limit in shares]
+    queues.check_leasing(queue, group)
+    limit = sum(limit for _, limit in shares)
+    joint = _Receive(transaction, queue, group, shares[0][0], limit, lease_seconds, shares)
+    if not queue.policy.paused:
+        joint.prepare()
+        joint.fill()
+        joint.finish()
+    receipts: list[Receipt] = []
+    start = 0
+    for consumer, limit in shares:
+        rows = joint.rows[start : start + limit]
+        receipts.append(Receipt(joint.token, queue.name, group.name, consumer, transaction.salt, rows))
+        start += limit
+    return receipts
+
+
+def receive_again(
+    transaction: Transaction, queue: Queue, group: Group, consumer: str, positions: list[int], lease_seconds: float
+) -> Receipt:
+    """Messages that are ready again, each by its position."""
+    receive = _Receive(transaction, queue, group, consumer, len(positions), lease_seconds)
+    for position in positions:
+        receive.take_retry(position)
+    return Receipt(receive.token, queue.name, group.name, consumer, transaction.salt, receive.rows)
+
+
 class _Receive:
     def __init__(
         self,
@@ -70,11 +108,13 @@ class _Receive:
         consumer: str,
         limit: int,
         lease_seconds: float | None,
+        shares: Sequence[tuple[str, int]] = (),
     ) -> None:
         self.transaction = transaction
         self.queue = queue
         self.group = group
         self.consumer = consumer
+        self.shares = shares
         self.limit = limit
         self.lease_seconds = queue.policy.lease_seconds if lease_seconds is None else lease_seconds
         self.ends_at = transaction.now + microseconds(self.lease_seconds)
@@ -112,7 +152,7 @@ class _Receive:
         lanes = self._unread_lanes()
         for priority in sorted({*retries, *lanes}):
             for position in retries.get(priority, ())[: self.room]:
-                self._take_retry(position)
+                self.take_retry(position)
             for lane in lanes.get(priority, ()):
                 if self.room > 0:
                     self._take_unread(lane, self.limit)
@@ -131,6 +171,23 @@ class _Receive:
             used = {"group_id": self.group.group_id, "now": self.transaction.now}
             self.transaction.run(SQL.touch_group, used)
 
+    # -- several consumers -----------------------------------------------------------------------------------------
+
+    def _deal(self, rows: list[Row]) -> Iterator[list[Row]]:
+        """The rows that come next, in pieces for one consumer each; `consumer` is the one whose turn it is."""
+        if len(self.shares) <= 1:
+            yield rows
+            return
+        at, start, edge = len(self.rows), 0, 0
+        for consumer, limit in self.shares:
+            edge += limit
+            count = min(edge - at, len(rows) - start)
+            if count > 0:
+                self.consumer = consumer
+                yield rows[start : start + count]
+                start += count
+                at += count
+
     # -- retries ---------------------------------------------------------------------------------------------------
 
     def _ready_retries(self) -> dict[int, list[int]]:
@@ -144,15 +201,16 @@ class _Receive:
             by_priority.setdefault(priority, []).append(position)
         return by_priority
 
-    def _take_retry(self, position: int) -> None:
+    def take_retry(self, position: int) -> None:
         group_id = self.group.group_id
         bindings = {"group_id": group_id, "position": position, "ends_at": self.ends_at}
         row = self.transaction.rows(SQL.read_tracked, bindings)[0]
         timing = Attempt(row[ATTEMPT], row[EXPIRES_AT], row[DEADLINE_AT])
         ends_at = lease_end(timing, self.transaction.now, self.lease_seconds)
         leased = {"group_id": group_id, "position": position, "ends_at": ends_at, "token": self._take_token()}
-        self.transaction.run(tracking.SQL.lease_tracked, {**leased, "consumer": self.consumer})
-        self._record(position, position, row[ATTEMPT])
+        for _ in self._deal([row]):
+            self.transaction.run(tracking.SQL.lease_tracked, {**leased, "consumer": self.consumer})
+            self._record(position, position, row[ATTEMPT])
         self.rows.append((*row[:LEASE_ENDS_AT], ends_at))
 
     # -- unread messages -------------------------------------------------------------------------------------------
@@ -186,19 +244,21 @@ class _Receive:
             self._take_carefully(lane, room)
             return
         rows = self._read(lane, room)
-        first, last = rows[0][POSITION], rows[-1][POSITION]
-        in_a_row = last - first + 1 == len(rows)
-        for stretch in [(first, last)] if in_a_row else ranges(row[POSITION] for row in rows):
-            self._lease(lane, *stretch)
-        self._move_cursor(lane, last, lane.passed + len(rows))
+        for piece in self._deal(rows):
+            first, last = piece[0][POSITION], piece[-1][POSITION]
+            in_a_row = last - first + 1 == len(piece)
+            for stretch in [(first, last)] if in_a_row else ranges(row[POSITION] for row in piece):
+                self._lease(lane, *stretch)
+        self._move_cursor(lane, rows[-1][POSITION], lane.passed + len(rows))
         self.rows.extend(rows)
 
     def _take_carefully(self, lane: Lane, room: int) -> None:
         rows, upto = self._read_carefully(lane, room)
-        together = [row[POSITION] for row in rows if row[LEASE_ENDS_AT] == self.ends_at]
-        for first, last in ranges(together):
-            self._lease(lane, first, last)
-        self._lease_apart(lane, [row for row in rows if row[LEASE_ENDS_AT] != self.ends_at])
+        for piece in self._deal(rows):
+            together = [row[POSITION] for row in piece if row[LEASE_ENDS_AT] == self.ends_at]
+            for first, last in ranges(together):
+                self._lease(lane, first, last)
+            self._lease_apart(lane, [row for row in piece if row[LEASE_ENDS_AT] != self.ends_at])
         counted = {"lane_id": lane.lane_id, "after": lane.position, "upto": upto}
         self._move_cursor(lane, upto, lane.passed + self.transaction.value(SQL.count_run, counted))
         self.rows.extend(rows)
@@ -298,7 +358,7 @@ class _Receive:
             if lane is not None and not retries:
                 self._take_unread(lane, most)
             elif lane is None and retries and retries[0] == (position, State.READY):
-                self._take_retry(position)
+                self.take_retry(position)
                 retries.pop(0)
             else:
                 continue

@@ -56,10 +56,32 @@ def put(transaction: Transaction, queue: Queue, drafts: Sequence[Draft]) -> list
     """Send what was found small enough before."""
     queues.ensure_primary(transaction, queue)
     policy = queue.policy
-    plain = policy.delay_seconds == 0 and policy.ttl_seconds is None
-    if plain and [draft[2] for draft in drafts].count(PLAIN) == len(drafts):
-        return _send_plain(transaction, queue, drafts)
+    if policy.delay_seconds == 0:
+        kinds = {id(options): options for _, _, options in drafts}.values()
+        if policy.ttl_seconds is None and all(options == PLAIN for options in kinds):
+            return _send_plain(transaction, queue, drafts)
+        if not policy.ordered and all(_is_timed(options) for options in kinds):
+            return _send_timed(transaction, queue, drafts)
     return _Send(transaction, queue).send(drafts)
+
+
+def _is_timed(options: Options) -> bool:
+    """Nothing but a time to live, so that it needs no more than a plain message."""
+    return options.ttl_seconds is not None and options == Options(ttl_seconds=options.ttl_seconds)
+
+
+def _send_timed(transaction: Transaction, queue: Queue, drafts: Sequence[Draft]) -> list[str]:
+    now = transaction.now
+    lane_id = find_lane(transaction, queue.queue_id, 0, any_shard(transaction, queue.policy))
+    first, last = take_positions(transaction, len(drafts))
+    rows = [
+        (position, lane_id, now, content_type, now + microseconds(options.ttl_seconds or 0), payload)
+        for position, (payload, content_type, options) in enumerate(drafts, first)
+    ]
+    transaction.run_many(SQL.append_timed, rows)
+    add_run(transaction, lane_id, first, last, careful=True)
+    prefix = made_prefix(now, transaction.salt)
+    return [f"{prefix}{position:012x}" for position in range(first, last + 1)]
 
 
 def _send_plain(transaction: Transaction, queue: Queue, drafts: Sequence[Draft]) -> list[str]:

@@ -15,6 +15,30 @@ from penstock_held as held
 left join penstock_batch as batch on batch.batch_id = held.batch_id
 where held.held_id = :held_id;
 
+-- name: browse
+-- Messages of a queue between two positions, in order.
+select log.position, lane.priority, log.created_at, log.id, log.content_type, log.headers, log.expires_at,
+    log.deadline_at, log.address, log.key, batch.name, log.created_by, log.available_at, log.payload
+from penstock_log as log
+cross join penstock_lane as lane using (lane_id)
+left join penstock_batch as batch on batch.batch_id = log.batch_id
+where log.position > :after and log.position <= coalesce(:upto, 9223372036854775807)
+    and lane.queue_id = :queue_id and lane.priority >= 0
+order by log.position
+limit :limit;
+
+-- name: browse_backwards
+-- The same, the last one first.
+select log.position, lane.priority, log.created_at, log.id, log.content_type, log.headers, log.expires_at,
+    log.deadline_at, log.address, log.key, batch.name, log.created_by, log.available_at, log.payload
+from penstock_log as log
+cross join penstock_lane as lane using (lane_id)
+left join penstock_batch as batch on batch.batch_id = log.batch_id
+where log.position > :after and log.position <= coalesce(:upto, 9223372036854775807)
+    and lane.queue_id = :queue_id and lane.priority >= 0
+order by log.position desc
+limit :limit;
+
 -- name: peek_tracked
 -- Retries that could be received now, best priority first.
 select position, priority
@@ -112,6 +136,19 @@ select exists (
         where lane.queue_id = :queue_id and lane.priority >= 0
             and lane.last_position > coalesce(cursor.position, :trimmed_position)
             and lane.shard not in (select shard from blocked)
+    );
+
+-- name: unread_by_nobody
+-- What is in the log and not over. What is over is found by its time: the rest is never read.
+select
+    (
+        select coalesce(sum(lane.sent - lane.trimmed), 0)
+        from penstock_lane_end as lane where lane.queue_id = :queue_id and lane.priority >= 0
+    ) - (
+        select count(*)
+        from penstock_log as log join penstock_lane as lane using (lane_id)
+        where log.expires_at <= :now and log.position > :trimmed_position
+            and lane.queue_id = :queue_id and lane.priority >= 0
     );
 
 -- name: group_counts

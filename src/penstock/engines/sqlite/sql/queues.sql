@@ -190,3 +190,35 @@ where queue_id = :queue_id;
 -- name: flush_queue
 -- Nothing is held any more, and everything up to now is gone.
 update penstock_queue set held = 0, trimmed_position = :last_position where queue_id = :queue_id;
+
+-- name: forget_cursors
+-- A group is removed: how far it has read.
+delete from penstock_cursor where group_id = :group_id;
+
+-- name: forget_leases
+-- A group is removed: what it has in flight.
+delete from penstock_lease where group_id = :group_id;
+
+-- name: forget_tracked
+-- A group is removed: its retries.
+delete from penstock_tracked where group_id = :group_id;
+
+-- name: forget_skips
+-- A group is removed: what it would pass over.
+delete from penstock_skip where group_id = :group_id;
+
+-- name: forget_dead_letters
+-- A group is removed: what ended in it without success.
+delete from penstock_dead_letter where group_id = :group_id;
+
+-- name: forget_consumers
+-- A group is removed: who reads for it.
+delete from penstock_consumer where group_id = :group_id;
+
+-- name: forget_audit
+-- A group is removed: what it did.
+delete from penstock_audit where group_id = :group_id;
+
+-- name: forget_group
+-- A group is removed: the group itself.
+delete from penstock_group where group_id = :group_id;

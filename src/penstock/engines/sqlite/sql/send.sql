@@ -11,6 +11,10 @@ returning lane_id;
 -- (new) -> ready, for a message that is nothing but a payload.
 insert into penstock_log (position, lane_id, created_at, content_type, payload) values (?, ?, ?, ?, ?);
 
+-- name: append_timed
+-- A message with nothing but its payload and its end.
+insert into penstock_log (position, lane_id, created_at, content_type, expires_at, payload) values (?, ?, ?, ?, ?, ?);
+
 -- name: append
 -- (new) or held -> ready.
 insert into penstock_log (

@@ -1,0 +1,1 @@
+"""Penstock's Redis-protocol server next to Redis Streams, both durable, in one run."""

@@ -1,0 +1,1 @@
+"""Servers: the verbs of a store for programs that speak another protocol."""

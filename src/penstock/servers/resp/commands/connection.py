@@ -1,0 +1,233 @@
+"""HELLO, AUTH, CLIENT and the other words that clients say to begin and end a conversation."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from penstock.servers.resp.access import DEFAULT
+from penstock.servers.resp.arguments import Count, Text, Words, read_text
+from penstock.servers.resp.encoder import OK, RESP2, RESP3, Reply, Simple
+from penstock.servers.resp.session import Begun, Session
+from penstock.servers.resp.table import Order, Right, command
+from penstock.servers.resp.words import CommandError, quoted, unknown_subcommand, wrong_arity
+
+FAMILY = "connection"
+# What clients compare with to know what a server can do.
+REDIS_VERSION = "7.4.0"
+NO_PASSWORD = (
+    "ERR AUTH <password> called without any password configured for the default user. "
+    "Are you sure your configuration is correct?"
+)
+
+
+@command(
+    "HELLO",
+    Order.ALONE,
+    Right.NOTHING,
+    FAMILY,
+    is_open=True,
+    in_multi=False,
+    usage="HELLO [protocol [AUTH user password] [SETNAME name]]",
+)
+def hello(session: Session, words: Words) -> Begun:
+    """Choose the version of the protocol, and say who you are."""
+    if not words:
+        _check_known(session)
+        return greeting(session)
+    if not words[0].isdigit():
+        raise CommandError("ERR Protocol version is not an integer or out of range")
+    if words[0] not in (b"2", b"3"):
+        raise CommandError("NOPROTO unsupported protocol version")
+    name, login = _hello_options(words[1:])
+    if login is None:
+        _check_known(session)
+        return _greet(session, int(words[0]), name)
+    return _log_in_and_greet(session, int(words[0]), name, login)
+
+
+def _hello_options(words: list[bytes]) -> tuple[str | None, tuple[str, bytes] | None]:
+    name: str | None = None
+    login: tuple[str, bytes] | None = None
+    at = 0
+    while at < len(words):
+        match words[at].upper(), len(words) - at - 1:
+            case b"AUTH", left if left >= 2:
+                login = read_text(words[at + 1]), words[at + 2]
+                at += 3
+            case b"SETNAME", left if left >= 1:
+                name = _client_name(words[at + 1])
+                at += 2
+            case _:
+                raise CommandError(f"ERR Syntax error in HELLO option {quoted(words[at])}")
+    return name, login
+
+
+def _check_known(session: Session) -> None:
+    if session.user_name is None:
+        raise CommandError(
+            "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH "
+            "<user> <pass> option can be used to authenticate the client and select the RESP protocol version at the "
+            "same time"
+        )
+
+
+async def _log_in_and_greet(session: Session, protocol: int, name: str | None, login: tuple[str, bytes]) -> Reply:
+    await session.log_in(*login)
+    return _greet(session, protocol, name)
+
+
+def _greet(session: Session, protocol: int, name: str | None) -> Reply:
+    session.protocol = RESP3 if protocol == 3 else RESP2
+    if name is not None:
+        session.name = name
+    return greeting(session)
+
+
+def greeting(session: Session) -> dict[str, Any]:
+    # In this order: node-redis reads by place when it speaks RESP2.
+    return {
+        "server": "penstock",
+        "version": REDIS_VERSION,
+        "proto": session.protocol,
+        "id": session.id,
+        "mode": "standalone",
+        "role": "master",
+        "modules": [],
+    }
+
+
+@command("AUTH", Order.ALONE, Right.NOTHING, FAMILY, is_open=True, in_multi=False, usage="AUTH [user] password")
+def authenticate(session: Session, words: Words) -> Begun:
+    """Say who you are."""
+    if len(words) not in (1, 2):
+        raise wrong_arity("auth")
+    default = session.server.users.find(DEFAULT)
+    if len(words) == 1 and default is not None and default.password_hash is None:
+        raise CommandError(NO_PASSWORD)
+    name = DEFAULT if len(words) == 1 else read_text(words[0])
+    return _log_in(session, name, words[-1])
+
+
+async def _log_in(session: Session, name: str, password: bytes) -> Reply:
+    await session.log_in(name, password)
+    return OK
+
+
+@command("PING", Order.HERE, Right.NOTHING, FAMILY, usage="PING [message]")
+def ping(session: Session, words: Words) -> Reply:
+    """See that the server is there."""
+    if len(words) > 1:
+        raise wrong_arity("ping")
+    return words[0] if words else Simple("PONG")
+
+
+@command("ECHO", Order.HERE, Right.NOTHING, FAMILY, usage="ECHO message")
+def echo(session: Session, words: Words) -> Reply:
+    """Give back what was sent."""
+    if len(words) != 1:
+        raise wrong_arity("echo")
+    return words[0]
+
+
+@command("QUIT", Order.HERE, Right.NOTHING, FAMILY, is_open=True, in_multi=False)
+def quit_(session: Session, words: Words) -> Reply:
+    """Say goodbye."""
+    session.wants_close = True
+    return OK
+
+
+@command("RESET", Order.ALONE, Right.NOTHING, FAMILY, is_open=True, in_multi=False)
+def reset(session: Session) -> Reply:
+    """Be as just connected."""
+    session.begin_again()
+    return Simple("RESET")
+
+
+@command("SELECT", Order.HERE, Right.NOTHING, FAMILY)
+def select(session: Session, index: Count) -> Reply:
+    """Choose database 0, the only one."""
+    if index:
+        raise CommandError(f"ERR DB index is out of range: there is only 0, not {index}")
+    return OK
+
+
+@command("READONLY", Order.HERE, Right.NOTHING, FAMILY)
+def readonly(session: Session) -> Reply:
+    """Accepted for clients that always say so."""
+    return OK
+
+
+@command("TIME", Order.HERE, Right.NOTHING, FAMILY)
+def tell_time(session: Session) -> Reply:
+    """The server's clock: seconds, and microseconds within the second."""
+    seconds, microseconds = divmod(time.time_ns() // 1000, 1_000_000)
+    return [str(seconds), str(microseconds)]
+
+
+@command(
+    "CLIENT", Order.HERE, Right.NOTHING, FAMILY, usage="CLIENT ID|INFO|LIST|GETNAME|SETNAME name|SETINFO attr value"
+)
+def client(session: Session, subcommand: Text, words: Words) -> Reply:
+    """About this connection: ID, INFO, LIST, GETNAME, SETNAME, SETINFO, NO-EVICT, NO-TOUCH."""
+    run = CLIENT.get(subcommand.upper())
+    if run is None:
+        raise unknown_subcommand("CLIENT", subcommand.encode())
+    return run(session, words)
+
+
+def _set_name(session: Session, words: list[bytes]) -> Reply:
+    if len(words) != 1:
+        raise wrong_arity("client|setname")
+    session.name = _client_name(words[0])
+    return OK
+
+
+def _client_name(data: bytes) -> str:
+    if any(byte <= 32 or byte > 126 for byte in data):
+        raise CommandError("ERR Client names cannot contain spaces, newlines or special characters.")
+    if len(data) > 255:
+        raise CommandError("ERR Client names have at most 255 characters.")
+    return data.decode()
+
+
+def _set_info(session: Session, words: list[bytes]) -> Reply:
+    if len(words) != 2:
+        raise wrong_arity("client|setinfo")
+    if words[0].upper() not in (b"LIB-NAME", b"LIB-VER"):
+        raise CommandError(f"ERR Unrecognized option {quoted(words[0])}")
+    value = _client_name(words[1][:255])
+    if words[0].upper() == b"LIB-NAME":
+        session.library = value
+    return OK
+
+
+def _list(session: Session, words: list[bytes]) -> Reply:
+    """Only those who manage see others."""
+    everybody = session.may(Right.MANAGE)
+    lines = [describe(one.session) for one in session.server.connections if everybody or one.session is session]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def describe(session: Session) -> str:
+    return (
+        f"id={session.id} addr={session.address} name={session.name} age={int(time.time() - session.connected_at)} "
+        f"db=0 resp={session.protocol} user={session.user_name or '(unknown)'} lib-name={session.library}"
+    )
+
+
+def _help(session: Session, words: list[bytes]) -> Reply:
+    return ["CLIENT <subcommand>. Subcommands are:", *sorted(CLIENT)]
+
+
+CLIENT = {
+    "ID": lambda session, words: session.id,
+    "GETNAME": lambda session, words: session.name or None,
+    "SETNAME": _set_name,
+    "SETINFO": _set_info,
+    "INFO": lambda session, words: f"{describe(session)}\n",
+    "LIST": _list,
+    "NO-EVICT": lambda session, words: OK,
+    "NO-TOUCH": lambda session, words: OK,
+    "HELP": _help,
+}

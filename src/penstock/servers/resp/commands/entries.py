@@ -1,0 +1,94 @@
+"""Stream entries: how messages and their ids look to stream commands.
+
+An id is `milliseconds-position`: when the message was sent, and its place in the log. The place alone finds the message
+again, and both together sort as Redis sorts them. The fields of XADD travel as a JSON object where they can be one, so
+that other doors can read them; a message of another door has one field, `payload`.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.domain.message import BYTES, Message
+from penstock.domain.times import EPOCH
+from penstock.engines.contract import CONTENT_TYPE, CREATED_AT, PAYLOAD, POSITION, Row
+from penstock.servers.resp.words import CommandError
+
+FIELDS_JSON = "application/vnd.penstock.fields+json"
+FIELDS_BINARY = "application/vnd.penstock.fields+msgpack"
+PAYLOAD_FIELD = b"payload"
+BEYOND = 1 << 62
+Entry = list[object]
+
+_decode_object = msgspec.json.Decoder(dict[str, str]).decode
+_decode_pairs = msgspec.msgpack.Decoder(list[bytes]).decode
+
+
+def pack(fields: list[bytes]) -> tuple[bytes, str | None]:
+    """Payload and content type of an entry's fields."""
+    if len(fields) == 2 and fields[0] == PAYLOAD_FIELD:
+        return fields[1], None
+    try:
+        words = [field.decode() for field in fields]
+    except UnicodeDecodeError:
+        words = []
+    names = words[::2]
+    if words and len(set(names)) == len(names):
+        return msgspec.json.encode(dict(zip(names, words[1::2], strict=True))), FIELDS_JSON
+    return msgspec.msgpack.encode(fields), FIELDS_BINARY
+
+
+def unpack(payload: bytes, content_type: str | None) -> list[bytes]:
+    if content_type == FIELDS_JSON:
+        return [word.encode() for pair in _decode_object(payload).items() for word in pair]
+    if content_type == FIELDS_BINARY:
+        return _decode_pairs(payload)
+    return [PAYLOAD_FIELD, payload]
+
+
+def entry_id(created_at: int, position: int) -> str:
+    return f"{created_at // 1000}-{position}"
+
+
+def row_entry(row: Row) -> Entry:
+    return [entry_id(row[CREATED_AT], row[POSITION]), unpack(row[PAYLOAD], row[CONTENT_TYPE])]
+
+
+def message_entry(message: Message) -> Entry:
+    content_type = None if message.content_type == BYTES else message.content_type
+    return [message_entry_id(message), unpack(message.payload, content_type)]
+
+
+def message_entry_id(message: Message) -> str:
+    assert message.position is not None
+    return entry_id((message.created_at - EPOCH) // MICROSECOND, message.position)
+
+
+class Bound(msgspec.Struct, frozen=True):
+    """One end of a range: a time in milliseconds and, when given, a place within."""
+
+    milliseconds: int
+    position: int | None
+    is_open: bool = False  # the end itself does not belong to it
+
+
+def read_bound(word: bytes) -> Bound:
+    is_open = word[:1] == b"("
+    milliseconds, position = read_parts(word[1:] if is_open else word)
+    return Bound(milliseconds, position, is_open)
+
+
+def read_parts(word: bytes) -> tuple[int, int | None]:
+    milliseconds, dash, position = word.partition(b"-")
+    if not milliseconds.isdigit() or (dash and not position.isdigit()) or len(word) > 41:
+        raise CommandError("ERR Invalid stream ID specified as stream command argument")
+    # Redis' ids are wider than a position can ever be: beyond the bound there is nothing to find.
+    return min(int(milliseconds), BEYOND), min(int(position), BEYOND) if dash else None
+
+
+def read_position(word: bytes) -> int:
+    """The place that a whole id names."""
+    return read_parts(word)[1] or 0
+
+
+MICROSECOND = EPOCH.resolution

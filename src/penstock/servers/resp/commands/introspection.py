@@ -1,0 +1,119 @@
+"""COMMAND and INFO: what the server can do, and how it is. Only what the asking user may use is told."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import penstock
+from penstock.servers.resp.arguments import Words
+from penstock.servers.resp.commands.connection import REDIS_VERSION
+from penstock.servers.resp.encoder import Reply, Tags, Verbatim
+from penstock.servers.resp.session import Session
+from penstock.servers.resp.table import SINCE, TABLE, Command, Order, Right, command
+from penstock.servers.resp.words import CommandError, unknown_subcommand
+
+FAMILY = "server"
+
+
+@command("COMMAND", Order.HERE, Right.NOTHING, FAMILY, usage="COMMAND [COUNT|LIST|INFO|DOCS|GETKEYS [name ...]]")
+def tell_commands(session: Session, words: Words) -> Reply:
+    """What commands there are, with their documentation."""
+    if not words:
+        return [_row(one) for one in _allowed(session)]
+    match words[0].upper():
+        case b"COUNT":
+            return len(_allowed(session))
+        case b"LIST":
+            return [one.name.lower() for one in _allowed(session)]
+        case b"INFO":
+            return [_row(one) if one else None for one in _chosen(session, words[1:])]
+        case b"DOCS":
+            return {one.name.lower(): _document(one) for one in _chosen(session, words[1:]) if one}
+        case b"HELP":
+            return ["COMMAND <subcommand>. Subcommands are:", "COUNT", "DOCS", "INFO", "LIST"]
+        case _:
+            raise unknown_subcommand("COMMAND", words[0])
+
+
+def _allowed(session: Session) -> list[Command]:
+    return [one for one in TABLE.values() if session.may(one.right)]
+
+
+def _chosen(session: Session, names: list[bytes]) -> list[Command | None]:
+    if not names:
+        return list(_allowed(session))
+    found = [TABLE.get(name.upper()) for name in names]
+    return [one if one is not None and session.may(one.right) else None for one in found]
+
+
+def _row(one: Command) -> list[Any]:
+    flags = Tags("write" if one.right in (Right.SEND, Right.RECEIVE, Right.MANAGE) else "readonly")
+    first = 0 if one.queue_at is None else one.queue_at + 1
+    key = [first, first, 1] if first else [0, 0, 0]
+    return [
+        one.name.lower(),
+        one.signature.arity,
+        flags,
+        *key,
+        Tags(f"@{one.right.value}", f"@{one.family}"),
+        [],
+        [],
+        [],
+    ]
+
+
+def _document(one: Command) -> dict[str, Any]:
+    document: dict[str, Any] = {"summary": one.summary, "since": SINCE, "group": one.family}
+    if one.has_usage:
+        grammar = one.usage.partition(" ")[2]
+        arguments = [{"name": grammar, "type": "string", "display_text": grammar}] if grammar else []
+    else:
+        arguments = [parameter.documented() for parameter in one.signature.parameters]
+    if arguments:
+        document["arguments"] = arguments
+    return document
+
+
+@command("INFO", Order.HERE, Right.NOTHING, FAMILY, usage="INFO [section ...]")
+def info(session: Session, words: Words) -> Reply:
+    """How the server is."""
+    server = session.server
+    waiting = server.desks.count()
+    sections: dict[str, dict[str, Any]] = {
+        "server": {
+            "redis_version": REDIS_VERSION,
+            "redis_mode": "standalone",
+            "penstock_version": penstock.__version__,
+            "process_id": os.getpid(),
+            "uptime_in_seconds": int(time.time() - server.started_at),
+            "engine": server.door.engine.name,
+        },
+        "clients": {"connected_clients": len(server.connections), "blocked_clients": waiting},
+        "persistence": {"loading": 0},
+        "stats": {"total_connections_received": server.total_connections, "background_sends": server.background},
+        "replication": {"role": "master", "connected_slaves": 0},
+        "cluster": {"cluster_enabled": 0},
+    }
+    wanted = {word.decode(errors="replace").lower() for word in words} or {"default"}
+    everything = bool(wanted & {"default", "all", "everything"})
+    lines = []
+    for name, facts in sections.items():
+        if everything or name in wanted:
+            lines += [f"# {name.capitalize()}", *(f"{key}:{value}" for key, value in facts.items()), ""]
+    return Verbatim("\r\n".join(lines))
+
+
+@command("CONFIG", Order.HERE, Right.NOTHING, FAMILY, usage="CONFIG GET name [name ...]")
+def config(session: Session, words: Words) -> Reply:
+    """Settings cannot be read or changed through this port; GET answers that there are none."""
+    if words and words[0].upper() == b"GET":
+        return {}
+    raise unknown_subcommand("CONFIG", words[0] if words else b"")
+
+
+@command("CLUSTER", Order.HERE, Right.NOTHING, FAMILY, usage="CLUSTER")
+def cluster(session: Session, words: Words) -> Reply:
+    """There is no cluster."""
+    raise CommandError("ERR This instance has cluster support disabled")

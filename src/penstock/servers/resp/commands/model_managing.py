@@ -1,0 +1,227 @@
+"""Dead letters, batches, schedules, policies: what an operator does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from penstock.domain.times import check_integer
+from penstock.servers.resp.arguments import Count, GroupName, MessageIds, QueueName, Text, Words, read_name, read_text
+from penstock.servers.resp.commands.telling import told
+from penstock.servers.resp.encoder import OK, Reply
+from penstock.servers.resp.session import Begun, Session
+from penstock.servers.resp.table import Order, Right, command
+from penstock.servers.resp.words import CommandError, quoted, unknown_subcommand, wrong_arity
+
+FAMILY = "model"
+MAX_LIMIT = 10_000
+
+
+# -- dead letters ----------------------------------------------------------------------------------------------------
+
+
+@command("QDEAD", Order.ALONE, Right.LOOK, FAMILY)
+def dead(
+    session: Session,
+    queue: QueueName,
+    *,
+    group: GroupName | None = None,
+    outcome: Text | None = None,
+    limit: Count = 100,
+) -> Begun:
+    """Messages that ended without success, newest first."""
+    check_integer("LIMIT", limit, 1, MAX_LIMIT)
+    return session.door.look(lambda: session.door.local.queue(queue).dead_letters(limit, group, outcome), told)
+
+
+@command("QREDRIVE", Order.TURN, Right.MANAGE, FAMILY)
+def redrive(
+    session: Session,
+    queue: QueueName,
+    ids: MessageIds,
+    *,
+    group: GroupName | None = None,
+    outcome: Text | None = None,
+) -> Begun:
+    """Send dead letters again: those with given ids, with an outcome, or all of the group. Counts them."""
+    door = session.door
+    return door.change(lambda: door.local.queue(queue).redrive(ids or None, group=group, outcome=outcome), _same)
+
+
+@command("QPURGE", Order.TURN, Right.MANAGE, FAMILY)
+def purge(
+    session: Session,
+    queue: QueueName,
+    ids: MessageIds,
+    *,
+    group: GroupName | None = None,
+    outcome: Text | None = None,
+) -> Begun:
+    """Remove dead letters for good. Counts them."""
+    door = session.door
+    return door.change(lambda: door.local.queue(queue).purge(ids or None, group=group, outcome=outcome), _same)
+
+
+def _same(value: Any) -> Reply:
+    return value
+
+
+# -- queues ----------------------------------------------------------------------------------------------------------
+
+
+@command("QPAUSE", Order.TURN, Right.MANAGE, FAMILY)
+def pause(session: Session, queue: QueueName) -> Begun:
+    """Hand out nothing until QRESUME; sends and settlements go on."""
+    return session.door.change(lambda: session.door.engine.declare(queue, {"paused": True}), lambda _: OK)
+
+
+@command("QRESUME", Order.TURN, Right.MANAGE, FAMILY)
+def resume(session: Session, queue: QueueName) -> Begun:
+    """Hand out messages again."""
+    return session.door.change(lambda: session.door.engine.declare(queue, {"paused": False}), lambda _: OK)
+
+
+@command("QSEEK", Order.TURN, Right.MANAGE, FAMILY)
+def seek(session: Session, queue: QueueName, group: GroupName, target: Text) -> Begun:
+    """Move a group to a position, or to start or end; gives back the position."""
+    place: int | str = int(target) if target.isascii() and target.isdigit() else target
+    return session.door.change(lambda: session.door.local.queue(queue).seek(group, place), _same)
+
+
+@command("QPOLICY", Order.TURN, Right.MANAGE, FAMILY, usage="QPOLICY queue [field value ...]")
+def policy(session: Session, queue: QueueName, words: Words) -> Begun:
+    """Show a queue's policy, or set fields of it; values are JSON."""
+    if len(words) % 2:
+        raise wrong_arity("qpolicy")
+    changes = {read_text(name): _json(value) for name, value in zip(words[::2], words[1::2], strict=True)}
+    door = session.door
+    if not changes:
+        return door.change(lambda: door.engine.policy(queue), told)
+
+    def operation() -> object:
+        return door.local.queue(queue, **changes).policy()
+
+    return door.change(operation, told)
+
+
+def _json(value: bytes) -> Any:
+    """A value as it would be written in JSON; a bare word is a string."""
+    try:
+        return msgspec.json.decode(value)
+    except msgspec.DecodeError:
+        return read_text(value)
+
+
+# -- batches ---------------------------------------------------------------------------------------------------------
+
+
+@command(
+    "QBATCH", Order.TURN, Right.MANAGE, FAMILY, usage="QBATCH INFO|START|CANCEL|END|ABORT|LIST queue [name] [payload]"
+)
+def batch(session: Session, subcommand: Text, words: Words) -> Begun:
+    """Batches: INFO, START and CANCEL one, set its END or ABORT message, LIST all of a queue; QSEND fills them."""
+    word = subcommand.upper()
+    if not words:
+        raise wrong_arity("qbatch")
+    queue = read_name("queue")(words[0])
+    session.check(Right.MANAGE, queue)
+    local = session.door.local.queue(queue)
+    if word == "LIST" and len(words) == 1:
+        return session.door.change(local.batches, told)
+    if word not in BATCHES:
+        raise unknown_subcommand("QBATCH", subcommand.encode())
+    run, count = BATCHES[word]
+    if len(words) != count:
+        raise wrong_arity(f"qbatch|{word.lower()}")
+    name = read_name("batch")(words[1])
+    return session.door.change(lambda: run(session, queue, name, words), told)
+
+
+def _inspect(session: Session, queue: str, name: str, words: list[bytes]) -> object:
+    return session.door.engine.batch(queue, name)
+
+
+def _start(session: Session, queue: str, name: str, words: list[bytes]) -> object:
+    return session.door.engine.batch_start(queue, name)
+
+
+def _cancel(session: Session, queue: str, name: str, words: list[bytes]) -> object:
+    return session.door.engine.batch_cancel(queue, name)
+
+
+def _end(session: Session, queue: str, name: str, words: list[bytes]) -> object:
+    session.door.local.queue(queue).batch(name).set_end(words[2])
+    return session.door.engine.batch(queue, name)
+
+
+def _abort(session: Session, queue: str, name: str, words: list[bytes]) -> object:
+    session.door.local.queue(queue).batch(name).set_abort(words[2])
+    return session.door.engine.batch(queue, name)
+
+
+Run = Callable[[Session, str, str, list[bytes]], object]
+BATCHES: dict[str, tuple[Run, int]] = {
+    "INFO": (_inspect, 2),
+    "START": (_start, 2),
+    "CANCEL": (_cancel, 2),
+    "END": (_end, 3),
+    "ABORT": (_abort, 3),
+}
+
+
+# -- schedules -------------------------------------------------------------------------------------------------------
+
+
+@command(
+    "QSCHEDULE",
+    Order.TURN,
+    Right.MANAGE,
+    FAMILY,
+    usage="QSCHEDULE ADD name cron queue payload [TIMEZONE zone] [CATCHUP skip|one|all] | LIST | PAUSE name | "
+    "RESUME name | REMOVE name",
+)
+def schedule(session: Session, subcommand: Text, words: Words) -> Begun:
+    """Schedules: ADD, LIST, PAUSE, RESUME and REMOVE cron rules that send messages."""
+    local = session.door.local
+    word = subcommand.upper()
+    if word == "LIST" and not words:
+        return session.door.change(
+            local.schedules, lambda found: [told(one) for one in found if session.may(Right.MANAGE, one.queue)]
+        )
+    if word == "ADD":
+        return _add_schedule(session, words)
+    if word not in ("PAUSE", "RESUME", "REMOVE"):
+        raise unknown_subcommand("QSCHEDULE", subcommand.encode())
+    if len(words) != 1:
+        raise wrong_arity(f"qschedule|{word.lower()}")
+    name = read_name("schedule")(words[0])
+
+    def operation() -> Reply:
+        for one in local.schedules():
+            if one.name == name:
+                session.check(Right.MANAGE, one.queue)
+        if word == "REMOVE":
+            local.unschedule(name)
+            return OK
+        return told(local.pause_schedule(name) if word == "PAUSE" else local.resume_schedule(name))
+
+    return session.door.change(operation, _same)
+
+
+def _add_schedule(session: Session, words: list[bytes]) -> Begun:
+    if len(words) < 4 or len(words) % 2:
+        raise wrong_arity("qschedule|add")
+    name, cron, queue = read_name("schedule")(words[0]), read_text(words[1]), read_name("queue")(words[2])
+    session.check(Right.MANAGE, queue)
+    options: dict[str, Any] = {}
+    for option, value in zip(words[4::2], words[5::2], strict=True):
+        if option.upper() not in SCHEDULE_OPTIONS:
+            raise CommandError(f"ERR syntax error: unknown option {quoted(option)} for 'qschedule|add'")
+        options[SCHEDULE_OPTIONS[option.upper()]] = read_text(value)
+    local = session.door.local
+    return session.door.change(lambda: local.schedule(name, cron, queue, words[3], **options), told)
+
+
+SCHEDULE_OPTIONS = {b"TIMEZONE": "timezone", b"CATCHUP": "catch_up"}

@@ -1,0 +1,105 @@
+"""QLPUSH, QRPUSH, QLPEEK, QRPEEK, QRPOP and QREGISTER: the older commands, which know one group and let the client
+choose the ids. The left end is where events come in, the right end is where they are taken."""
+
+from __future__ import annotations
+
+from penstock.domain.errors import NotFound
+from penstock.domain.lifecycle import State
+from penstock.domain.message import Draft, Message, Outgoing, draft
+from penstock.servers.resp.arguments import Blob, Flag, QueueName, QueueNames, Seconds, Text
+from penstock.servers.resp.commands.events import HEADER, chosen_id
+from penstock.servers.resp.commands.seed import LEASE_SECONDS, OLDER_GROUP, add_in_background, take_next
+from penstock.servers.resp.encoder import NO_ARRAY, OK, Reply
+from penstock.servers.resp.session import Begun, Session
+from penstock.servers.resp.table import Order, Right, command
+from penstock.servers.resp.words import CommandError, quoted
+
+FAMILY = "queue"
+# What is pushed on the right is taken before all that was pushed on the left.
+LEFT, RIGHT = 1, 0
+# How far QLPEEK looks back for an event that nobody has taken.
+LOOK_BACK = 1000
+
+
+@command("QLPUSH", Order.TURN, Right.SEND, FAMILY)
+def push_left(session: Session, queue: QueueName, event_id: Text, contents: Blob, *, noblock: Flag = False) -> Begun:
+    """Add an event with an id of your own, to be taken after all others."""
+    return _push(session, queue, event_id, contents, LEFT, noblock)
+
+
+@command("QRPUSH", Order.TURN, Right.SEND, FAMILY)
+def push_right(session: Session, queue: QueueName, event_id: Text, contents: Blob, *, noblock: Flag = False) -> Begun:
+    """Add an event with an id of your own, to be taken before all others."""
+    return _push(session, queue, event_id, contents, RIGHT, noblock)
+
+
+def _push(session: Session, queue: str, event_id: str, contents: bytes, priority: int, noblock: bool) -> Begun:
+    message_id = chosen_id(event_id)
+    headers = None if message_id == event_id else {HEADER: event_id}
+    message = draft(Outgoing(payload=contents, priority=priority, headers=headers, id=message_id))
+    if noblock:
+        return add_in_background(session, queue, message)
+
+    def operation() -> None:
+        _check_new(session, queue, event_id, message)
+        session.door.make(queue)
+        session.door.engine.send(queue, [message])
+
+    return session.door.change(operation, lambda _: OK)
+
+
+def _check_new(session: Session, queue: str, event_id: str, message: Draft) -> None:
+    message_id = message[2].id
+    assert message_id is not None
+    try:
+        session.door.engine.find(queue, message_id)
+    except NotFound:
+        return
+    raise _Taken(f"ERR event {quoted(event_id.encode())} is in the queue already")
+
+
+class _Taken(CommandError):
+    """An id that the client chose is taken."""
+
+
+@command("QRPOP", Order.RECEIVE, Right.RECEIVE, FAMILY)
+def pop(session: Session, queue: QueueName, *, ex: Seconds = LEASE_SECONDS) -> Begun:
+    """Take the event at the right end; EX 0 acknowledges it at once."""
+    return take_next(session, queue, OLDER_GROUP, ex)
+
+
+@command("QRPEEK", Order.ALONE, Right.LOOK, FAMILY)
+def peek_right(session: Session, queue: QueueName) -> Begun:
+    """See the event that would be taken next, without taking it."""
+    engine = session.door.engine
+    return session.door.look(lambda: engine.peek(queue, OLDER_GROUP, 1), lambda found: _told(found[:1]))
+
+
+@command("QLPEEK", Order.ALONE, Right.LOOK, FAMILY)
+def peek_left(session: Session, queue: QueueName) -> Begun:
+    """See the event that would be taken last, without taking it."""
+    engine = session.door.engine
+
+    def operation() -> list[Message]:
+        """Of the lowest rank first: what was pushed on the right is taken before all that was pushed on the left."""
+        waiting = [
+            one
+            for one in engine.browse(queue, 0, None, LOOK_BACK, backwards=True)
+            if engine.explain(queue, one.id, OLDER_GROUP).state is State.READY
+        ]
+        return sorted(waiting, key=lambda one: -one.priority)[:1]
+
+    return session.door.look(operation, _told)
+
+
+def _told(found: list[Message]) -> Reply:
+    if not found:
+        return NO_ARRAY
+    return [found[0].headers.get(HEADER, found[0].id), found[0].payload]
+
+
+@command("QREGISTER", Order.HERE, Right.RECEIVE, FAMILY)
+def register(session: Session, queues: QueueNames) -> Reply:
+    """Say which queues this client consumes, for a QNOTIFY that names none."""
+    session.registered = list(dict.fromkeys(queues))
+    return OK

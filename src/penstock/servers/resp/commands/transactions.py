@@ -1,0 +1,49 @@
+"""MULTI, EXEC and DISCARD: several commands in one transaction."""
+
+from __future__ import annotations
+
+from penstock.servers.resp.arguments import Words
+from penstock.servers.resp.encoder import OK, Reply
+from penstock.servers.resp.session import Begun, Session
+from penstock.servers.resp.table import Order, Right, command
+from penstock.servers.resp.words import CommandError
+
+FAMILY = "transactions"
+
+
+@command("MULTI", Order.HERE, Right.NOTHING, FAMILY, in_multi=False)
+def begin(session: Session) -> Reply:
+    """Begin a transaction: commands are kept until EXEC."""
+    if session.queued is not None:
+        raise CommandError("ERR MULTI calls can not be nested")
+    session.queued = []
+    session.is_spoilt = False
+    return OK
+
+
+@command("EXEC", Order.TURN, Right.NOTHING, FAMILY, in_multi=False)
+def execute(session: Session) -> Begun:
+    """Run what was kept, all in one transaction."""
+    return session.execute()
+
+
+@command("DISCARD", Order.HERE, Right.NOTHING, FAMILY, in_multi=False)
+def discard(session: Session) -> Reply:
+    """Forget what was kept."""
+    if session.queued is None:
+        raise CommandError("ERR DISCARD without MULTI")
+    session.queued = None
+    session.is_spoilt = False
+    return OK
+
+
+@command("WATCH", Order.HERE, Right.NOTHING, FAMILY, in_multi=False, usage="WATCH key [key ...]")
+def watch(session: Session, words: Words) -> Reply:
+    """Refused: nothing here can be watched for changes."""
+    raise CommandError("ERR WATCH is not supported: queues have no values to compare")
+
+
+@command("UNWATCH", Order.HERE, Right.NOTHING, FAMILY)
+def unwatch(session: Session) -> Reply:
+    """Accepted, because nothing is watched."""
+    return OK

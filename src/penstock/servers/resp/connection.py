@@ -1,0 +1,342 @@
+"""One connection: bytes in, commands begun in order, replies out in order.
+
+Commands are begun as they come, as long as their effects cannot be seen in another order than that of the client; a
+reply waits until those before it are there. Nothing is written before its commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import deque
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, cast
+
+from penstock.domain.errors import PenstockError, StoreError
+from penstock.servers.resp.desks import Waiter
+from penstock.servers.resp.encoder import Failure, Reply, encode
+from penstock.servers.resp.parser import Parser
+from penstock.servers.resp.session import Session
+from penstock.servers.resp.table import Command, Order, Right, find
+from penstock.servers.resp.words import failure
+from penstock.servers.resp.work import Waiting, Work
+
+if TYPE_CHECKING:
+    from penstock.servers.resp.server import Server
+
+logger = logging.getLogger("penstock.resp")
+# Beyond this the client is given time to read before more is done for it.
+HIGH_WATER = 256 * 1024
+# Bytes of commands that are not answered yet, beyond which no more are read; one command may be larger.
+MOST_BACKLOG = 1024 * 1024
+
+
+class Slot:
+    """A reply on its way: the place it has among the others, and where the outcome of its call goes."""
+
+    __slots__ = ("connection", "data", "finish", "order", "protocol", "waiting")
+
+    def __init__(self, connection: Connection, order: Order, protocol: int) -> None:
+        self.connection = connection
+        self.order = order
+        self.protocol = protocol
+        self.data: bytes | None = None
+        self.finish: Any = None
+        self.waiting: Waiting | None = None
+
+    def cancelled(self) -> bool:
+        """What was received for a client that has gone is given back; what it sent stays sent."""
+        return self.order is Order.RECEIVE and self.connection.is_gone
+
+    def set_result(self, outcome: Any) -> None:
+        try:
+            reply = self.finish(outcome)
+        except Exception as error:
+            self.set_exception(error)
+            return
+        if type(reply) is Work:
+            self.connection.submit(self, reply)
+        elif self.waiting is not None and reply is self.waiting.empty:
+            self.connection.wait(self, self.waiting)
+        else:
+            self.answer(reply)
+
+    def set_exception(self, error: BaseException) -> None:
+        if isinstance(error, StoreError):
+            logger.error("the store failed: %s", error)
+        elif not isinstance(error, PenstockError):
+            logger.error("a command failed: %r", error, exc_info=error)
+        self.answer(failure(error))
+
+    def answer(self, reply: Reply | Work) -> None:
+        if type(reply) is Work:
+            self.connection.submit(self, reply)
+            return
+        self.data = encode(reply, self.protocol)
+        self.connection.filled(self)
+
+    # -- as a client that waits ------------------------------------------------------------------------------------
+
+    def is_there(self) -> bool:
+        return self.connection.is_there()
+
+    def may_receive(self, queue: str) -> bool:
+        return self.connection.session.may(Right.RECEIVE, queue)
+
+
+class Connection(asyncio.Protocol):
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.loop = asyncio.get_running_loop()
+        self.is_gone = False
+        self.transport: asyncio.Transport
+        self.session: Session
+        self._parser = Parser(server.limits)
+        self._commands: deque[list[bytes]] = deque()
+        self._slots: deque[Slot | bytes] = deque()
+        self._under_way = 0
+        self._receives = 0
+        self._is_alone = False
+        self._waiter: Waiter | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._is_reading = True
+        self._can_write = True
+        self._flush_is_due = False
+        self._backlog = 0
+        self._has_ended = False  # the client sends no more
+        self.made_at = self.heard_at = self.stalled_at = self._begun_at = self.loop.time()
+
+    # -- coming and going ------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.transport.set_write_buffer_limits(HIGH_WATER)
+        self._socket: Any = transport.get_extra_info("socket")
+        peer = transport.get_extra_info("peername")
+        address = peer[0] if isinstance(peer, tuple) else "local"
+        self.session = Session(self.server, address, _is_local(address))
+        self.session.on_known = self._parser.trust
+        self._parser.trust(self.session.user_name is not None)
+        refusal = self.server.admit(self)
+        if refusal is not None:
+            self._write_and_close(encode(Failure(refusal), 2))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.is_gone = True
+        self._commands.clear()
+        if self._waiter is not None:
+            self._waiter.leave()
+        for task in self._tasks:
+            task.cancel()
+        self.server.dismiss(self)
+
+    def eof_received(self) -> bool:
+        """The client sends no more. It may still read what it asked for, but it does not wait any longer."""
+        self._has_ended = True
+        return self._waiter is None and bool(self._slots)
+
+    def is_there(self) -> bool:
+        """Looks at the socket, because news of a client's end may lie there unread."""
+        if self.is_gone or self._has_ended or self.transport.is_closing():
+            return False
+        try:
+            return bool(_peek(self._socket))
+        except (BlockingIOError, InterruptedError):
+            return True
+        except OSError:
+            return False
+
+    def retire(self) -> None:
+        """The server stops: what was begun is finished, nothing new is begun."""
+        self._commands.clear()
+        self.session.wants_close = True
+        if self._waiter is not None:
+            self._waiter.answer(self._waiter.waiting.empty)
+        elif not self._slots:
+            self.transport.close()
+
+    # -- bytes in --------------------------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        self.heard_at = self.loop.time()
+        was_midway = self._parser.is_midway
+        commands = self._parser.feed(data)
+        if commands or not was_midway:
+            self._begun_at = self.heard_at
+        self._commands.extend(commands)
+        self._backlog += len(data)
+        self._begin_commands()
+        self._flush()
+
+    def _begin_commands(self) -> None:
+        commands, session = self._commands, self.session
+        while commands and not self._is_alone and self._can_write and not session.wants_close:
+            command = find(commands[0][0])
+            order = session.order_of(command)
+            if self._under_way and not self._may_begin(order):
+                break
+            self._begin(command, commands.popleft(), order)
+        if not commands and self._parser.error is not None and not session.wants_close:
+            self._slots.append(encode(Failure(f"ERR Protocol error: {self._parser.error}"), session.protocol))
+            session.wants_close = True
+
+    def _may_begin(self, order: Order) -> bool:
+        if order is Order.HERE:
+            return True
+        if order is Order.ALONE:
+            return False
+        return order is not Order.SEND or not self._receives
+
+    def _begin(self, command: Command | None, arguments: list[bytes], order: Order) -> None:
+        session = self.session
+        protocol = session.protocol
+        try:
+            begun: Any = session.begin(command, arguments)
+        except Exception as error:
+            logger.exception("command %r failed", arguments[0][:32])
+            begun = failure(error)
+        kind = type(begun)
+        if kind is Work or kind is Waiting or kind is CoroutineType:
+            slot = Slot(self, order, protocol)
+            self._slots.append(slot)
+            self._under_way += 1
+            self._receives += order is Order.RECEIVE
+            self._is_alone = order is Order.ALONE
+            if kind is Work:
+                self.submit(slot, begun)
+            elif kind is Waiting:
+                slot.waiting = begun
+                self._is_alone = True
+                self.submit(slot, begun.work)
+            else:
+                self._run(slot, begun)
+        else:
+            self._slots.append(encode(begun, session.protocol))
+
+    def submit(self, slot: Slot, work: Work) -> None:
+        slot.finish = work.finish
+        try:
+            self.server.door.submit(work, slot)
+        except PenstockError as error:
+            slot.set_exception(error)
+
+    def wait(self, slot: Slot, waiting: Waiting) -> None:
+        if self._has_ended or waiting.seconds == 0:
+            slot.answer(waiting.empty)
+        else:
+            slot.waiting = None
+            most = self.server.max_block_seconds
+            if most and (waiting.seconds is None or waiting.seconds > most):
+                waiting.seconds = most
+            self._waiter = self.server.desks.wait(slot, waiting)
+
+    def _run(self, slot: Slot, coroutine: Any) -> None:
+        async def run() -> None:
+            try:
+                slot.protocol, reply = await _with_protocol(coroutine, self.session)
+            except Exception as error:
+                slot.set_exception(error)
+            else:
+                slot.answer(reply)
+
+        task = self.loop.create_task(run())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -- bytes out -------------------------------------------------------------------------------------------------
+
+    def filled(self, slot: Slot) -> None:
+        self._under_way -= 1
+        self._receives -= slot.order is Order.RECEIVE
+        self._is_alone = False
+        self._waiter = None
+        if not self._flush_is_due:
+            # Once for all replies of a commit.
+            self._flush_is_due = True
+            self.loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._flush_is_due = False
+        if not self.is_gone:
+            self._begin_commands()
+            self._flush()
+
+    def _flush(self) -> None:
+        slots = self._slots
+        ready: list[bytes] = []
+        while slots:
+            first = slots[0]
+            data = first if type(first) is bytes else cast(Slot, first).data
+            if data is None:
+                break
+            ready.append(data)
+            slots.popleft()
+        if ready:
+            self.transport.write(b"".join(ready))
+        limits = self.server.limits
+        allowed = limits.stranger_output_bytes if self.session.user_name is None else limits.output_bytes
+        if self.transport.get_write_buffer_size() > allowed:
+            logger.warning("client %d at %s does not read its replies: closed", self.session.id, self.session.address)
+            self.transport.abort()
+        elif not slots and (self.session.wants_close or (self._has_ended and not self._commands)):
+            self.transport.close()
+        self._regulate()
+
+    def _write_and_close(self, data: bytes) -> None:
+        self.session.wants_close = True
+        self.transport.write(data)
+        self.transport.close()
+
+    def pause_writing(self) -> None:
+        self._can_write = False
+        self.stalled_at = self.loop.time()
+        self._regulate()
+
+    def resume_writing(self) -> None:
+        self._can_write = True
+        self._go_on()
+
+    def _regulate(self) -> None:
+        """Read no more than can be worked on; reading goes on when there is room again."""
+        waiting = len(self._commands) + len(self._slots)
+        if not waiting:
+            self._backlog = 0
+        has_room = not waiting or (waiting < self.server.limits.pipelined and self._backlog < MOST_BACKLOG)
+        wanted = has_room and self._can_write and not self.session.wants_close
+        if wanted != self._is_reading and not self.transport.is_closing():
+            self._is_reading = wanted
+            (self.transport.resume_reading if wanted else self.transport.pause_reading)()
+
+    # -- time passes -----------------------------------------------------------------------------------------------
+
+    def overstays(self, now: float) -> bool:
+        """Whether the client has kept the server waiting for too long."""
+        limits = self.server.limits
+        silent = now - self.heard_at
+        if self.session.user_name is None and limits.handshake_seconds:
+            return now - self.made_at > limits.handshake_seconds
+        # From when the command began: a byte now and then does not buy more time.
+        if limits.request_seconds and self._parser.is_midway and now - self._begun_at > limits.request_seconds:
+            return True
+        if limits.request_seconds and not self._can_write and now - self.stalled_at > limits.request_seconds:
+            return True
+        return bool(limits.idle_seconds) and silent > limits.idle_seconds and not self._slots
+
+
+async def _with_protocol(coroutine: Any, session: Session) -> tuple[int, Reply]:
+    """A reply is told in the protocol that is in force when it is there: HELLO answers in the new one."""
+    reply = await coroutine
+    return session.protocol, reply
+
+
+def _peek(sock: Any) -> bytes:
+    raw = socket.socket(fileno=sock.fileno())
+    try:
+        return raw.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    finally:
+        raw.detach()
+
+
+def _is_local(address: str) -> bool:
+    return address in ("local", "::1", "localhost") or address.startswith(("127.", "::ffff:127."))

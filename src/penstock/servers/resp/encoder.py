@@ -1,0 +1,188 @@
+"""From replies to bytes, for both versions of the protocol through one function.
+
+A reply is made of plain values: None, int, float, bool, str, bytes, lists, dicts, sets, and the few classes below for
+what only the protocol tells apart. RESP2 has no maps, so a dict becomes a list of keys and values there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+Reply = Any
+
+
+class Simple(msgspec.Struct, frozen=True):
+    """A word such as OK."""
+
+    text: str
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """An error reply; the first word is its code."""
+
+    text: str
+
+
+class Verbatim(msgspec.Struct, frozen=True):
+    """Text for people."""
+
+    text: str
+
+
+class Pairs(msgspec.Struct, frozen=True):
+    """A map that RESP2 tells as a list of pairs, as stream reads are."""
+
+    pairs: list[tuple[Any, Any]]
+
+
+class Tags:
+    """A set of words, each told as a word rather than as a string."""
+
+    __slots__ = ("words",)
+
+    def __init__(self, *words: str) -> None:
+        self.words = words
+
+
+class _NoArray:
+    """Nothing, where an array was asked for."""
+
+
+NO_ARRAY = _NoArray()
+OK = Simple("OK")
+RESP2, RESP3 = 2, 3
+
+
+def encode(reply: Reply, protocol: int) -> bytes:
+    kind = type(reply)
+    if kind is str:
+        data = reply.encode()
+        return b"$%d\r\n%b\r\n" % (len(data), data)
+    if kind is int:
+        return b":%d\r\n" % reply
+    parts: list[bytes] = []
+    _write(reply, protocol, parts.append)
+    return b"".join(parts)
+
+
+Put = Callable[[bytes], None]
+
+
+def _write(reply: Reply, protocol: int, put: Put) -> None:
+    try:
+        write = WRITERS[type(reply)]
+    except KeyError:
+        # Enums and the like are told as what they are made of.
+        write = next((one for kind, one in WRITERS.items() if isinstance(reply, kind)), _refuse)
+    write(reply, protocol, put)
+
+
+def _refuse(reply: Reply, protocol: int, put: Put) -> None:
+    raise TypeError(f"{type(reply).__name__} is no reply")
+
+
+def _bytes(reply: bytes, protocol: int, put: Put) -> None:
+    put(b"$%d\r\n%b\r\n" % (len(reply), reply))
+
+
+def _str(reply: str, protocol: int, put: Put) -> None:
+    data = reply.encode()
+    put(b"$%d\r\n%b\r\n" % (len(data), data))
+
+
+def _bool(reply: bool, protocol: int, put: Put) -> None:
+    put((b"#t\r\n" if reply else b"#f\r\n") if protocol == RESP3 else b":%d\r\n" % reply)
+
+
+def _int(reply: int, protocol: int, put: Put) -> None:
+    put(b":%d\r\n" % reply)
+
+
+def _none(reply: None, protocol: int, put: Put) -> None:
+    put(b"_\r\n" if protocol == RESP3 else b"$-1\r\n")
+
+
+def _no_array(reply: _NoArray, protocol: int, put: Put) -> None:
+    put(b"_\r\n" if protocol == RESP3 else b"*-1\r\n")
+
+
+def _float(reply: float, protocol: int, put: Put) -> None:
+    text = f"{reply:.17g}".encode()
+    put(b",%b\r\n" % text if protocol == RESP3 else b"$%d\r\n%b\r\n" % (len(text), text))
+
+
+def _list(reply: Sequence[Reply], protocol: int, put: Put) -> None:
+    put(b"*%d\r\n" % len(reply))
+    for item in reply:
+        _write(item, protocol, put)
+
+
+def _dict(reply: dict[Any, Reply], protocol: int, put: Put) -> None:
+    put(b"%%%d\r\n" % len(reply) if protocol == RESP3 else b"*%d\r\n" % (2 * len(reply)))
+    for key, value in reply.items():
+        _write(key, protocol, put)
+        _write(value, protocol, put)
+
+
+def _set(reply: set[Any], protocol: int, put: Put) -> None:
+    put(b"~%d\r\n" % len(reply) if protocol == RESP3 else b"*%d\r\n" % len(reply))
+    for item in sorted(reply):
+        _write(item, protocol, put)
+
+
+def _pairs(reply: Pairs, protocol: int, put: Put) -> None:
+    put(b"%%%d\r\n" % len(reply.pairs) if protocol == RESP3 else b"*%d\r\n" % len(reply.pairs))
+    for key, value in reply.pairs:
+        if protocol != RESP3:
+            put(b"*2\r\n")
+        _write(key, protocol, put)
+        _write(value, protocol, put)
+
+
+def _tags(reply: Tags, protocol: int, put: Put) -> None:
+    put(b"~%d\r\n" % len(reply.words) if protocol == RESP3 else b"*%d\r\n" % len(reply.words))
+    for word in reply.words:
+        put(b"+%b\r\n" % _line(word))
+
+
+def _simple(reply: Simple, protocol: int, put: Put) -> None:
+    put(b"+%b\r\n" % _line(reply.text))
+
+
+def _failure(reply: Failure, protocol: int, put: Put) -> None:
+    put(b"-%b\r\n" % _line(reply.text))
+
+
+def _verbatim(reply: Verbatim, protocol: int, put: Put) -> None:
+    data = reply.text.encode()
+    put(b"=%d\r\ntxt:%b\r\n" % (len(data) + 4, data) if protocol == RESP3 else b"$%d\r\n%b\r\n" % (len(data), data))
+
+
+def _line(text: str) -> bytes:
+    """One line, whatever the text says: a line's end inside it would be read as the next reply."""
+    return text.replace("\r", " ").replace("\n", " ").encode(errors="replace")
+
+
+# A bool is an int too, so it stands before.
+WRITERS: dict[type, Callable[[Any, int, Put], None]] = {
+    bytes: _bytes,
+    str: _str,
+    bool: _bool,
+    int: _int,
+    type(None): _none,
+    _NoArray: _no_array,
+    float: _float,
+    list: _list,
+    tuple: _list,
+    dict: _dict,
+    set: _set,
+    frozenset: _set,
+    Pairs: _pairs,
+    Tags: _tags,
+    Simple: _simple,
+    Failure: _failure,
+    Verbatim: _verbatim,
+}

@@ -1,0 +1,180 @@
+"""From bytes to commands, without sockets.
+
+The frame is checked here, header by header as it comes in, so that a claim never costs memory: only bytes that have
+arrived are kept, and a claim beyond the limits ends the conversation at once. What has been found whole is taken apart
+by hiredis. A line that does not begin with `*` is an inline command, as typed into telnet.
+"""
+
+from __future__ import annotations
+
+import re
+
+import hiredis
+
+from penstock.servers.resp.inline import split_line
+from penstock.settings import Limits
+
+Command = list[bytes]
+STAR, DOLLAR, CARRIAGE_RETURN, LINE_FEED = b"*$\r\n"
+# The longest header that can be right: a sign, nineteen digits and the line's end, with room to spare.
+MAX_HEADER = 32
+# Numbers are written in the one way that Redis takes: no leading zeros, no plus, no minus zero.
+BULK = re.compile(rb"\$(0|[1-9][0-9]{0,18})\r\n").match
+COUNT = re.compile(rb"\*(0|-?[1-9][0-9]{0,18})\r\n").match
+# What a browser sends first when a web page is made to talk to this port.
+HTTP_WORDS = (b"POST", b"HOST:")
+
+
+class ProtocolError(Exception):
+    """What came in is no command, and nothing after it can be trusted: the connection ends."""
+
+
+class Parser:
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.error: ProtocolError | None = None
+        self._reader = hiredis.Reader()
+        self._buffer = bytearray()
+        self._begun = 0  # where the command starts that is not whole yet
+        self._at = 0  # up to here its headers were checked
+        self._left = 0  # arguments that are still to come
+        self._whole = 0  # commands found whole, not yet taken apart
+        self.trust(False)
+
+    def trust(self, known: bool) -> None:
+        """Those who have said who they are may send more."""
+        limits = self.limits
+        self._max_arguments = limits.arguments if known else limits.stranger_arguments
+        self._max_bulk = limits.bulk_bytes if known else limits.stranger_bulk_bytes
+        self._max_request = limits.request_bytes if known else limits.stranger_bulk_bytes * 2
+
+    @property
+    def is_midway(self) -> bool:
+        """Whether a command has begun and is not whole."""
+        return bool(self._buffer)
+
+    def feed(self, data: bytes) -> list[Command]:
+        """The commands that are whole now. After `error` was set there will be no more."""
+        commands: list[Command] = []
+        if self.error is None:
+            self._buffer += data
+            try:
+                self._scan(commands)
+            except ProtocolError as error:
+                self.error = error
+            self._take_apart(commands)
+            if self.error is not None:
+                self._buffer.clear()
+        return commands
+
+    def _scan(self, commands: list[Command]) -> None:
+        """Go over headers and contents as far as they are there. One loop, because it runs for every argument."""
+        buffer, size = self._buffer, len(self._buffer)
+        max_bulk, most = self._max_bulk, self._max_request
+        at, left = self._at, self._left
+        while at < size:
+            if not left:
+                self._at = at
+                left = self._begin_command(buffer, size, commands)
+                at, size = self._at, len(buffer)
+                if left < 0:
+                    left = 0
+                    break
+                continue
+            header = BULK(buffer, at)
+            if header is None:
+                self._check_bulk(buffer, at, size)
+                break
+            length = int(header[1])
+            if length > max_bulk:
+                raise self._bad_length(length)
+            after = header.end() + length + 2
+            if after - self._begun > most:
+                raise ProtocolError(f"too big a request: at most {most} bytes")
+            if after > size:
+                break
+            if buffer[after - 2] != CARRIAGE_RETURN or buffer[after - 1] != LINE_FEED:
+                raise ProtocolError("expected the end of a line after a bulk string")
+            at = after
+            left -= 1
+            if not left:
+                self._whole += 1
+                self._begun = at
+        self._at, self._left = at, left
+
+    def _begin_command(self, buffer: bytearray, size: int, commands: list[Command]) -> int:
+        """How many arguments it has; 0 when there was nothing to it or it was a line, -1 when it is not there yet."""
+        at = self._at
+        if buffer[at] != STAR:
+            return 0 if self._pass_line(buffer, size, commands) else -1
+        header = COUNT(buffer, at)
+        if header is None:
+            if size - at >= MAX_HEADER or buffer.find(b"\r\n", at) >= 0:
+                raise ProtocolError("invalid multibulk length")
+            return -1
+        end = header.end()
+        count = self._count(int(header[1]))
+        if count:
+            self._at = end
+            return count
+        # Says nothing, and is answered with nothing.
+        self._take_apart(commands)
+        del buffer[: end - at]
+        self._at = 0
+        return 0
+
+    def _check_bulk(self, buffer: bytearray, at: int, size: int) -> None:
+        """No whole header: the rest of it is still to come, or it is none."""
+        if buffer[at] != DOLLAR:
+            raise ProtocolError(f"expected '$', got {_shown(buffer[at])}")
+        if size - at >= MAX_HEADER or buffer.find(b"\r\n", at) >= 0:
+            raise ProtocolError("invalid bulk length")
+
+    def _count(self, count: int) -> int:
+        """`*3`: how many arguments follow."""
+        if count > self.limits.arguments:
+            raise ProtocolError("invalid multibulk length")
+        if count > self._max_arguments:
+            raise ProtocolError("unauthenticated multibulk length")
+        return max(0, count)
+
+    def _bad_length(self, length: int) -> ProtocolError:
+        is_known_size = 0 <= length <= self.limits.bulk_bytes
+        return ProtocolError("unauthenticated bulk length" if is_known_size else "invalid bulk length")
+
+    def _pass_line(self, buffer: bytearray, size: int, commands: list[Command]) -> bool:
+        end = buffer.find(b"\n", self._at)
+        if end < 0 or end - self._at > self.limits.inline_bytes:
+            if size - self._at > self.limits.inline_bytes:
+                raise ProtocolError("too big inline request")
+            return False
+        length = end - self._at
+        self._take_apart(commands)  # the line stands at the front now
+        arguments = split_line(bytes(self._buffer[:length]))
+        del self._buffer[: length + 1]
+        if arguments is None:
+            raise ProtocolError("unbalanced quotes in request")
+        if len(arguments) > self._max_arguments:
+            raise ProtocolError("too many arguments in an inline request")
+        if arguments and arguments[0].upper() in HTTP_WORDS:
+            raise ProtocolError("this is no HTTP server")
+        if arguments:
+            commands.append(arguments)
+        return True
+
+    def _take_apart(self, commands: list[Command]) -> None:
+        if not self._whole:
+            return
+        reader = self._reader
+        reader.feed(bytes(self._buffer[: self._begun]))
+        for _ in range(self._whole):
+            command = reader.gets()
+            if command:
+                commands.append(command)
+        del self._buffer[: self._begun]
+        self._at -= self._begun
+        self._whole = self._begun = 0
+
+
+def _shown(byte: int) -> str:
+    return f"'{chr(byte)}'" if 32 <= byte < 127 else f"byte {byte}"

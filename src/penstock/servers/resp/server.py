@@ -1,0 +1,138 @@
+"""The server: listening, who is connected, and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import socket
+import ssl
+import time
+from collections import Counter
+
+from penstock.client.aio.store import AsyncStore
+from penstock.domain.errors import PenstockError
+from penstock.servers.resp import commands as _commands  # noqa: F401  # fills the table
+from penstock.servers.resp.access import Users
+from penstock.servers.resp.connection import Connection
+from penstock.servers.resp.desks import Desks
+from penstock.servers.resp.door import Door
+from penstock.servers.resp.guard import Guard
+from penstock.servers.resp.words import CommandError
+from penstock.settings import Limits, RespSettings
+
+logger = logging.getLogger("penstock.resp")
+# How often clients are looked at that keep the server waiting.
+LOOK_EVERY_SECONDS = 1.0
+# What is under way at the end gets this long to finish.
+GRACE_SECONDS = 10.0
+KEEPALIVE_SECONDS = 30
+PROTECTED = (
+    "DENIED Penstock is running in protected mode: no password is set, so only clients on this machine may connect. "
+    "Set a password or users (see `penstock serve --example-config`) and restart it."
+)
+
+
+class Server:
+    def __init__(self, store: AsyncStore, users: Users, settings: RespSettings | None = None) -> None:
+        settings = settings or RespSettings()
+        self.store = store
+        self.users = users
+        self.limits: Limits = settings
+        self.stream_lease_seconds = settings.stream_lease_seconds
+        self.max_block_seconds = settings.max_block_seconds
+        self.door = Door(store)
+        self.desks = Desks(self.door)
+        self.guard = Guard(self.limits.failed_logins_per_second)
+        self.started_at = time.time()
+        self.connections: set[Connection] = set()
+        self.background = 0  # sends that were answered before they were stored
+        self.total_connections = 0
+        self._listeners: list[asyncio.Server] = []
+        self._looking: asyncio.Task[None] | None = None
+        self._is_closing = False
+
+    async def listen(self, host: str | None, port: int, tls: ssl.SSLContext | None = None) -> int:
+        """Start to listen, and give back the port (0 asks for any that is free)."""
+        loop = asyncio.get_running_loop()
+        listener = await loop.create_server(lambda: Connection(self), host, port, ssl=tls, backlog=1024)
+        self._listeners.append(listener)
+        if self._looking is None:
+            self._looking = loop.create_task(self._look_after_clients())
+        bound: int = listener.sockets[0].getsockname()[1]
+        return bound
+
+    async def close(self) -> None:
+        """Take no new clients, finish what was begun, then hang up."""
+        self._is_closing = True
+        for listener in self._listeners:
+            listener.close()
+        if self._looking is not None:
+            self._looking.cancel()
+        for connection in list(self.connections):
+            connection.retire()
+        ends = time.monotonic() + GRACE_SECONDS
+        while (self.connections or self.background) and time.monotonic() < ends:
+            await asyncio.sleep(0.01)
+        for connection in list(self.connections):
+            connection.transport.abort()
+
+    # -- clients ---------------------------------------------------------------------------------------------------
+
+    def admit(self, connection: Connection) -> str | None:
+        """Take a client in, or say why not."""
+        session, limits = connection.session, self.limits
+        self.total_connections += 1
+        self.connections.add(connection)
+        _keep_alive(connection.transport.get_extra_info("socket"))
+        if self._is_closing:
+            return "ERR the server is stopping"
+        if not session.is_local and not self.users.need_password:
+            return PROTECTED
+        if limits.clients and len(self.connections) > limits.clients:
+            return "ERR max number of clients reached"
+        if limits.clients_per_address:
+            here = sum(one.session.address == session.address for one in self.connections)
+            if here > limits.clients_per_address:
+                return "ERR max number of clients reached for this address"
+        return None
+
+    def dismiss(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+
+    def check_user_limit(self, name: str) -> None:
+        most = self.limits.clients_per_user
+        if most and self.clients_by_user()[name] >= most:
+            raise CommandError(f"ERR max number of clients reached for user {name}")
+
+    def clients_by_user(self) -> Counter[str | None]:
+        return Counter(one.session.user_name for one in self.connections)
+
+    async def _look_after_clients(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_EVERY_SECONDS)
+            now = asyncio.get_running_loop().time()
+            for connection in list(self.connections):
+                if connection.overstays(now):
+                    logger.info("client %d kept the server waiting: closed", connection.session.id)
+                    connection.transport.abort()
+
+
+async def sweep_forever(store: AsyncStore, every_seconds: float) -> None:
+    """Maintenance while the server runs; not in step with other servers of the same store."""
+    while True:
+        await asyncio.sleep(every_seconds * random.uniform(0.8, 1.2))
+        try:
+            await store.sweep()
+        except PenstockError as error:
+            logger.warning("sweep: %s", error)
+
+
+def _keep_alive(sock: socket.socket | None) -> None:
+    if sock is None or sock.family == getattr(socket, "AF_UNIX", None):
+        return
+    with contextlib.suppress(OSError, AttributeError):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_SECONDS)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_SECONDS)

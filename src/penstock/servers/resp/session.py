@@ -1,0 +1,174 @@
+"""A client's side of the conversation, without its socket: who it is, what it has set, and how its commands begin."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Coroutine
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from penstock.client.aio.gathering import Call
+from penstock.domain.errors import PenstockError, StoreError
+from penstock.servers.resp.access import DEFAULT, User
+from penstock.servers.resp.encoder import RESP2, Reply, Simple
+from penstock.servers.resp.table import Command, Order, Right
+from penstock.servers.resp.words import CommandError, failure, unknown_command
+from penstock.servers.resp.work import Waiting, Work
+
+if TYPE_CHECKING:
+    from penstock.servers.resp.server import Server
+
+Begun = Reply | Work | Waiting | Coroutine[Any, Any, Reply]
+QUEUED = Simple("QUEUED")
+# Rights of one client that need not be looked up again.
+MOST_REMEMBERED = 1024
+_ids = itertools.count(1)
+
+
+class Session:
+    def __init__(self, server: Server, address: str, is_local: bool) -> None:
+        self.server = server
+        self.door = server.door
+        self.id = next(_ids)
+        self.address = address
+        self.is_local = is_local
+        self.connected_at = time.time()
+        self.wants_close = False
+        self.on_known: Any = lambda known: None
+        self._granted: set[tuple[Right, str]] = set()
+        self._granted_by: tuple[int, str | None] = (0, None)
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """As just connected; what RESET does."""
+        self.protocol = RESP2
+        self.name = ""
+        self.library = ""
+        self.user_name: str | None = None if self.server.users.need_password else DEFAULT
+        self.registered: list[str] = []
+        self.queued: list[tuple[Command, list[Any], dict[str, Any]]] | None = None
+        self.is_spoilt = False
+        self.on_known(self.user_name is not None)
+
+    # -- who it is -------------------------------------------------------------------------------------------------
+
+    @property
+    def user(self) -> User | None:
+        """Looked up each time, so that a right taken away is gone at once."""
+        return None if self.user_name is None else self.server.users.find(self.user_name)
+
+    @property
+    def consumer(self) -> str:
+        """Who receives, where a command does not say."""
+        return self.name or "resp"
+
+    def may(self, right: Right, queue: str | None = None) -> bool:
+        user = self.user
+        return user is not None and user.may(right, queue)
+
+    def check(self, right: Right, *queues: str) -> None:
+        """The same answer for a queue that is not there: names of others' queues are none of its business."""
+        if right is not Right.NOTHING and not self.may(right):
+            raise CommandError(f"NOPERM User {self.user_name} has no permission to {right.value}")
+        for queue in queues:
+            if not self.may(right, queue):
+                raise CommandError(f"NOPERM User {self.user_name} has no permission to {right.value} on this queue")
+
+    async def log_in(self, name: str, password: bytes) -> None:
+        users, guard = self.server.users, self.server.guard
+        if not users.remembers(name, password):
+            guard.check(self.address)
+            right = await asyncio.get_running_loop().run_in_executor(None, users.check, name, password)
+            if not right:
+                guard.note_failure(self.address)
+                raise CommandError("WRONGPASS invalid username-password pair or user is disabled.")
+        self.server.check_user_limit(name)
+        self.user_name = name
+        self.on_known(True)
+
+    # -- what it asks ----------------------------------------------------------------------------------------------
+
+    def order_of(self, command: Command | None) -> Order:
+        """How the command goes with those before it; what cannot be run, or not yet, is answered at once."""
+        if command is None or (self.queued is not None and command.in_multi):
+            return Order.HERE
+        return command.order
+
+    def begin(self, command: Command | None, arguments: list[bytes]) -> Begun:
+        try:
+            if command is None:
+                raise unknown_command(arguments)
+            if self.user_name is None and not command.is_open:
+                raise CommandError("NOAUTH Authentication required.")
+            values, options = command.bind(arguments[1:])
+            self._check_call(command, values)
+            if self.queued is not None and command.in_multi:
+                if command.order is Order.ALONE and asyncio.iscoroutinefunction(command.run):
+                    raise CommandError(f"ERR {command.name} is not allowed inside MULTI")
+                self.queued.append((command, values, options))
+                return QUEUED
+            return command.run(self, *values, **options)
+        except (CommandError, PenstockError) as error:
+            if self.queued is not None and (command is None or command.in_multi):
+                self.is_spoilt = True
+            return failure(error)
+
+    def _check_call(self, command: Command, values: list[Any]) -> None:
+        if command.right is Right.NOTHING:
+            return
+        if command.queue_at is not None and not command.takes_queues:
+            self._check_one(command.right, values[command.queue_at])
+        else:
+            self.check(command.right, *command.queues(values))
+
+    def _check_one(self, right: Right, queue: str) -> None:
+        """What was found allowed is remembered until users change."""
+        users = self.server.users
+        if self._granted_by != (users.version, self.user_name):
+            self._granted_by = users.version, self.user_name
+            self._granted.clear()
+        if (right, queue) not in self._granted:
+            self.check(right, queue)
+            if len(self._granted) < MOST_REMEMBERED:
+                self._granted.add((right, queue))
+
+    def execute(self) -> Begun:
+        """EXEC: all that was queued, in one transaction."""
+        queued, spoilt = self.queued, self.is_spoilt
+        self.queued, self.is_spoilt = None, False
+        if queued is None:
+            raise CommandError("ERR EXEC without MULTI")
+        if spoilt:
+            raise CommandError("EXECABORT Transaction discarded because of previous errors.")
+        begun = [self._begin_queued(*one) for one in queued]
+
+        def operation() -> list[Any]:
+            together: list[Any] = self.door.engine.together([partial(_finished, one) for one in begun])
+            return together
+
+        def finish(outcomes: list[Any]) -> Reply:
+            return [failure(one) if isinstance(one, BaseException) else one for one in outcomes]
+
+        return Work(Call(operation), finish)
+
+    def _begin_queued(self, command: Command, values: list[Any], options: dict[str, Any]) -> Any:
+        try:
+            self._check_call(command, values)
+            return command.run(self, *values, **options)
+        except (CommandError, PenstockError) as error:
+            return failure(error)
+
+
+def _finished(begun: Any) -> Reply:
+    """On the thread, inside the transaction. Nothing waits in there."""
+    work = begun.work if isinstance(begun, Waiting) else begun
+    if not isinstance(work, Work):
+        return work
+    try:
+        return work.run()
+    except StoreError:
+        raise
+    except (CommandError, PenstockError) as error:
+        return failure(error)

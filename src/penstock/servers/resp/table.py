@@ -1,0 +1,94 @@
+"""The command table: every command is a decorated function, and its signature is its documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum, StrEnum
+from typing import Any
+
+from penstock.servers.resp.arguments import Signature
+
+SINCE = "0.1.0"
+
+
+class Order(Enum):
+    """Which commands of one connection may be under way together: its client must see them happen in order."""
+
+    HERE = "answered at once, without the store"
+    SEND = "merged with others; a receive may follow"
+    RECEIVE = "merged with others, after sends and settlements; only receives may follow"
+    TURN = "takes its turn among all calls"
+    ALONE = "nothing else of this connection meanwhile"
+
+
+class Right(StrEnum):
+    """What a user may do. The words are those of the users table."""
+
+    NOTHING = "nothing"  # needs no right
+    SEND = "send"
+    RECEIVE = "receive"
+    LOOK = "look"
+    MANAGE = "manage"
+
+
+class Command:
+    def __init__(
+        self,
+        name: str,
+        run: Callable[..., Any],
+        order: Order,
+        right: Right,
+        family: str,
+        *,
+        is_open: bool,
+        in_multi: bool,
+        usage: str | None,
+    ) -> None:
+        self.name = name
+        self.run = run
+        self.order = order
+        self.right = right
+        self.family = family
+        self.is_open = is_open
+        self.in_multi = in_multi
+        self.signature = Signature(name, run)
+        self.usage = usage or self.signature.usage
+        self.has_usage = usage is not None
+        self.summary = (run.__doc__ or "").strip().splitlines()[0]
+        kinds = [one.kind for one in self.signature.positional]
+        self.queue_at = next((place for place, kind in enumerate(kinds) if kind.is_queue), None)
+        self.takes_queues = self.signature.rest is not None and self.signature.rest.kind.is_queue
+
+    def bind(self, arguments: list[bytes]) -> tuple[list[Any], dict[str, Any]]:
+        return self.signature.bind(arguments)
+
+    def queues(self, values: list[Any]) -> list[str]:
+        """The queues that a call names where its signature says so; others check for themselves."""
+        named = [] if self.queue_at is None else [values[self.queue_at]]
+        return named + values[len(self.signature.positional)] if self.takes_queues else named
+
+
+TABLE: dict[bytes, Command] = {}
+
+
+def command(
+    name: str,
+    order: Order,
+    right: Right,
+    family: str,
+    *,
+    is_open: bool = False,
+    in_multi: bool = True,
+    usage: str | None = None,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Put a function into the table. `is_open` works before AUTH; `usage` is for grammars of their own."""
+
+    def put(run: Callable[..., Any]) -> Callable[..., Any]:
+        TABLE[name.encode()] = Command(name, run, order, right, family, is_open=is_open, in_multi=in_multi, usage=usage)
+        return run
+
+    return put
+
+
+def find(name: bytes) -> Command | None:
+    return TABLE.get(name) or TABLE.get(name.upper())

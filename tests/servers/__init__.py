@@ -1,0 +1,1 @@
+"""The servers, as their users meet them."""

@@ -1,0 +1,1 @@
+"""Real clients, unmodified, against a real server process."""

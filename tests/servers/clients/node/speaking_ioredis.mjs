@@ -1,0 +1,9 @@
+// A speaker (see ../speakers.py) that uses ioredis: `speaking_ioredis.mjs PORT [PASSWORD]`.
+import Redis from "ioredis";
+import { speak } from "./speaking.mjs";
+
+const [port, password] = process.argv.slice(2);
+const client = new Redis({ host: "127.0.0.1", port: Number(port), password, maxRetriesPerRequest: 0 });
+
+await speak((words) => client.callBuffer(words[0].toString(), ...words.slice(1)));
+client.disconnect();

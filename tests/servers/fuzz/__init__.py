@@ -1,0 +1,1 @@
+"""Input that no client would send."""
