@@ -27,7 +27,7 @@ class Tokens:
 
 
 class Transaction:
-    __slots__ = ("_execute", "connection", "deaths", "now", "random", "salt", "tokens")
+    __slots__ = ("_cursor", "_execute", "connection", "deaths", "now", "random", "salt", "tokens")
 
     def __init__(
         self, connection: apsw.Connection, now: int, random: Callable[[], float], salt: int, tokens: Tokens
@@ -38,13 +38,15 @@ class Transaction:
         self.salt = salt
         self.tokens = tokens
         self.deaths: list[str] = []  # dead letters, to be signalled once they are committed
-        self._execute = connection.execute
+        # One cursor for all statements: each is read to its end before the next, and making one costs as much as using it.
+        self._cursor = connection.cursor()
+        self._execute = self._cursor.execute
 
     def run(self, statement: str, bindings: Bindings = ()) -> None:
         self._execute(statement, bindings)
 
     def run_many(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> None:
-        self.connection.executemany(statement, rows)
+        self._cursor.executemany(statement, rows)
 
     def rows(self, statement: str, bindings: Bindings = ()) -> list[tuple[Any, ...]]:
         return self._execute(statement, bindings).fetchall()
