@@ -43,12 +43,17 @@ def checked(settlement: Settlement, queue: str) -> Settle:
     return Settle(event, delivery.id, delivery.position, delivery.token, spoken(settlement.reason), delay)
 
 
-def whole_receives(deliveries: Sequence[DeliveryView], queue: str) -> Iterator[tuple[Receipt, list[int], list[int]]]:
+def whole_receives(
+    deliveries: Sequence[DeliveryView], queue: str
+) -> Iterator[tuple[Receipt, list[int], Sequence[int]]]:
     """Deliveries by the receive they came from: the receipt, their positions, and their places in the given order."""
     receipts = dict.fromkeys([delivery._receipt for delivery in deliveries])
     for receipt in receipts:
         if receipt.queue != queue:
             raise InvalidInput(f"a delivery of queue {receipt.queue!r} cannot be settled through queue {queue!r}")
+    if len(receipts) == 1:
+        yield receipt, [delivery._row[POSITION] for delivery in deliveries], range(len(deliveries))
+        return
     for receipt in receipts:
         places = [place for place, delivery in enumerate(deliveries) if delivery._receipt is receipt]
         yield receipt, [deliveries[place]._row[POSITION] for place in places], places

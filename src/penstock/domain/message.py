@@ -74,7 +74,7 @@ def draft(item: object, batch: str | None = None) -> Draft:
 def drafts(items: Iterable[object], batch: str | None = None) -> list[Draft]:
     """Many at once; a list of nothing but bytes is the hot path of bulk sends."""
     several: list[Any] = items if isinstance(items, list) else list(items)
-    if batch is None and all(type(item) is bytes for item in several):
+    if batch is None and set(map(type, several)) == {bytes}:
         return list(zip(several, repeat(None), repeat(PLAIN), strict=False))
     return [draft(item, batch) for item in several]
 
