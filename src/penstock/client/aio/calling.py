@@ -52,22 +52,19 @@ class AsyncCalls:
             raise StoreUnavailable("this store was closed")
         (self._reads if reads else self._writes).post(call, answer)
 
-    async def _send(self, queue: str, messages: list[Draft], transaction: object) -> list[str]:
+    def _send(self, queue: str, messages: list[Draft], transaction: object) -> asyncio.Future[list[str]]:
         """With the caller's transaction it runs right here, on the event loop: the transaction holds the write lock, so
         the thread could not begin before it ends, and the connection is the caller's to use. It is quick, because what
         takes long is the commit, and that is the caller's."""
         self._check()
-        if not messages:
-            return []
-        if transaction is not None:
-            return self.engine.send(queue, messages, transaction)
+        if transaction is not None or not messages:
+            ids: asyncio.Future[list[str]] = self._loop.create_future()
+            ids.set_result(self.engine.send(queue, messages, transaction) if messages else [])
+            return ids
         send = partial(self.engine.send, queue)
         if can_merge(messages):
-            call = Call(send, messages, ("send", queue), merge_items)
-        else:
-            call = Call(send, messages)
-        ids: list[str] = await self._writes.submit(call)
-        return ids
+            return self._writes.submit(Call(send, messages, ("send", queue), merge_items))
+        return self._writes.submit(Call(send, messages))
 
     async def _receive(
         self, queue: str, group: str | None, consumer: str, limit: int, lease_seconds: float | None

@@ -133,6 +133,8 @@ LAST = (merge_receives, share_receive)
 
 def can_merge(messages: Sequence[Draft]) -> bool:
     """Whether sends may be joined: not when the state of the queue can refuse one of them or answer for it."""
+    if len(messages) == 1 and messages[0][2] is PLAIN:
+        return True
     return all(
         options is PLAIN or (options.id is None and options.address is None and options.batch is None)
         for _, _, options in messages

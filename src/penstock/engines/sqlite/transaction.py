@@ -38,7 +38,7 @@ class Transaction:
         self.salt = salt
         self.tokens = tokens
         self.deaths: list[str] = []  # dead letters, to be signalled once they are committed
-        # One cursor for all statements: each is read to its end before the next, and making one costs as much as using it.
+        # One cursor for all statements: each is read to its end before the next, and making one costs time too.
         self._cursor = connection.cursor()
         self._execute = self._cursor.execute
 
