@@ -46,7 +46,7 @@ class Streams:
 
 
 class Seed:
-    """The queue commands of the seed."""
+    """The queue commands of bananaq."""
 
     def prepare(self) -> list[bytes]:
         return []

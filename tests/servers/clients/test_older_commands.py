@@ -1,4 +1,4 @@
-"""The commands that the seed's table of contents lists and its last chapter uses, through every client."""
+"""The commands that bananaq's table of contents lists and its last chapter uses, through every client."""
 
 from __future__ import annotations
 

@@ -52,12 +52,6 @@ def find_reader(transaction: Transaction, name: str, group: str | None) -> tuple
     return _queue(row[:7]), None if row[7] is None else Group(*row[7:])
 
 
-def find_by_id(transaction: Transaction, queue_id: int) -> Queue:
-    row = transaction.row(SQL.find_queue_by_id, {"queue_id": queue_id})
-    assert row is not None
-    return _queue(row)
-
-
 def get(transaction: Transaction, name: str) -> Queue:
     queue = find(transaction, name)
     if queue is None:

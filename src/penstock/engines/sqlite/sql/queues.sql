@@ -14,12 +14,6 @@ left join penstock_group as reader
     and reader.name = coalesce(:group, json_extract(queue.policy, '$.primary_group'), 'default')
 where queue.name = :name;
 
--- name: find_queue_by_id
--- One queue by number.
-select queue_id, name, policy, held, trimmed_position, created_at, primary_group_id
-from penstock_queue
-where queue_id = :queue_id;
-
 -- name: all_queues
 -- All queues by name.
 select queue_id, name, policy, held, trimmed_position, created_at, primary_group_id

@@ -1,4 +1,4 @@
-"""QSEND, QRECEIVE and the settlements: the whole model, for clients that want more than the seed's commands."""
+"""QSEND, QRECEIVE and the settlements: the whole model, for clients that want more than bananaq's commands."""
 
 from __future__ import annotations
 
