@@ -45,8 +45,9 @@ lock: ## renew requirements/*.txt (newer versions: LOCK_ARGS=--upgrade)
 	build/lock/bin/python -m pip --quiet --quiet --disable-pip-version-check install uv
 	$(COMPILE) pyproject.toml requirements/run.in -o requirements/run.txt
 	$(COMPILE) pyproject.toml --extra server requirements/run.in -c requirements/run.txt -o requirements/server.txt
-	$(COMPILE) pyproject.toml --extra server requirements/test.in -o requirements/test.txt
-	$(COMPILE) pyproject.toml requirements/bench.in -o requirements/bench.txt
+	$(COMPILE) pyproject.toml --extra spark requirements/run.in -c requirements/run.txt -o requirements/spark.txt
+	$(COMPILE) pyproject.toml --all-extras requirements/test.in -o requirements/test.txt
+	$(COMPILE) pyproject.toml --all-extras requirements/bench.in -o requirements/bench.txt
 	$(COMPILE) requirements/redis7.in -o requirements/redis7.txt
 
 clean: ## remove the environment and everything made
@@ -65,6 +66,10 @@ clean: ## remove the environment and everything made
 
 .venv/.server-ready: .venv/.run-ready requirements/server.txt
 	$(PIP) install --require-hashes -r requirements/server.txt
+	@touch $@
+
+.venv/.spark-ready: .venv/.run-ready requirements/spark.txt
+	$(PIP) install --require-hashes -r requirements/spark.txt
 	@touch $@
 
 .venv/.test-ready: .venv/.run-ready requirements/test.txt

@@ -11,7 +11,7 @@ What an engine cannot do is a flag of `Capabilities`, which the test run prints;
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
@@ -70,6 +70,13 @@ class Capabilities(msgspec.Struct, frozen=True):
 
 
 Operation = Callable[[], Any]
+# A place between two rows of a table, for reading by window. Only the engine that made it knows what it means (SQLite:
+# a position; PostgreSQL: snapshots, because its sequences commit out of order); it goes through JSON unchanged.
+Mark = int | str
+# What can be read by window: the log; the audit, one row per message and entry; the messages that have ended, one row
+# per message and group, in the order of ending (the marks of `audit` and `archive` are the same); dead letters as they
+# are now, whatever the marks.
+Table = Literal["messages", "audit", "archive", "dead_letters"]
 # The place of a dead letter among others: when it died, its position, its group.
 Edge = tuple[int, int, str]
 
@@ -258,6 +265,9 @@ class Engine(Protocol):
     def browse(self, queue: str, after: int, upto: int | None, limit: int, *, backwards: bool = False) -> list[Message]:
         """Messages of the log with after < position <= upto, whatever became of them, in order or backwards."""
 
+    def position_at(self, queue: str, at: int) -> int:
+        """The last position sent before a time, for browsing and seeking."""
+
     def stats(self, queue: str) -> dict[str, GroupStats]:
         """Every group's counts, in one snapshot and without reading messages."""
 
@@ -279,25 +289,34 @@ class Engine(Protocol):
         """One pass over all queues: reclaim, promote, expire, fire schedules, remove dead consumers, trim."""
 
     # -- windows: how the pipeline reads -------------------------------------------------------------------------
+    #
+    # A table is read from mark to mark. What lies between two marks that are not beyond the horizon never changes.
 
-    def horizon(self, queue: str) -> int:
-        """The position up to which every committed message is readable: nothing can appear behind it later."""
+    def horizon(self, queue: str, table: Table = "messages") -> Mark:
+        """The mark up to which every committed row is readable: nothing can appear behind it later."""
 
-    def earliest(self, queue: str) -> int:
-        """The position from which the log is whole; what is before it may be past retention."""
+    def earliest(self, queue: str, table: Table = "messages") -> Mark:
+        """The mark from which the table is whole; what is before it may be past retention."""
 
-    def position_at(self, queue: str, at: int) -> int:
-        """The last position sent before a time."""
+    def mark_at(self, queue: str, at: int) -> Mark:
+        """The mark behind the last message sent before a time."""
 
-    def window(self, queue: str, start: int, end: int, parts: int) -> list[Part]:
-        """The messages with start < position <= end as at most `parts` pieces of like size; RangeTrimmed when some
-        of them are past retention. The same window always holds the same messages."""
+    def cut(self, queue: str, start: Mark, end: Mark, rows: int | None, size: int | None = None) -> Mark:
+        """The farthest mark, not beyond `end`, with at most `rows` messages and `size` payload bytes between it and
+        `start`, but with at least one message if there is one."""
 
-    def read(self, part: Part, batch_rows: int = 10_000) -> Iterator[pyarrow.RecordBatch]:
-        """The messages of a part as Arrow record batches (`windows.SCHEMA` of the engine), in position order."""
+    def window(self, queue: str, start: Mark, end: Mark, parts: int, table: Table = "messages") -> list[Part]:
+        """The rows between two marks as at most `parts` pieces of like size; RangeTrimmed when some of them are past
+        retention. The same window always holds the same rows."""
 
-    def stream_position(self, queue: str, group: str) -> int | None:
+    def read(
+        self, part: Part, batch_rows: int = 10_000, columns: Sequence[str] | None = None
+    ) -> Iterator[pyarrow.RecordBatch]:
+        """The rows of a part as Arrow record batches with the columns of its table (`tables.schema`), or with the
+        given ones; the same rows in the same order each time."""
+
+    def stream_position(self, queue: str, group: str) -> Mark | None:
         """Where a stream group stands; None when it has not begun."""
 
-    def advance(self, queue: str, group: str, position: int) -> None:
+    def advance(self, queue: str, group: str, mark: Mark) -> None:
         """Move a stream group's cursor forward; a group that has leases is refused."""
