@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import subprocess
@@ -11,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from penstock.domain.errors import InvalidInput, MissingExtra, StoreUnavailable
+from penstock.domain.errors import InvalidInput, MissingExtra, SparkUnavailable
 from penstock.domain.names import shown
 
 if TYPE_CHECKING:
@@ -24,9 +25,7 @@ LOCAL_MEMORY = "2g"
 
 
 @contextmanager
-def open_session(
-    name: str, master: str | None = None, conf: Mapping[str, str] | None = None
-) -> Iterator[SparkSession]:
+def open_session(name: str, master: str | None = None, conf: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
     """A session that is stopped at the end, unless it was there before."""
     session_type = _session_type()
     active = session_type.getActiveSession()
@@ -71,8 +70,10 @@ def _start(session_type: type[SparkSession], name: str, master: str | None, conf
         try:
             session: SparkSession = builder.getOrCreate()
         except Exception as error:
-            raise StoreUnavailable(_why_not(error, master, log)) from None
+            raise SparkUnavailable(_why_not(error, master, log)) from None
     session.sparkContext.setLogLevel("ERROR")
+    # Errors are raised; PySpark would print each as JSON besides.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     return session
 
 
@@ -83,7 +84,9 @@ def check_java() -> str:
         path = os.path.join(home, "bin", "java")
         if os.path.exists(path):
             return path
-        raise MissingExtra(f"JAVA_HOME is {shown(home)}, which has no bin/java: Spark needs Java 17 or newer; {JAVA_ADVICE}")
+        raise MissingExtra(
+            f"JAVA_HOME is {shown(home)}, which has no bin/java: Spark needs Java 17 or newer; {JAVA_ADVICE}"
+        )
     found = shutil.which("java")
     if found is None:
         raise MissingExtra(f"Spark needs Java 17 or newer, and there is no java on the PATH: {JAVA_ADVICE}")
