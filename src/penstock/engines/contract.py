@@ -10,7 +10,7 @@ What an engine cannot do is a flag of `Capabilities`, which the test run prints;
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
@@ -337,6 +337,20 @@ class Engine(Protocol):
         """Move a stream group's cursor forward, never back; a group that has leases, or streams another table, is
         refused. Until its retention ends nothing is trimmed that an active stream group has not passed: messages, or
         with `audit` or `archive` those to which something happened beyond the mark."""
+
+    # -- staging: how the sink sends ---------------------------------------------------------------------------------
+
+    def stage(self, queue: str, key: str, part: str, batches: Iterable[pyarrow.RecordBatch]) -> int:
+        """Put messages (`outgoing.schema`) aside under a key, as one part of several: nobody sees them. Counts them.
+        Parts of tasks that ran twice have different names."""
+
+    def release(self, queue: str, key: str, parts: Sequence[str]) -> int | None:
+        """(new) -> ready or held for all that these parts have put aside, in that order, together with the entry
+        `key/queue` of kind "sink" in the ledger. None, and nothing sent, when the ledger has that entry already. What
+        else was put aside under the key is dropped, and what nobody released within a day."""
+
+    def discard(self, queue: str, key: str) -> None:
+        """Drop what was put aside under a key."""
 
     # -- the ledger: small facts that the pipeline keeps in the store --------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random as random_module
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.domain.errors import InvalidInput, PenstockError, StoreError
@@ -49,6 +49,7 @@ from penstock.engines.sqlite import (
     seeking,
     sending,
     settling,
+    staging,
     sweeping,
     windows,
 )
@@ -431,6 +432,19 @@ class SqliteEngine:
     def advance(self, queue: str, group: str, mark: Mark, table: Table = "messages") -> None:
         with self.database.write() as transaction:
             windows.advance(transaction, queue, group, mark, table)
+
+    # -- staging ---------------------------------------------------------------------------------------------------
+
+    def stage(self, queue: str, key: str, part: str, batches: Iterable[pyarrow.RecordBatch]) -> int:
+        return staging.stage(self.database, queue, key, part, batches)
+
+    def release(self, queue: str, key: str, parts: Sequence[str]) -> int | None:
+        with self.database.write() as transaction:
+            return staging.release(transaction, queue, key, parts)
+
+    def discard(self, queue: str, key: str) -> None:
+        with self.database.write() as transaction:
+            staging.discard(transaction, queue, key)
 
     # -- the ledger ------------------------------------------------------------------------------------------------
 

@@ -58,11 +58,16 @@ def put(transaction: Transaction, queue: Queue, drafts: Sequence[Draft]) -> list
     policy = queue.policy
     if policy.delay_seconds == 0:
         kinds = {id(options): options for _, _, options in drafts}.values()
-        if policy.ttl_seconds is None and all(options == PLAIN for options in kinds):
+        if is_plainly_sent(policy) and all(options == PLAIN for options in kinds):
             return _send_plain(transaction, queue, drafts)
         if not policy.ordered and all(_is_timed(options) for options in kinds):
             return _send_timed(transaction, queue, drafts)
     return _Send(transaction, queue).send(drafts)
+
+
+def is_plainly_sent(policy: Policy) -> bool:
+    """Whether a message that is nothing but a payload needs no more than a row of the log."""
+    return policy.delay_seconds == 0 and policy.ttl_seconds is None
 
 
 def _is_timed(options: Options) -> bool:

@@ -15,3 +15,23 @@ create table penstock_ledger (
     value text not null,                       -- JSON
     primary key (kind, key)
 ) strict, without rowid;
+
+-- Messages that were handed in but not sent yet: a sink puts them aside part by part, and sends all of them at once.
+create table penstock_staged (
+    staged_id    integer primary key,
+    content_type text,                         -- null for bytes
+    options      blob,                         -- MessagePack; null for nothing but a payload
+    payload      blob not null
+) strict;
+
+-- Which of them belong together. Rows of one stretch were put aside in one transaction.
+create table penstock_stage (
+    first_id  integer primary key,
+    last_id   integer not null,
+    queue_id  integer not null,
+    key       text not null,
+    part      text not null,
+    is_plain  integer not null,                -- 1 when none of them has options
+    staged_at integer not null
+) strict;
+create index penstock_stage_key on penstock_stage (queue_id, key, part);
