@@ -5,6 +5,7 @@ A table is a function from frames to a frame; the last thing each does is `confo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -122,7 +123,7 @@ WORKERS = _columns(
 )
 
 
-def conform(schema: StructType) -> object:
+def conform(schema: StructType) -> Callable[[DataFrame], DataFrame]:
     """The last step of a table: its columns, in order, with their types."""
 
     def select(frame: DataFrame) -> DataFrame:

@@ -60,6 +60,10 @@ def _session_type() -> type[SparkSession]:
 
 def _start(session_type: type[SparkSession], name: str, master: str | None, conf: dict[str, str]) -> SparkSession:
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
+    # Executors would start whatever `python3` they find, which may lack our packages. Spark takes the setting only from
+    # `spark-submit`, and else looks at the variable.
+    python = conf.setdefault("spark.pyspark.python", os.environ.get("PYSPARK_PYTHON", sys.executable))
+    os.environ["PYSPARK_PYTHON"] = python
     builder: Any = session_type.builder.appName(f"penstock {name}")
     if not submitted:
         check_java()
@@ -96,8 +100,6 @@ def check_java() -> str:
 def _settings(master: str | None) -> dict[str, str]:
     """What every job needs; `master` is None when somebody else has chosen it."""
     settings = {
-        # Executors would start whatever `python3` they find, which may lack our packages.
-        "spark.pyspark.python": sys.executable,
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.parquet.compression.codec": "zstd",
