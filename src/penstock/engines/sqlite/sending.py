@@ -48,7 +48,7 @@ class Record(NamedTuple):
 
 def send(transaction: Transaction, name: str, drafts: Sequence[Draft]) -> list[str]:
     row = transaction.row(SQL.open_send, (name,))
-    queue, lane_id = (queues.ensure(transaction, name), None) if row is None else (queues.from_row(row[:7]), row[7])
+    queue, lane_id = (queues.ensure(transaction, name), None) if row is None else (queues.from_row(row[:8]), row[8])
     check_size(max([draft[0] for draft in drafts], key=len), queue.policy.max_payload_bytes)
     return put(transaction, queue, drafts, lane_id)
 
@@ -59,11 +59,16 @@ def put(transaction: Transaction, queue: Queue, drafts: Sequence[Draft], lane_id
     policy = queue.policy
     if policy.delay_seconds == 0:
         kinds = {id(options): options for _, _, options in drafts}.values()
-        if policy.ttl_seconds is None and all(options == PLAIN for options in kinds):
+        if is_plainly_sent(policy) and all(options == PLAIN for options in kinds):
             return _send_plain(transaction, _plain_lane(transaction, queue, lane_id), drafts)
         if not policy.ordered and all(_is_timed(options) for options in kinds):
             return _send_timed(transaction, _plain_lane(transaction, queue, lane_id), drafts)
     return _Send(transaction, queue).send(drafts)
+
+
+def is_plainly_sent(policy: Policy) -> bool:
+    """Whether a message that is nothing but a payload needs no more than a row of the log."""
+    return policy.delay_seconds == 0 and policy.ttl_seconds is None
 
 
 def _plain_lane(transaction: Transaction, queue: Queue, first_lane_id: int | None) -> int:
