@@ -32,7 +32,7 @@ RULES = (
     (rf"from penstock\.client\.(\w+) import (?=(?:{TWINNED})\n)", r"from penstock.client.aio.\1 import "),
     (rf"\b({TWINNED})\b", r"Async\1"),
     (r"`penstock\.connect\(", r"`penstock.connect_async("),
-    (r"May be shared by threads\. .*?\"", r'Belongs to the event loop it was made in."'),
+    (r"May be shared by threads.*?\"", r'Belongs to the event loop it was made in."'),
     (r"Made by `(?=penstock|store\.queue|queue\.register)", r"Made by `await "),
     # waiting
     (rf"(?<!await )\bself(?:\.queue|\._queue|\.store)?\.(?:{WAITS})\(", r"await \g<0>"),
