@@ -13,6 +13,7 @@ A caller may choose any other UUID; only those are kept in an index.
 from __future__ import annotations
 
 import uuid
+from functools import lru_cache
 
 from penstock.domain.errors import InvalidInput
 from penstock.domain.names import shown
@@ -22,6 +23,7 @@ _POSITION_BITS = 48
 _POSITION_MASK = (1 << _POSITION_BITS) - 1
 
 
+@lru_cache(256)
 def made_prefix(created_at: int, salt: int) -> str:
     """All of a made id but its last 12 digits: the same for all messages of one send."""
     milliseconds = created_at // 1000

@@ -10,12 +10,13 @@ import asyncio
 import logging
 import socket
 from collections import deque
+from itertools import islice, takewhile
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock.domain.errors import PenstockError, StoreError
 from penstock.servers.resp.desks import Waiter
-from penstock.servers.resp.encoder import Failure, Reply, encode
+from penstock.servers.resp.encoder import Encoded, Failure, Reply, encode
 from penstock.servers.resp.parser import Parser
 from penstock.servers.resp.session import Session
 from penstock.servers.resp.table import Command, Order, Right, find
@@ -30,17 +31,20 @@ logger = logging.getLogger("penstock.resp")
 HIGH_WATER = 256 * 1024
 # Bytes of commands that are not answered yet, beyond which no more are read; one command may be larger.
 MOST_BACKLOG = 1024 * 1024
+# Commands of one connection that become one call.
+MOST_TOGETHER = 256
 
 
 class Slot:
     """A reply on its way: the place it has among the others, and where the outcome of its call goes."""
 
-    __slots__ = ("connection", "data", "finish", "order", "protocol", "waiting")
+    __slots__ = ("connection", "count", "data", "finish", "order", "protocol", "waiting")
 
-    def __init__(self, connection: Connection, order: Order, protocol: int) -> None:
+    def __init__(self, connection: Connection, order: Order, protocol: int, count: int = 1) -> None:
         self.connection = connection
         self.order = order
         self.protocol = protocol
+        self.count = count  # commands that it answers
         self.data: bytes | None = None
         self.finish: Any = None
         self.waiting: Waiting | None = None
@@ -67,7 +71,7 @@ class Slot:
             logger.error("the store failed: %s", error)
         elif not isinstance(error, PenstockError):
             logger.error("a command failed: %r", error, exc_info=error)
-        self.answer(failure(error))
+        self.answer(Encoded(encode(failure(error), self.protocol) * self.count))
 
     def answer(self, reply: Reply | Work) -> None:
         if type(reply) is Work:
@@ -176,7 +180,8 @@ class Connection(asyncio.Protocol):
             order = session.order_of(command)
             if self._under_way and not self._may_begin(order):
                 break
-            self._begin(command, commands.popleft(), order)
+            if command is None or command.several is None or not session.is_plain or not self._begin_several(command):
+                self._begin(command, commands.popleft(), order)
         if not commands and self._parser.error is not None and not session.wants_close:
             self._slots.append(encode(Failure(f"ERR Protocol error: {self._parser.error}"), session.protocol))
             session.wants_close = True
@@ -188,6 +193,32 @@ class Connection(asyncio.Protocol):
             return False
         return order is not Order.SEND or not self._receives
 
+    def _begin_several(self, command: Command) -> bool:
+        """The calls in front, if they can be done the quick way: one reply for all of them, one after the other."""
+        assert command.several is not None
+        commands = self._commands
+        run = [commands[0]]
+        name = run[0][0]
+        if len(commands) > 1:
+            run += takewhile(lambda other: other[0] == name, islice(commands, 1, MOST_TOGETHER))
+        try:
+            count, work = command.several(self.session, run)
+        except PenstockError:  # the usual way says what is wrong, with which of them
+            return False
+        if not count:
+            return False
+        for _ in range(count):
+            commands.popleft()
+        self.submit(self._slot(command.order, self.session.protocol, count), work)
+        return True
+
+    def _slot(self, order: Order, protocol: int, count: int = 1) -> Slot:
+        slot = Slot(self, order, protocol, count)
+        self._slots.append(slot)
+        self._under_way += 1
+        self._receives += order is Order.RECEIVE
+        return slot
+
     def _begin(self, command: Command | None, arguments: list[bytes], order: Order) -> None:
         session = self.session
         protocol = session.protocol
@@ -198,10 +229,7 @@ class Connection(asyncio.Protocol):
             begun = failure(error)
         kind = type(begun)
         if kind is Work or kind is Waiting or kind is CoroutineType:
-            slot = Slot(self, order, protocol)
-            self._slots.append(slot)
-            self._under_way += 1
-            self._receives += order is Order.RECEIVE
+            slot = self._slot(order, protocol)
             self._is_alone = order is Order.ALONE
             if kind is Work:
                 self.submit(slot, begun)

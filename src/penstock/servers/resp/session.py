@@ -60,6 +60,11 @@ class Session:
         return None if self.user_name is None else self.server.users.find(self.user_name)
 
     @property
+    def is_plain(self) -> bool:
+        """Known, and not inside MULTI: commands run as they come."""
+        return self.user_name is not None and self.queued is None
+
+    @property
     def consumer(self) -> str:
         """Who receives, where a command does not say."""
         return self.name or "resp"
@@ -119,11 +124,11 @@ class Session:
         if command.right is Right.NOTHING:
             return
         if command.queue_at is not None and not command.takes_queues:
-            self._check_one(command.right, values[command.queue_at])
+            self.check_one(command.right, values[command.queue_at])
         else:
             self.check(command.right, *command.queues(values))
 
-    def _check_one(self, right: Right, queue: str) -> None:
+    def check_one(self, right: Right, queue: str) -> None:
         """What was found allowed is remembered until users change."""
         users = self.server.users
         if self._granted_by != (users.version, self.user_name):

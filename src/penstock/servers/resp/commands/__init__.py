@@ -13,6 +13,7 @@ from penstock.servers.resp.commands import (
     stream_groups,
     stream_info,
     stream_pending,
+    stream_reading,
     streams,
     transactions,
 )
@@ -30,6 +31,7 @@ __all__ = [
     "stream_groups",
     "stream_info",
     "stream_pending",
+    "stream_reading",
     "streams",
     "transactions",
 ]

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
+from itertools import takewhile
 
 from penstock.domain.observations import LeaseInfo
 from penstock.domain.times import EPOCH, to_time
 from penstock.engines.contract import Receipt
 from penstock.servers.resp.arguments import GroupName, Name, QueueName, Words, read_count, read_name
-from penstock.servers.resp.commands.entries import MICROSECOND, entry_id, read_bound, read_position, row_entry
+from penstock.servers.resp.commands.entries import (
+    MICROSECOND,
+    entry_id,
+    is_whole_id,
+    read_bound,
+    read_parts,
+    read_position,
+    row_entry,
+    row_name,
+)
 from penstock.servers.resp.commands.stream_groups import check_group
+from penstock.servers.resp.commands.stream_reading import find_lease
 from penstock.servers.resp.commands.streams import BEGINNING, after_bound, upto_bound
-from penstock.servers.resp.encoder import NO_ARRAY, Reply
+from penstock.servers.resp.encoder import NO_ARRAY, Reply, integers
 from penstock.servers.resp.session import Begun, Session
-from penstock.servers.resp.table import Order, Right, command
+from penstock.servers.resp.table import Order, Right, command, several
 from penstock.servers.resp.words import CommandError, quoted, wrong_arity
+from penstock.servers.resp.work import Work
 
 FAMILY = "stream"
 MOST = 1_000_000
@@ -29,7 +43,27 @@ def acknowledge(session: Session, queue: QueueName, group: GroupName, words: Wor
     """Say that entries were processed; how many of them were in flight."""
     if not words:
         raise wrong_arity("xack")
-    return session.door.ack_entries(queue, group, [read_position(word) for word in words])
+    for word in words:
+        read_parts(word)
+    return _acknowledge(session, queue, group, words, sum)
+
+
+@several("XACK")
+def acknowledge_several(session: Session, calls: list[list[bytes]]) -> tuple[int, Work | None]:
+    first = calls[0]
+    head = first[1:3]
+    calls = list(takewhile(lambda one: len(one) == 4 and one[1:3] == head and is_whole_id(one[3]), calls))
+    if not calls:
+        return 0, None
+    queue, group = read_name("queue")(first[1]), read_name("group")(first[2])
+    session.check_one(Right.RECEIVE, queue)
+    return len(calls), _acknowledge(session, queue, group, [one[3] for one in calls], integers)
+
+
+def _acknowledge(
+    session: Session, queue: str, group: str, names: list[bytes], finish: Callable[[list[bool]], Reply]
+) -> Work:
+    return session.door.ack(queue, group, names, partial(find_lease, session.door, queue, group), finish)
 
 
 @command(
@@ -128,7 +162,7 @@ def _take_over(session: Session, queue: str, group: str, consumer: str, ids: lis
 
 
 def _claimed(session: Session, receipt: Receipt, just_ids: bool) -> Reply:
-    session.door.remember_entries(receipt)
+    session.door.remember(receipt, row_name)
     entries = [row_entry(row) for row in receipt.rows]
     return [entry[0] for entry in entries] if just_ids else entries
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from itertools import takewhile
+from typing import Any
+
 from penstock.domain.message import PLAIN, Draft, Message
-from penstock.servers.resp.arguments import Blob, QueueName, Words, read_count
+from penstock.servers.resp.arguments import Blob, QueueName, Words, read_count, read_name
 from penstock.servers.resp.commands.entries import BEYOND, Bound, entry_id, message_entry, pack, read_bound, read_parts
-from penstock.servers.resp.encoder import NO_ARRAY, Reply
+from penstock.servers.resp.encoder import NO_ARRAY, RESP2, Encoded, Reply, encode
 from penstock.servers.resp.session import Begun, Session
-from penstock.servers.resp.table import Order, Right, command
-from penstock.servers.resp.words import CommandError, quoted, wrong_arity
+from penstock.servers.resp.table import Order, Right, command, several
+from penstock.servers.resp.words import CommandError, failure, quoted, wrong_arity
+from penstock.servers.resp.work import Work
 
 FAMILY = "stream"
 NOT_AN_INTEGER = "ERR value is not an integer or out of range"
@@ -39,9 +44,34 @@ def add(session: Session, queue: QueueName, words: Words) -> Begun:
     return session.door.send(queue, message, _stream_id)
 
 
+@several("XADD")
+def add_several(session: Session, calls: list[list[bytes]]) -> tuple[int, Work | None]:
+    key = calls[0][1] if len(calls[0]) > 1 else b""
+    calls = list(takewhile(lambda one: len(one) >= 5 and len(one) % 2 and one[1] == key and one[2] == b"*", calls))
+    if not calls:
+        return 0, None
+    queue = read_name("queue")(key)
+    session.check_one(Right.SEND, queue)
+    drafts: list[Draft] = [(*pack(one[3:]), PLAIN) for one in calls]
+    return len(calls), session.door.send_several(queue, drafts, _told_ids)
+
+
+def _told_ids(ids: list[Any]) -> Reply:
+    return Encoded(b"".join([encode(_told_id(one), RESP2) for one in ids]))
+
+
+def _told_id(outcome: Any) -> Reply:
+    return failure(outcome) if isinstance(outcome, BaseException) else _stream_id(outcome)
+
+
 def _stream_id(message_id: str) -> str:
     """From an id that Penstock made, which holds both parts."""
-    return f"{int(message_id[:8] + message_id[9:13], 16)}-{int(message_id[-12:], 16)}"
+    return f"{_milliseconds(message_id[:13])}-{int(message_id[-12:], 16)}"
+
+
+@lru_cache(256)
+def _milliseconds(digits: str) -> int:
+    return int(digits.replace("-", ""), 16)
 
 
 def _add_options(words: list[bytes]) -> tuple[int, bool, int | None]:
