@@ -52,7 +52,7 @@ from penstock.engines.sqlite import (
 )
 from penstock.engines.sqlite.connection import Database
 from penstock.engines.sqlite.outside import check_connection, take_write_lock, without_habits
-from penstock.engines.sqlite.queues import Group, Queue
+from penstock.engines.sqlite.receiving import Opening
 from penstock.engines.sqlite.transaction import Transaction
 from penstock.engines.sqlite.watching import Watch
 
@@ -160,34 +160,30 @@ class SqliteEngine:
         with self.database.translated(), without_habits(connection):
             with connection:
                 take_write_lock(connection)
-                ids = sending.send(self.database.transaction(connection), queue, drafts)
+                ids = sending.send(self.database.transaction(connection.cursor()), queue, drafts)
             return ids
 
     def receive(self, queue: str, group: str | None, consumer: str, limit: int, lease_seconds: float | None) -> Receipt:
         """A receive that a power cut undoes is only a redelivery, so it does not wait for the disk; an at_most_once
         message must never be handed out again, so there it does."""
         return self._receive(
-            queue,
-            group,
-            lambda work, found, reader: receiving.receive(work, found, reader, consumer, limit, lease_seconds),
+            queue, group, lambda work, opening: receiving.receive(work, opening, consumer, limit, lease_seconds)
         )
 
     def receive_each(
         self, queue: str, group: str | None, shares: Sequence[tuple[str, int]], lease_seconds: float | None
     ) -> list[Receipt]:
         return self._receive(
-            queue, group, lambda work, found, reader: receiving.receive_each(work, found, reader, shares, lease_seconds)
+            queue, group, lambda work, opening: receiving.receive_each(work, opening, shares, lease_seconds)
         )
 
-    def _receive(self, queue: str, group: str | None, receive: Callable[[Transaction, Queue, Group], T]) -> T:
+    def _receive(self, queue: str, group: str | None, receive: Callable[[Transaction, Opening], T]) -> T:
         durable = False
         while True:
             with self.database.write(durable) as transaction:
-                found, reader = queues.find_reader(transaction, queue, group)
-                found = found or queues.ensure(transaction, queue)
-                reader = reader or queues.ensure_group(transaction, found, group or found.policy.default_group)
-                if durable or not found.policy.at_most_once:
-                    return receive(transaction, found, reader)
+                opening = receiving.begin(transaction, queue, group)
+                if durable or not opening.queue.policy.at_most_once:
+                    return receive(transaction, opening)
             durable = True
 
     def ready_in(self, queue: str, group: str | None) -> float | None:

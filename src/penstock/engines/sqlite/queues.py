@@ -40,16 +40,16 @@ class Group(NamedTuple):
 
 
 def find(transaction: Transaction, name: str) -> Queue | None:
-    row = transaction.row(SQL.find_queue, {"name": name})
-    return None if row is None else _queue(row)
+    row = transaction.row(SQL.find_queue, (name,))
+    return None if row is None else from_row(row)
 
 
 def find_reader(transaction: Transaction, name: str, group: str | None) -> tuple[Queue | None, Group | None]:
     """A queue and one of its groups, as far as they are there; no group name means the primary one."""
-    row = transaction.row(SQL.find_reader, {"name": name, "group": group})
+    row = transaction.row(SQL.find_reader, (name, group))
     if row is None:
         return None, None
-    return _queue(row[:7]), None if row[7] is None else Group(*row[7:])
+    return from_row(row[:7]), None if row[7] is None else Group(*row[7:])
 
 
 def get(transaction: Transaction, name: str) -> Queue:
@@ -71,7 +71,7 @@ def ensure(transaction: Transaction, name: str) -> Queue:
 
 
 def every(transaction: Transaction) -> list[Queue]:
-    return [_queue(row) for row in transaction.rows(SQL.all_queues)]
+    return [from_row(row) for row in transaction.rows(SQL.all_queues)]
 
 
 def declare(transaction: Transaction, name: str, changes: dict[str, Any]) -> Policy:
@@ -224,6 +224,6 @@ _FORGET = (
 )
 
 
-def _queue(row: tuple[Any, ...]) -> Queue:
+def from_row(row: tuple[Any, ...]) -> Queue:
     queue_id, name, policy, held, trimmed_position, created_at, primary_group_id = row
     return Queue(queue_id, name, _decode_policy(policy), held, trimmed_position, created_at, primary_group_id)

@@ -75,8 +75,7 @@ def _seek_lane(transaction: Transaction, queue: Queue, group: Group, lane: _Lane
         _pass_by(transaction, queue, group, lane, position)
     counted = {"lane_id": lane.lane_id, "after": queue.trimmed_position, "upto": position}
     passed = lane.trimmed + transaction.value(RECEIVE.count_run, counted)
-    moved = {"group_id": group.group_id, "lane_id": lane.lane_id, "position": position, "passed": passed}
-    transaction.run(RECEIVE.move_cursor, moved)
+    transaction.run(RECEIVE.move_cursor, (group.group_id, lane.lane_id, position, passed))
 
 
 def _rewind(transaction: Transaction, queue: Queue, group: Group, lane: _Lane, position: int) -> None:

@@ -27,20 +27,17 @@ class Tokens:
 
 
 class Transaction:
-    __slots__ = ("_cursor", "_execute", "connection", "deaths", "now", "random", "salt", "tokens")
+    __slots__ = ("_cursor", "_execute", "deaths", "now", "random", "salt", "tokens")
 
-    def __init__(
-        self, connection: apsw.Connection, now: int, random: Callable[[], float], salt: int, tokens: Tokens
-    ) -> None:
-        self.connection = connection
+    def __init__(self, cursor: apsw.Cursor, now: int, random: Callable[[], float], salt: int, tokens: Tokens) -> None:
         self.now = now
         self.random = random
         self.salt = salt
         self.tokens = tokens
         self.deaths: list[str] = []  # dead letters, to be signalled once they are committed
         # One cursor for all statements: each is read to its end before the next, and making one costs time too.
-        self._cursor = connection.cursor()
-        self._execute = self._cursor.execute
+        self._cursor = cursor
+        self._execute = cursor.execute
 
     def run(self, statement: str, bindings: Bindings = ()) -> None:
         self._execute(statement, bindings)
@@ -62,4 +59,4 @@ class Transaction:
     def changes(self, statement: str, bindings: Bindings = ()) -> int:
         """Run it, and count the rows it changed."""
         self._execute(statement, bindings).fetchall()
-        return self.connection.changes()
+        return self._cursor.connection.changes()

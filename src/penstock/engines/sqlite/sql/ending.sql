@@ -2,7 +2,7 @@
 -- One step of the messages in a range.
 insert into penstock_audit (
     last_position, first_position, queue_id, group_id, at, event, state, by, reason, attempt, token
-) values (:last, :first, :queue_id, :group_id, :at, :event, :state, :by, :reason, :attempt, :token);
+) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: count_succeeded
 -- Count how messages ended in the group.

@@ -2,7 +2,7 @@
 -- One queue by name.
 select queue_id, name, policy, held, trimmed_position, created_at, primary_group_id
 from penstock_queue
-where name = :name;
+where name = ?;
 
 -- name: find_reader
 -- A queue and one of its groups in one step: the named one, or the primary one when no name is given.
@@ -11,8 +11,8 @@ select queue.queue_id, queue.name, queue.policy, queue.held, queue.trimmed_posit
 from penstock_queue as queue
 left join penstock_group as reader
     on reader.queue_id = queue.queue_id
-    and reader.name = coalesce(:group, json_extract(queue.policy, '$.primary_group'), 'default')
-where queue.name = :name;
+    and reader.name = coalesce(?2, json_extract(queue.policy, '$.primary_group'), 'default')
+where queue.name = ?1;
 
 -- name: all_queues
 -- All queues by name.
