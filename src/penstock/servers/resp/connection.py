@@ -77,7 +77,7 @@ class Slot:
         if type(reply) is Work:
             self.connection.submit(self, reply)
             return
-        self.data = encode(reply, self.protocol)
+        self.data = reply if type(reply) is Encoded else encode(reply, self.protocol)
         self.connection.filled(self)
 
     # -- as a client that waits ------------------------------------------------------------------------------------
@@ -171,7 +171,9 @@ class Connection(asyncio.Protocol):
         self._commands.extend(commands)
         self._backlog += len(data)
         self._begin_commands()
-        self._flush()
+        slots = self._slots
+        if not slots or type(slots[0]) is bytes or len(slots) > 1 or self._backlog > HIGH_WATER:
+            self._flush()
 
     def _begin_commands(self) -> None:
         commands, session = self._commands, self.session
@@ -282,12 +284,13 @@ class Connection(asyncio.Protocol):
         if not self._flush_is_due:
             # Once for all replies of a commit.
             self._flush_is_due = True
-            self.loop.call_soon(self._go_on)
+            self.server.flush_soon(self)
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
         self._flush_is_due = False
         if not self.is_gone:
-            self._begin_commands()
+            if self._commands or self._parser.error is not None:
+                self._begin_commands()
             self._flush()
 
     def _flush(self) -> None:
@@ -301,15 +304,21 @@ class Connection(asyncio.Protocol):
             ready.append(data)
             slots.popleft()
         if ready:
-            self.transport.write(b"".join(ready))
-        limits = self.server.limits
-        allowed = limits.stranger_output_bytes if self.session.user_name is None else limits.output_bytes
-        if self.transport.get_write_buffer_size() > allowed:
-            logger.warning("client %d at %s does not read its replies: closed", self.session.id, self.session.address)
-            self.transport.abort()
-        elif not slots and (self.session.wants_close or (self._has_ended and not self._commands)):
+            self.transport.write(ready[0] if len(ready) == 1 else b"".join(ready))
+            self._check_unread()
+        if not slots and (self.session.wants_close or (self._has_ended and not self._commands)):
             self.transport.close()
         self._regulate()
+
+    def _check_unread(self) -> None:
+        """A client that does not read what it asked for must not fill the memory with it."""
+        if not (size := self.transport.get_write_buffer_size()):
+            return
+        limits = self.server.limits
+        allowed = limits.stranger_output_bytes if self.session.user_name is None else limits.output_bytes
+        if size > allowed:
+            logger.warning("client %d at %s does not read its replies: closed", self.session.id, self.session.address)
+            self.transport.abort()
 
     def _write_and_close(self, data: bytes) -> None:
         self.session.wants_close = True
@@ -323,7 +332,7 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._can_write = True
-        self._go_on()
+        self.go_on()
 
     def _regulate(self) -> None:
         """Read no more than can be worked on; reading goes on when there is room again."""

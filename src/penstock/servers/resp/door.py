@@ -64,11 +64,18 @@ class Door:
         return self.send_several(queue, [draft], lambda ids: finish(sent(ids[0])), makes=makes)
 
     def send_several(
-        self, queue: str, drafts: list[Draft], finish: Callable[[list[Any]], Reply], *, makes: bool = True
+        self,
+        queue: str,
+        drafts: list[Draft],
+        finish: Callable[[list[Any]], Reply],
+        *,
+        makes: bool = True,
+        merges: bool | None = None,
     ) -> Work:
-        """`finish` is given an id or an error for each."""
+        """`finish` is given an id or an error for each. `merges` is said by who knows that nothing can refuse them."""
         send = partial(self._send if makes else self._send_each, queue)
-        call = Call(send, drafts, ("send", queue, makes), merge_items) if can_merge(drafts) else Call(send, drafts)
+        merges = can_merge(drafts) if merges is None else merges
+        call = Call(send, drafts, ("send", queue, makes), merge_items) if merges else Call(send, drafts)
         return Work(call, partial(self._sent_first, queue, finish) if makes and queue not in self._made else finish)
 
     def _sent_first(self, queue: str, finish: Callable[[list[Any]], Reply], ids: list[Any]) -> Reply:

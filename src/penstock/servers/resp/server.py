@@ -49,6 +49,7 @@ class Server:
         self.connections: set[Connection] = set()
         self.background = 0  # sends that were answered before they were stored
         self.total_connections = 0
+        self._answered: list[Connection] = []
         self._listeners: list[asyncio.Server] = []
         self._looking: asyncio.Task[None] | None = None
         self._is_closing = False
@@ -97,6 +98,17 @@ class Server:
             if here > limits.clients_per_address:
                 return "ERR max number of clients reached for this address"
         return None
+
+    def flush_soon(self, connection: Connection) -> None:
+        """When all replies of a commit are there."""
+        self._answered.append(connection)
+        if len(self._answered) == 1:
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        answered, self._answered = self._answered, []
+        for connection in answered:
+            connection.go_on()
 
     def dismiss(self, connection: Connection) -> None:
         self.connections.discard(connection)

@@ -51,7 +51,7 @@ def add_several(session: Session, calls: list[list[bytes]]) -> tuple[int, Work |
     session.check_one(Right.SEND, queue)
     options = _options(read_seconds(first[2]))
     drafts: list[Draft] = [(one[3], None, options) for one in calls]
-    return len(calls), session.door.send_several(queue, drafts, _told_ids)
+    return len(calls), session.door.send_several(queue, drafts, _told_ids, merges=True)
 
 
 def _told_ids(ids: list[Any]) -> Reply:

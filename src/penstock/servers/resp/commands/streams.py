@@ -53,7 +53,7 @@ def add_several(session: Session, calls: list[list[bytes]]) -> tuple[int, Work |
     queue = read_name("queue")(key)
     session.check_one(Right.SEND, queue)
     drafts: list[Draft] = [(*pack(one[3:]), PLAIN) for one in calls]
-    return len(calls), session.door.send_several(queue, drafts, _told_ids)
+    return len(calls), session.door.send_several(queue, drafts, _told_ids, merges=True)
 
 
 def _told_ids(ids: list[Any]) -> Reply:
