@@ -175,6 +175,15 @@ class Engine(Protocol):
         """leased -> leased by another consumer: the lease ends as if its time were up (or is released, when the
         attempt must not count) and the message is received anew. What is not in flight is left out."""
 
+    def remove(self, queue: str, ids: Sequence[str]) -> int:
+        """Take messages out of the queue for good, as if past retention; counts those that were there. held, ready,
+        leased -> cancelled in each group where they are live (counted, without a dead letter; leases are lost,
+        addresses free, batches go on without them); then message, trail and dead letters are gone."""
+
+    def trim(self, queue: str, *, upto: int | None = None, keep: int | None = None) -> int:
+        """The same for the oldest messages of the log: all up to a position, or all but the newest `keep`; counts
+        them. The log begins after them, and dead letters stay, as when retention ends."""
+
     # -- groups ----------------------------------------------------------------------------------------------------
 
     def seek(self, queue: str, group: str, target: int | str, is_time: bool = False) -> int:

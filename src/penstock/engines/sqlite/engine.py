@@ -43,6 +43,7 @@ from penstock.engines.sqlite import (
     migration,
     queues,
     receiving,
+    removing,
     scheduling,
     seeking,
     sending,
@@ -229,6 +230,19 @@ class SqliteEngine:
     ) -> Receipt:
         with self.database.write() as transaction:
             return leasing.take_over(transaction, queue, group, consumer, ids, lease_seconds, counts)
+
+    def remove(self, queue: str, ids: Sequence[str]) -> int:
+        with self.database.write() as transaction:
+            return removing.remove(transaction, queue, ids)
+
+    def trim(self, queue: str, *, upto: int | None = None, keep: int | None = None) -> int:
+        """In pieces, because others wait for the write lock meanwhile."""
+        removed, has_more = 0, True
+        while has_more:
+            with self.database.write() as transaction:
+                count, has_more = removing.trim(transaction, queue, upto, keep)
+            removed += count
+        return removed
 
     # -- groups ----------------------------------------------------------------------------------------------------
 

@@ -34,11 +34,11 @@ def trim(transaction: Transaction, queue: Queue) -> tuple[int, bool]:
     upto = transaction.value(SQL.old_mark, {"queue_id": queue.queue_id, "before": before})
     if upto is None:
         return 0, False
-    piece = _piece(transaction, queue, upto)
-    return _trim_to(transaction, queue, piece, before), piece < upto
+    end = piece(transaction, queue, upto)
+    return trim_to(transaction, queue, end, before), end < upto
 
 
-def _piece(transaction: Transaction, queue: Queue, upto: int) -> int:
+def piece(transaction: Transaction, queue: Queue, upto: int) -> int:
     """A stretch that is trimmed in one transaction: others wait for the write lock meanwhile."""
     first = transaction.value(SQL.first_position, {"queue_id": queue.queue_id})
     return upto if first is None else min(upto, first + AT_ONCE - 1)
@@ -84,7 +84,7 @@ def _active(transaction: Transaction, queue: Queue) -> list[Group]:
     return active
 
 
-def _trim_to(transaction: Transaction, queue: Queue, upto: int, before: int) -> int:
+def trim_to(transaction: Transaction, queue: Queue, upto: int, before: int) -> int:
     bindings = {"queue_id": queue.queue_id, "upto": upto}
     transaction.run(CONNECTION.keep_position)
     _note_carried(transaction, queue, upto)
@@ -94,12 +94,12 @@ def _trim_to(transaction: Transaction, queue: Queue, upto: int, before: int) -> 
     for statement in (SQL.trim_runs, SQL.shorten_runs, SQL.trim_cursors, SQL.trim_skips, SQL.set_trimmed):
         transaction.run(statement, bindings)
     transaction.run(SQL.drop_marks, {"queue_id": queue.queue_id, "position": upto})
-    _forget(transaction, queue, queue.trimmed_position + 1, upto)
+    forget(transaction, queue, queue.trimmed_position + 1, upto)
     transaction.run(SQL.trim_batches, {"queue_id": queue.queue_id, "before": before})
     return trimmed
 
 
-def _forget(transaction: Transaction, queue: Queue, first: int, upto: int) -> None:
+def forget(transaction: Transaction, queue: Queue, first: int, upto: int) -> None:
     """The trail, the chosen ids and the addresses of messages that are gone."""
     bindings = {"queue_id": queue.queue_id, "from": first, "upto": upto}
     for statement in (SQL.trim_audit, SQL.trim_identities, SQL.trim_addresses):
@@ -111,7 +111,7 @@ def trim_kept(transaction: Transaction, queue: Queue) -> None:
     bindings = {"queue_id": queue.queue_id, "upto": queue.trimmed_position}
     transaction.run(CONNECTION.keep_position)
     transaction.run(SQL.trim_kept, bindings)
-    _forget(transaction, queue, 1, queue.trimmed_position)
+    forget(transaction, queue, 1, queue.trimmed_position)
 
 
 def _note_carried(transaction: Transaction, queue: Queue, upto: int) -> None:
