@@ -226,10 +226,17 @@ class SqliteEngine:
             return leasing.every(transaction, queue, group, consumer, after, limit)
 
     def take_over(
-        self, queue: str, group: str, consumer: str, ids: Sequence[str], lease_seconds: float, counts: bool = True
+        self,
+        queue: str,
+        group: str,
+        consumer: str,
+        ids: Sequence[str],
+        lease_seconds: float,
+        counts: bool = True,
+        force: bool = False,
     ) -> Receipt:
         with self.database.write() as transaction:
-            return leasing.take_over(transaction, queue, group, consumer, ids, lease_seconds, counts)
+            return leasing.take_over(transaction, queue, group, consumer, ids, lease_seconds, counts, force)
 
     def remove(self, queue: str, ids: Sequence[str]) -> int:
         with self.database.write() as transaction:
@@ -249,6 +256,10 @@ class SqliteEngine:
     def seek(self, queue: str, group: str, target: int | str, is_time: bool = False) -> int:
         with self.database.write() as transaction:
             return seeking.seek(transaction, queue, group, target, is_time)
+
+    def reached(self, queue: str, group: str) -> int:
+        with self.database.read() as transaction:
+            return leasing.reached(transaction, queue, group)
 
     def groups(self, queue: str) -> list[str]:
         with self.database.read() as transaction:

@@ -157,7 +157,9 @@ class Connection(asyncio.Protocol):
         self.session.wants_close = True
         if self._waiter is not None:
             self._waiter.answer(self._waiter.waiting.empty)
-        elif not self._slots:
+        elif self._tasks or not self._slots:
+            for task in self._tasks:
+                task.cancel()
             self.transport.close()
 
     # -- bytes in --------------------------------------------------------------------------------------------------

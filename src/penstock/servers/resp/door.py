@@ -18,10 +18,11 @@ from penstock.client.store import Store
 from penstock.domain.errors import PenstockError, StoreError
 from penstock.domain.identity import made_id
 from penstock.domain.lifecycle import Event
-from penstock.domain.message import Draft
+from penstock.domain.message import PLAIN, Draft, Options
 from penstock.domain.observations import LeaseInfo
 from penstock.domain.settlement import Settle, Settled
 from penstock.engines.contract import CREATED_AT, ID, POSITION, Engine, Receipt, Row
+from penstock.servers.resp.claims import Claims
 from penstock.servers.resp.consumers import Consumers
 from penstock.servers.resp.encoder import Reply
 from penstock.servers.resp.remembering import Lease, Remembered
@@ -31,6 +32,8 @@ from penstock.servers.resp.work import Finish, Work
 # A queue that begins with a command of this protocol: nothing is dead here, an unread message just expires, and one
 # that was not acknowledged comes back until it does.
 POLICY: dict[str, Any] = {"primary_group": None, "max_retries": None}
+# An entry of a stream is there at once, whatever delay its queue has: its id says where it lies.
+NOW = Options(delay_seconds=0)
 # Finds a lease by what a client calls its message, inside a call.
 Find = Callable[[bytes], LeaseInfo | None]
 
@@ -42,6 +45,7 @@ class Door:
         self.local = Store(store.engine)  # the same verbs, for use inside a call
         self.remembered = Remembered()
         self.consumers = Consumers()
+        self.claims = Claims()
         self._made: set[str] = set()
         self._groups: set[tuple[str, str]] = set()
 
@@ -73,7 +77,7 @@ class Door:
         merges: bool | None = None,
     ) -> Work:
         """`finish` is given an id or an error for each. `merges` is said by who knows that nothing can refuse them."""
-        send = partial(self._send if makes else self._send_each, queue)
+        send = partial(self.send_now if makes else self._send_each, queue)
         merges = can_merge(drafts) if merges is None else merges
         call = Call(send, drafts, ("send", queue, makes), merge_items) if merges else Call(send, drafts)
         return Work(call, partial(self._sent_first, queue, finish) if makes and queue not in self._made else finish)
@@ -82,8 +86,12 @@ class Door:
         self._made.add(queue)
         return finish(ids)
 
-    def _send(self, queue: str, drafts: Sequence[Draft]) -> list[Any]:
+    def send_now(self, queue: str, drafts: Sequence[Draft]) -> list[Any]:
+        """Inside a call: an id or an error for each."""
         self.make(queue)
+        if any(options is NOW for _, _, options in drafts) and not self.engine.policy(queue).delay_seconds:
+            # The usual case, in which they are plain messages that go the short way.
+            drafts = [(one[0], one[1], PLAIN) if one[2] is NOW else one for one in drafts]
         return self._send_each(queue, drafts)
 
     def _send_each(self, queue: str, drafts: Sequence[Draft]) -> list[Any]:

@@ -50,6 +50,7 @@ class Session:
         self.registered: list[str] = []
         self.queued: list[tuple[Command, list[Any], dict[str, Any]]] | None = None
         self.is_spoilt = False
+        self.is_executing = False  # nothing waits inside EXEC
         self.on_known(self.user_name is not None)
 
     # -- who it is -------------------------------------------------------------------------------------------------
@@ -147,7 +148,11 @@ class Session:
             raise CommandError("ERR EXEC without MULTI")
         if spoilt:
             raise CommandError("EXECABORT Transaction discarded because of previous errors.")
-        begun = [self._begin_queued(*one) for one in queued]
+        self.is_executing = True
+        try:
+            begun = [self._begin_queued(*one) for one in queued]
+        finally:
+            self.is_executing = False
 
         def operation() -> list[Any]:
             together: list[Any] = self.door.engine.together([partial(_finished, one) for one in begun])

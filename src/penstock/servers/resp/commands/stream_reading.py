@@ -13,6 +13,7 @@ from penstock.domain.observations import LeaseInfo
 from penstock.domain.times import EPOCH
 from penstock.engines.contract import POSITION, Receipt
 from penstock.servers.resp.arguments import Words, read_count, read_name
+from penstock.servers.resp.commands.bounds import after_bound
 from penstock.servers.resp.commands.entries import (
     BEYOND,
     MICROSECOND,
@@ -26,7 +27,6 @@ from penstock.servers.resp.commands.entries import (
     row_name,
 )
 from penstock.servers.resp.commands.stream_groups import check_group
-from penstock.servers.resp.commands.streams import after_bound
 from penstock.servers.resp.door import Door, portions
 from penstock.servers.resp.encoder import NO_ARRAY, RESP3, Encoded, Pairs, Reply, nothing
 from penstock.servers.resp.remembering import Lease
@@ -135,12 +135,12 @@ def _read_words(words: list[bytes]) -> _Reading:
         if word == b"COUNT":
             count = min(read_count(value), 1_000_000) or WITHOUT_COUNT
         else:
-            block = _milliseconds(value) / 1000
+            block = read_milliseconds(value) / 1000
         at += 2
     raise CommandError("ERR syntax error: XREADGROUP needs STREAMS key [key ...] id [id ...]")
 
 
-def _milliseconds(value: bytes) -> int:
+def read_milliseconds(value: bytes) -> int:
     if not value.isdigit():
         negative = value[:1] == b"-" and value[1:].isdigit()
         raise CommandError("ERR timeout is negative" if negative else "ERR timeout is not an integer or out of range")
