@@ -54,6 +54,7 @@ from penstock.engines.sqlite import (
 from penstock.engines.sqlite.connection import Database
 from penstock.engines.sqlite.outside import check_connection, take_write_lock, without_habits
 from penstock.engines.sqlite.receiving import Opening
+from penstock.engines.sqlite.rounds import Rounds
 from penstock.engines.sqlite.transaction import Transaction
 from penstock.engines.sqlite.watching import Watch
 
@@ -91,6 +92,7 @@ class SqliteEngine:
     def __init__(self, database: Database) -> None:
         self.database = database
         self.watch = Watch(database)
+        self._rounds = Rounds()
         database.on_commit = self.watch.committed
 
     # -- the store -------------------------------------------------------------------------------------------------
@@ -395,7 +397,7 @@ class SqliteEngine:
     # -- maintenance -----------------------------------------------------------------------------------------------
 
     def sweep(self) -> SweepReport:
-        return sweeping.sweep(self.database)
+        return sweeping.sweep(self.database, self._rounds)
 
     # -- windows ---------------------------------------------------------------------------------------------------
 
