@@ -34,6 +34,8 @@ from penstock.servers.resp.work import Finish, Work
 POLICY: dict[str, Any] = {"primary_group": None, "max_retries": None}
 # An entry of a stream is there at once, whatever delay its queue has: its id says where it lies.
 NOW = Options(delay_seconds=0)
+# Queues and groups that are known to be there; one too many, and all are looked up anew.
+MOST_KNOWN = 100_000
 # Finds a lease by what a client calls its message, inside a call.
 Find = Callable[[bytes], LeaseInfo | None]
 
@@ -83,8 +85,14 @@ class Door:
         return Work(call, partial(self._sent_first, queue, finish) if makes and queue not in self._made else finish)
 
     def _sent_first(self, queue: str, finish: Callable[[list[Any]], Reply], ids: list[Any]) -> Reply:
-        self._made.add(queue)
+        self._know(queue)
         return finish(ids)
+
+    def _know(self, queue: str) -> None:
+        """It is there, and need not be looked up again."""
+        if len(self._made) >= MOST_KNOWN:
+            self._made.clear()
+        self._made.add(queue)
 
     def send_now(self, queue: str, drafts: Sequence[Draft]) -> list[Any]:
         """Inside a call: an id or an error for each."""
@@ -138,7 +146,7 @@ class Door:
         return work if queue in self._made else work.then(partial(self._received_first, queue))
 
     def _received_first(self, queue: str, reply: Reply) -> Reply:
-        self._made.add(queue)
+        self._know(queue)
         return reply
 
     def receive_and_ack(
@@ -232,6 +240,8 @@ class Door:
         return (queue, group) in self._groups
 
     def learn_group(self, queue: str, group: str) -> None:
+        if len(self._groups) >= MOST_KNOWN:
+            self._groups.clear()
         self._groups.add((queue, group))
 
     def forget_group(self, queue: str, group: str) -> None:

@@ -33,7 +33,8 @@ read_queue, read_group = read_name("queue"), read_name("group")
 def add(session: Session, queue: QueueName, expire_seconds: Seconds, contents: Blob, *, noblock: Flag = False) -> Begun:
     """Add an event to a queue. Gives back its id, or OK with NOBLOCK, which does not wait until it is stored."""
     message: Draft = (contents, None, _options(expire_seconds))
-    return add_in_background(session, queue, message) if noblock else session.door.send(queue, message, _same)
+    work = session.door.send(queue, message, _same)
+    return in_background(session, queue, work) if noblock else work
 
 
 def _same(message_id: str) -> Reply:
@@ -68,7 +69,7 @@ def _options(expire_seconds: float) -> Options:
     return Options(ttl_seconds=check_seconds("expireSeconds", expire_seconds, above=True))
 
 
-def add_in_background(session: Session, queue: str, message: Draft) -> Reply:
+def in_background(session: Session, queue: str, work: Work) -> Reply:
     server = session.server
     if server.background >= server.limits.background_sends:
         raise CommandError(
@@ -76,7 +77,7 @@ def add_in_background(session: Session, queue: str, message: Draft) -> Reply:
             "try again, or without NOBLOCK"
         )
     server.background += 1
-    session.door.submit(session.door.send(queue, message, _same), _Background(session, queue))
+    session.door.submit(work, _Background(session, queue))
     return OK
 
 
@@ -90,9 +91,10 @@ class _Background:
     def cancelled(self) -> bool:
         return False
 
-    def set_result(self, ids: list[Any]) -> None:
-        if isinstance(ids[0], BaseException):
-            self.set_exception(ids[0])
+    def set_result(self, outcome: Any) -> None:
+        """One message was sent: its id, or what refused it."""
+        if outcome is not None and isinstance(outcome[0], BaseException):
+            self.set_exception(outcome[0])
         else:
             self.server.background -= 1
 

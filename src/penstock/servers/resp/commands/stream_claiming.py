@@ -123,7 +123,7 @@ def _claimed(session: Session, consumer: str, receipt: Receipt, just_ids: bool) 
 
 
 def _idle(word: bytes) -> int:
-    if not word.isdigit():
+    if not word.isdigit() or len(word) > 18:
         raise CommandError("ERR Invalid min-idle-time argument for XCLAIM")
     return int(word)
 

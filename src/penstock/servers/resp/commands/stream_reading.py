@@ -41,6 +41,8 @@ READ_USAGE = (
 )
 # Redis gives everything without COUNT; a reply has to end somewhere.
 WITHOUT_COUNT = 10_000
+# What names one stream is shorter; what is longer is not worth remembering.
+MOST_REMEMBERED_WORDS = 12
 
 
 class _Reading(msgspec.Struct, frozen=True):
@@ -77,6 +79,8 @@ def read(session: Session, words: Words) -> Begun:
 def read_several(session: Session, calls: list[list[bytes]]) -> tuple[int, Work | None]:
     """New entries of one stream, without waiting."""
     first = calls[0]
+    if len(first) > MOST_REMEMBERED_WORDS:
+        return 0, None
     reading = _remembered_reading(tuple(first))
     if reading.blocks or reading.noack or len(reading.streams) != 1 or reading.streams[0][1] != b">":
         return 0, None
@@ -141,7 +145,7 @@ def _read_words(words: list[bytes]) -> _Reading:
 
 
 def read_milliseconds(value: bytes) -> int:
-    if not value.isdigit():
+    if not value.isdigit() or len(value) > 18:
         negative = value[:1] == b"-" and value[1:].isdigit()
         raise CommandError("ERR timeout is negative" if negative else "ERR timeout is not an integer or out of range")
     return min(int(value), 10**12)
