@@ -19,19 +19,27 @@ QUEUE = "idle"
 
 
 def measure(contenders: Sequence[Contender], consumers: int, seconds: float) -> dict[str, Any]:
+    """All of one queue, and each of a queue of its own."""
     allow_files(consumers + 100)
-    return {contender.name: _measure(contender, consumers, seconds) for contender in contenders}
+    return {
+        contender.name: {
+            "one queue": _measure(contender, consumers, seconds, [QUEUE] * consumers),
+            "many queues": _measure(contender, consumers, seconds, [f"{QUEUE}-{place}" for place in range(consumers)]),
+        }
+        for contender in contenders
+    }
 
 
-def _measure(contender: Contender, consumers: int, seconds: float) -> dict[str, float]:
+def _measure(contender: Contender, consumers: int, seconds: float, queues: list[str]) -> dict[str, float]:
     server = contender.server
     with Wire(server.port) as wire, contextlib.ExitStack() as open_ones:
         if contender.dialect == "streams":
-            wire.call("XGROUP", "CREATE", QUEUE, GROUP, "0", "MKSTREAM")
+            for queue in dict.fromkeys(queues):
+                wire.call("XGROUP", "CREATE", queue, GROUP, "0", "MKSTREAM")
         rss_before, cpu_before = server.rss_bytes(), _cpu_percent(server, seconds)
-        for number in range(consumers):
+        for number, queue in enumerate(queues):
             link = open_ones.enter_context(socket.create_connection(("127.0.0.1", server.port)))
-            link.sendall(_waiting(contender, number))
+            link.sendall(_waiting(contender, number, queue))
         until(lambda: _blocked(wire) >= consumers)
         return {
             "cpu_percent": _cpu_percent(server, seconds),
@@ -48,10 +56,10 @@ def _cpu_percent(server: ServerProcess, seconds: float) -> float:
     return 100 * (server.cpu_seconds() - used) / (time.monotonic() - began)
 
 
-def _waiting(contender: Contender, number: int) -> bytes:
+def _waiting(contender: Contender, number: int, queue: str) -> bytes:
     if contender.dialect == "streams":
-        return frame("XREADGROUP", "GROUP", GROUP, f"c{number}", "BLOCK", 0, "STREAMS", QUEUE, ">")
-    return frame("QNOTIFY", GROUP, 3600, QUEUE)
+        return frame("XREADGROUP", "GROUP", GROUP, f"c{number}", "BLOCK", 0, "STREAMS", queue, ">")
+    return frame("QNOTIFY", GROUP, 3600, queue)
 
 
 def _blocked(wire: Wire) -> int:

@@ -23,6 +23,7 @@ _POSITION_BITS = 48
 _POSITION_MASK = (1 << _POSITION_BITS) - 1
 
 
+@lru_cache(256)
 def made_prefix(created_at: int, salt: int) -> str:
     """All of a made id but its last 12 digits: the same for all messages of one send."""
     return _prefix(created_at // 1000, salt)

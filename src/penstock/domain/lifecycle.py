@@ -10,7 +10,8 @@ Some events do not come from the message's own story. A **release** gives a mess
 because nobody failed: an ordered queue does it to what it handed out behind a message that must be tried again, so that
 a key is never processed out of order, and a receive whose caller has gone does it to what nobody took. A message that
 `expires` or is `cancelled` while nobody holds it ends without ever being handed out. And a seek is the operator's: it
-reads messages again, or passes them by.
+reads messages again, or passes them by; so is a **remove**, which ends a message wherever it is live and takes it out
+of the log at once, as if its retention were over.
 
 `docs/lifecycle.md` is written from this table by `python -m penstock.domain.lifecycle`, and a test compares the two.
 """
@@ -54,6 +55,7 @@ class Event(StrEnum):
     BATCH_CANCEL = "batch_cancel"
     REDRIVE = "redrive"
     SEEK = "seek"
+    REMOVE = "remove"
 
 
 class Transition(NamedTuple):
@@ -95,6 +97,7 @@ TABLE = (
         "the primary group was moved past it, and it has an address or a batch",
         State.CANCELLED,
     ),
+    Transition(LIVE, Event.REMOVE, "removed or trimmed by an operator; the message goes too", State.CANCELLED),
 )
 
 _EDGES = {(source, transition.event, transition.target) for transition in TABLE for source in transition.sources}
@@ -141,7 +144,7 @@ stateDiagram-v2
 {rows}
 
 A deadline that passes while an `at_least_once` message is leased only ends the lease; the message is never dropped
-for it. Every outcome but `succeeded` leaves a dead letter.
+for it. Every outcome but `succeeded` leaves a dead letter, except for what was removed: there is no message to keep.
 """
 
 

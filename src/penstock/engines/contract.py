@@ -170,16 +170,36 @@ class Engine(Protocol):
         position. Lets somebody settle who knows a message by its id only."""
 
     def take_over(
-        self, queue: str, group: str, consumer: str, ids: Sequence[str], lease_seconds: float, counts: bool = True
+        self,
+        queue: str,
+        group: str,
+        consumer: str,
+        ids: Sequence[str],
+        lease_seconds: float,
+        counts: bool = True,
+        force: bool = False,
     ) -> Receipt:
         """leased -> leased by another consumer: the lease ends as if its time were up (or is released, when the
-        attempt must not count) and the message is received anew. What is not in flight is left out."""
+        attempt must not count) and the message is received anew. What is not in flight is left out; with `force` it is
+        received too, out of its turn: unread, passed by, waiting for a retry, or ended (which it then has not)."""
+
+    def remove(self, queue: str, ids: Sequence[str]) -> int:
+        """Take messages out of the queue for good, as if past retention; counts those that were there. held, ready,
+        leased -> cancelled in each group where they are live (counted, without a dead letter; leases are lost,
+        addresses free, batches go on without them); then message, trail and dead letters are gone."""
+
+    def trim(self, queue: str, *, upto: int | None = None, keep: int | None = None) -> int:
+        """The same for the oldest messages of the log: all up to a position, or all but the newest `keep`; counts
+        them. The log begins after them, and dead letters stay, as when retention ends."""
 
     # -- groups ----------------------------------------------------------------------------------------------------
 
     def seek(self, queue: str, group: str, target: int | str, is_time: bool = False) -> int:
         """Move the group's cursor to a position, a time, "start" or "end": messages behind it are passed, those
         before it are ready again unless they are leased or waiting for a retry. Gives back the position."""
+
+    def reached(self, queue: str, group: str) -> int:
+        """The last position that the group has read or was moved past; 0 for one that is at the beginning."""
 
     def groups(self, queue: str) -> list[str]:
         """The groups of the queue by name."""

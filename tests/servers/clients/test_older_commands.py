@@ -35,8 +35,10 @@ def test_what_is_pushed_right_is_popped_next(client: Speaker, queue: str) -> Non
     client("QLPUSH", queue, "a", "first in line")
     assert client("QRPUSH", queue, "b", "urgent") == "OK"
     assert client("QRPEEK", queue) == ["b", "urgent"]
-    assert client("QRPOP", queue) == ["b", "urgent"]
-    assert client("QRPOP", queue) == ["a", "first in line"]
+    client("QRPUSH", queue, "c", "more urgent")
+    assert [client("QRPOP", queue)[0] for _ in range(3)] == ["c", "b", "a"]
+    client("QRPUSH", queue, "d", "x")
+    assert client("QLPEEK", queue) == ["d", "x"], "the only one that waits"
 
 
 def test_a_popped_event_is_acknowledged_or_comes_back(client: Speaker, queue: str) -> None:

@@ -73,7 +73,7 @@ async def _bombard(server: PenstockServer) -> Tally:
 async def _attack(port: int, mutator: Mutator, tally: Tally) -> None:
     loop = asyncio.get_running_loop()
     while tally.inputs < INPUTS:
-        burst, inputs = _burst(mutator)
+        burst, inputs = make_burst(mutator)
         tally.inputs += inputs
         tally.connections += 1
         _, attacker = await loop.create_connection(lambda burst=burst: Attacker(burst), LOOPBACK, port)  # type: ignore[misc]
@@ -97,7 +97,7 @@ class Attacker(asyncio.Protocol):
             self.ended.set_result(None)
 
 
-def _burst(mutator: Mutator) -> tuple[bytes, int]:
+def make_burst(mutator: Mutator) -> tuple[bytes, int]:
     """Inputs for one connection: as many as leave the conversation whole, and one that does not."""
     parser = Parser(Limits())
     parser.trust(True)

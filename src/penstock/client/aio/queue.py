@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MAX_LIMIT = 1_000_000
+MAX_POSITION = 2**62
 DEFAULT_CONSUMER = f"{socket.gethostname()}-{os.getpid()}"
 
 
@@ -331,6 +332,22 @@ class AsyncQueue:
     async def flush(self) -> int:
         """Remove every message, as if the queue had just been made. Counts them."""
         return await self._run(lambda: self.engine.flush(self.name))
+
+    async def remove(self, ids: Sequence[str]) -> int:
+        """Take messages out of the queue for good, wherever they are; counts those that were there. Where they were
+        live they end as cancelled, without a dead letter."""
+        known = [check_id(one) for one in ids]
+        return await self._run(lambda: self.engine.remove(self.name, known))
+
+    async def trim(self, *, upto: int | None = None, keep: int | None = None) -> int:
+        """Remove the oldest messages of the log: all up to a position, or all but the newest `keep`; counts them."""
+        if (upto is None) == (keep is None):
+            raise InvalidInput("trim takes either upto (a position) or keep (a number of messages)")
+        if upto is not None:
+            check_integer("upto", upto, 0, MAX_POSITION)
+        if keep is not None:
+            check_integer("keep", keep, 0, MAX_POSITION)
+        return await self.store._run_alone(lambda: self.engine.trim(self.name, upto=upto, keep=keep))
 
     # -- how calls reach the engine --------------------------------------------------------------------------------
 

@@ -25,9 +25,14 @@ SLICE_SECONDS = 0.1
 # In a busy store looking takes at most this share of the time, and at most this long passes between two looks.
 LOOKING_SHARE = 0.2
 LONGEST_REST_SECONDS = 0.1
+# Commits are heard of, so looking without one is only for safety: this many things at a time, in turns, however many
+# are awaited.
+BACKSTOP_LOOKS = 50
 # There may be one message for a thousand tasks. So this many are woken first, and while there is still something, twice
 # as many each time: at the next commit, such as that of their receives, or after this long.
 FIRST_WOKEN = 16
+# A timer for what comes due by itself is set anew after this long: clocks may be set meanwhile.
+LONGEST_TIMER_SECONDS = 60.0
 WAKE_AGAIN_SECONDS = 0.01
 
 
@@ -63,6 +68,7 @@ class Watcher:
         self._looked = threading.Event()
         self._stopped = threading.Event()
         self._ended: asyncio.Future[None] = loop.create_future()
+        self._backstop: asyncio.TimerHandle | None = None
 
     async def until(self, key: Hashable, ready_in: ReadyIn, timeout_seconds: float) -> None:
         """Until `ready_in` says 0, the time is up, or the store closes."""
@@ -83,6 +89,8 @@ class Watcher:
         self._stopped.set()
         self._wanted.set()
         self._looked.set()
+        if self._backstop is not None:
+            self._backstop.cancel()
         for awaited in list(self._awaited.values()):
             self._rouse_all(awaited, None)
         if self._thread is not None:
@@ -94,6 +102,7 @@ class Watcher:
     def _begin(self, key: Hashable, ready_in: ReadyIn) -> Awaited:
         awaited = self._awaited[key] = Awaited(key, ready_in)
         self._wanted.set()
+        self._keep_looking()
         if self._thread is None:
             self._thread = threading.Thread(target=self._watch, name="penstock-watcher", daemon=True)
             self._thread.start()
@@ -117,7 +126,22 @@ class Watcher:
                 self._rouse_some(awaited)
             else:
                 awaited.share = FIRST_WOKEN
-                self._look_again_in(awaited, BACKSTOP_SECONDS if answer is None else min(answer, BACKSTOP_SECONDS))
+                if answer is not None:
+                    self._look_again_in(awaited, min(answer, LONGEST_TIMER_SECONDS))
+
+    def _look_at_some(self) -> None:
+        """The backstop: those that were not looked at for longest, which therefore go to the end."""
+        self._backstop = None
+        some = list(islice(self._awaited.values(), BACKSTOP_LOOKS))
+        for awaited in some:
+            self._awaited[awaited.key] = self._awaited.pop(awaited.key)
+        if some:
+            self._look(some)
+            self._keep_looking()
+
+    def _keep_looking(self) -> None:
+        if self._backstop is None:
+            self._backstop = self._loop.call_later(BACKSTOP_SECONDS, self._look_at_some)
 
     def _look_again_in(self, awaited: Awaited, seconds: float) -> None:
         if awaited.timer is not None:

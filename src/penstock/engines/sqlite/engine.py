@@ -45,6 +45,7 @@ from penstock.engines.sqlite import (
     queues,
     reading,
     receiving,
+    removing,
     scheduling,
     seeking,
     sending,
@@ -56,6 +57,7 @@ from penstock.engines.sqlite import (
 from penstock.engines.sqlite.connection import Database
 from penstock.engines.sqlite.outside import check_connection, take_write_lock, without_habits
 from penstock.engines.sqlite.receiving import Opening
+from penstock.engines.sqlite.rounds import Rounds
 from penstock.engines.sqlite.transaction import Transaction
 from penstock.engines.sqlite.watching import Watch
 
@@ -93,6 +95,7 @@ class SqliteEngine:
     def __init__(self, database: Database) -> None:
         self.database = database
         self.watch = Watch(database)
+        self._rounds = Rounds()
         database.on_commit = self.watch.committed
 
     # -- the store -------------------------------------------------------------------------------------------------
@@ -228,16 +231,40 @@ class SqliteEngine:
             return leasing.every(transaction, queue, group, consumer, after, limit)
 
     def take_over(
-        self, queue: str, group: str, consumer: str, ids: Sequence[str], lease_seconds: float, counts: bool = True
+        self,
+        queue: str,
+        group: str,
+        consumer: str,
+        ids: Sequence[str],
+        lease_seconds: float,
+        counts: bool = True,
+        force: bool = False,
     ) -> Receipt:
         with self.database.write() as transaction:
-            return leasing.take_over(transaction, queue, group, consumer, ids, lease_seconds, counts)
+            return leasing.take_over(transaction, queue, group, consumer, ids, lease_seconds, counts, force)
+
+    def remove(self, queue: str, ids: Sequence[str]) -> int:
+        with self.database.write() as transaction:
+            return removing.remove(transaction, queue, ids)
+
+    def trim(self, queue: str, *, upto: int | None = None, keep: int | None = None) -> int:
+        """In pieces, because others wait for the write lock meanwhile."""
+        removed, has_more = 0, True
+        while has_more:
+            with self.database.write() as transaction:
+                count, has_more = removing.trim(transaction, queue, upto, keep)
+            removed += count
+        return removed
 
     # -- groups ----------------------------------------------------------------------------------------------------
 
     def seek(self, queue: str, group: str, target: int | str, is_time: bool = False) -> int:
         with self.database.write() as transaction:
             return seeking.seek(transaction, queue, group, target, is_time)
+
+    def reached(self, queue: str, group: str) -> int:
+        with self.database.read() as transaction:
+            return leasing.reached(transaction, queue, group)
 
     def groups(self, queue: str) -> list[str]:
         with self.database.read() as transaction:
@@ -377,7 +404,7 @@ class SqliteEngine:
     # -- maintenance -----------------------------------------------------------------------------------------------
 
     def sweep(self) -> SweepReport:
-        return sweeping.sweep(self.database)
+        return sweeping.sweep(self.database, self._rounds)
 
     # -- windows ---------------------------------------------------------------------------------------------------
 

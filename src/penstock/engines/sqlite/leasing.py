@@ -10,7 +10,7 @@ from penstock.domain.lifecycle import Event, State
 from penstock.domain.observations import LeaseInfo
 from penstock.domain.times import to_time
 from penstock.engines.contract import Receipt
-from penstock.engines.sqlite import queues, receiving, sending, settling, tracking
+from penstock.engines.sqlite import forcing, queues, receiving, sending, settling, tracking
 from penstock.engines.sqlite.queues import Group, Queue
 from penstock.engines.sqlite.transaction import Transaction
 from penstock.engines.statements import Statements
@@ -82,14 +82,39 @@ def take_over(
     ids: Sequence[str],
     lease_seconds: float,
     counts: bool,
+    force: bool,
 ) -> Receipt:
     queue = queues.get(transaction, name)
     group = queues.get_group(transaction, queue, group_name)
+    queues.check_leasing(queue, group)
     event = Event.LEASE_END if counts else Event.RELEASE
     free: list[int] = []
-    for lease in of_messages(transaction, name, group_name, dict.fromkeys(ids)):
-        flight = tracking.flight(transaction, group, lease.token, lease.position)
-        reason = f"taken over by {consumer}"
-        if flight is not None and settling.conclude(transaction, queue, group, flight, event, reason) is State.READY:
-            free.append(lease.position)
+    for message_id in dict.fromkeys(ids):
+        leases = _of_message(transaction, queue, group, message_id)
+        if leases:
+            free += [one.position for one in leases if _end_lease(transaction, queue, group, one, event, consumer)]
+        elif force:
+            place = sending.locate(transaction, queue, message_id)
+            position = None if place is None else place.position
+            if position is not None and forcing.make_ready(transaction, queue, group, position):
+                free.append(position)
     return receiving.receive_again(transaction, queue, group, consumer, free, lease_seconds)
+
+
+def _end_lease(
+    transaction: Transaction, queue: Queue, group: Group, lease: LeaseInfo, event: Event, consumer: str
+) -> bool:
+    """Whether the message is free to be taken by another."""
+    flight = tracking.flight(transaction, group, lease.token, lease.position)
+    if flight is None:
+        return False
+    reason = f"taken over by {consumer}"
+    return settling.conclude(transaction, queue, group, flight, event, reason) is State.READY
+
+
+def reached(transaction: Transaction, name: str, group_name: str) -> int:
+    _, group = _find(transaction, name, group_name)
+    if group is None:
+        return 0
+    position: int = transaction.value(SQL.reached, {"group_id": group.group_id})
+    return position

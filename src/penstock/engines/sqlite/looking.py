@@ -21,6 +21,9 @@ from penstock.engines.statements import Statements
 SQL = Statements("penstock.engines.sqlite", "sql/look.sql")
 # The number of a group that has not been used yet: it has read nothing, and what it would read can be looked at.
 NOBODY = -1
+# Stretches of the log looked up at a time, and a position beyond all.
+STRETCHES = 256
+LAST = 2**63 - 1
 
 
 def place(transaction: Transaction, queue: Queue, message_id: str) -> Place:
@@ -105,9 +108,20 @@ def browse(
     queue = queues.find(transaction, name)
     if queue is None:
         return []
-    bindings = {"queue_id": queue.queue_id, "after": max(after, queue.trimmed_position), "upto": upto, "limit": limit}
-    rows = transaction.rows(SQL.browse_backwards if backwards else SQL.browse, bindings)
-    return [_message(transaction, queue, row) for row in rows]
+    after, upto = max(after, queue.trimmed_position), LAST if upto is None else upto
+    statement = SQL.browse_backwards if backwards else SQL.browse
+    found: list[Message] = []
+    while len(found) < limit and after < upto:
+        between = {"queue_id": queue.queue_id, "after": after, "upto": upto, "limit": STRETCHES}
+        stretches = transaction.rows(SQL.stretches_backwards if backwards else SQL.stretches, between)
+        for first, last in stretches:
+            if len(found) < limit:
+                reading = {"first": first, "last": last, "limit": limit - len(found)}
+                found += [_message(transaction, queue, row) for row in transaction.rows(statement, reading)]
+        if len(stretches) < STRETCHES:
+            break
+        after, upto = (after, stretches[-1][0] - 1) if backwards else (stretches[-1][1], upto)
+    return found
 
 
 def ready_in(transaction: Transaction, name: str, group_name: str | None) -> float | None:

@@ -8,9 +8,8 @@ from itertools import groupby
 from penstock.domain.errors import LeaseLost
 from penstock.domain.lifecycle import LIVE, Event, State
 from penstock.domain.settlement import Settle, Settled, decide, lease_end
-from penstock.engines.sqlite import ending, queues, tracking
+from penstock.engines.sqlite import acking, ending, queues, tracking
 from penstock.engines.sqlite.queues import Group, Queue
-from penstock.engines.sqlite.ranges import ranges
 from penstock.engines.sqlite.tracking import Flight, Lease
 from penstock.engines.sqlite.transaction import Transaction
 from penstock.engines.statements import Statements
@@ -46,19 +45,17 @@ def _is_plain_ack(settle: Settle) -> bool:
 
 
 def _ack_each(transaction: Transaction, queue: Queue, group: Group, acks: list[Settle]) -> list[Settled]:
-    """Acks in any order: those that lie in a row in one lease are written down as one step."""
-    results: dict[tuple[int, int], Settled] = {}
-    by_token: dict[int, dict[int, Settle]] = {}
-    for ack in acks:
-        by_token.setdefault(ack.token, {})[ack.position] = ack
-    for token, members in by_token.items():
-        for first, last in ranges(sorted(members)):
-            row = [members[position] for position in range(first, last + 1)]
-            whole = _ack_range(transaction, queue, group, token, first, last)
-            for ack in row:
-                settled = Settled(ack.id, State.SUCCEEDED) if whole else _settle(transaction, queue, group, ack)
-                results[token, ack.position] = settled
-    return [results[ack.token, ack.position] for ack in acks]
+    """Acks in any order: those of first attempts together, the others one by one."""
+    wanted: acking.Wanted = {}
+    for one in acks:
+        wanted.setdefault(one.token, set()).add(one.position)
+    done = acking.ack(transaction, queue, group, wanted)
+    return [
+        Settled(one.id, State.SUCCEEDED)
+        if (one.token, one.position) in done
+        else _settle(transaction, queue, group, one)
+        for one in acks
+    ]
 
 
 def _ack_range(transaction: Transaction, queue: Queue, group: Group, token: int, first: int, last: int) -> bool:

@@ -9,21 +9,30 @@ from penstock.domain.times import SECOND
 from penstock.engines.sqlite import consumers, ending, promoting, queues, reclaiming, scheduling, tracking, trimming
 from penstock.engines.sqlite.connection import Database
 from penstock.engines.sqlite.queues import Group, Queue
+from penstock.engines.sqlite.rounds import Rounds, has_calls
 from penstock.engines.sqlite.transaction import Transaction
 from penstock.engines.sqlite.trimming import SQL
 
 LOOK_BACK = 60 * SECOND
 
 
-def sweep(database: Database) -> SweepReport:
-    with database.write() as transaction:
-        removed = consumers.remove_missing(transaction)
-        fired = scheduling.fire(transaction)
-        names = [queue.name for queue in queues.every(transaction)]
+def sweep(database: Database, rounds: Rounds) -> SweepReport:
+    with database.read() as transaction:
+        is_called = has_calls(transaction)
+    removed = fired = 0
+    if is_called:
+        with database.write() as transaction:
+            removed = consumers.remove_missing(transaction)
+            fired = scheduling.fire(transaction)
+    with database.read() as transaction:
+        wanted = rounds.to_visit(transaction)
     counts = {"reclaimed": 0, "promoted": 0, "expired": 0, "trimmed": 0, "purged": 0}
-    for name in names:
+    for _, name in wanted:
         for count, number in _sweep_queue(database, name).items():
             counts[count] += number
+    if wanted:
+        with database.read() as transaction:
+            rounds.visited(transaction, {queue_id for queue_id, _ in wanted})
     return SweepReport(fired=fired, removed_consumers=removed, **counts)
 
 

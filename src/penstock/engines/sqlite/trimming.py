@@ -40,11 +40,11 @@ def trim(transaction: Transaction, queue: Queue) -> tuple[int, bool]:
     upto = min(marked or 0, finished)
     if upto <= queue.trimmed_position:
         return 0, False
-    piece = _piece(transaction, queue, upto)
-    return _trim_to(transaction, queue, piece, before), piece < upto
+    end = piece(transaction, queue, upto)
+    return trim_to(transaction, queue, end, before), end < upto
 
 
-def _piece(transaction: Transaction, queue: Queue, upto: int) -> int:
+def piece(transaction: Transaction, queue: Queue, upto: int) -> int:
     """A stretch that is trimmed in one transaction: others wait for the write lock meanwhile."""
     first = transaction.value(SQL.first_position, {"queue_id": queue.queue_id})
     return upto if first is None else min(upto, first + AT_ONCE - 1)
@@ -98,7 +98,7 @@ def _active(transaction: Transaction, queue: Queue) -> list[Group]:
     return active
 
 
-def _trim_to(transaction: Transaction, queue: Queue, upto: int, before: int) -> int:
+def trim_to(transaction: Transaction, queue: Queue, upto: int, before: int) -> int:
     bindings = {"queue_id": queue.queue_id, "upto": upto}
     transaction.run(CONNECTION.keep_position)
     transaction.run(CONNECTION.keep_entry)
@@ -109,12 +109,12 @@ def _trim_to(transaction: Transaction, queue: Queue, upto: int, before: int) -> 
     for statement in (SQL.trim_runs, SQL.shorten_runs, SQL.trim_cursors, SQL.trim_skips, SQL.set_trimmed):
         transaction.run(statement, bindings)
     transaction.run(SQL.drop_marks, {"queue_id": queue.queue_id, "position": upto})
-    _forget(transaction, queue, queue.trimmed_position + 1, upto)
+    forget(transaction, queue, queue.trimmed_position + 1, upto)
     transaction.run(SQL.trim_batches, {**bindings, "before": before})
     return trimmed
 
 
-def _forget(transaction: Transaction, queue: Queue, first: int, upto: int) -> None:
+def forget(transaction: Transaction, queue: Queue, first: int, upto: int) -> None:
     """The trail, the chosen ids and the addresses of messages that are gone."""
     bindings = {"queue_id": queue.queue_id, "from": first, "upto": upto, "span": ending.MAX_SPAN - 1}
     for statement in (SQL.set_trimmed_entry, SQL.trim_audit, SQL.trim_identities, SQL.trim_addresses):
@@ -137,7 +137,7 @@ def trim_kept(transaction: Transaction, queue: Queue) -> None:
     transaction.run(CONNECTION.keep_entry)
     gone = [position for (position,) in transaction.rows(SQL.trim_kept, bindings)]
     for first, last in ranges(sorted(gone)):
-        _forget(transaction, queue, first, last)
+        forget(transaction, queue, first, last)
 
 
 def _note_carried(transaction: Transaction, queue: Queue, upto: int) -> None:

@@ -10,12 +10,13 @@ import asyncio
 import logging
 import socket
 from collections import deque
+from itertools import islice, takewhile
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock.domain.errors import PenstockError, StoreError
 from penstock.servers.resp.desks import Waiter
-from penstock.servers.resp.encoder import Failure, Reply, encode
+from penstock.servers.resp.encoder import Encoded, Failure, Reply, encode
 from penstock.servers.resp.parser import Parser
 from penstock.servers.resp.session import Session
 from penstock.servers.resp.table import Command, Order, Right, find
@@ -30,17 +31,20 @@ logger = logging.getLogger("penstock.resp")
 HIGH_WATER = 256 * 1024
 # Bytes of commands that are not answered yet, beyond which no more are read; one command may be larger.
 MOST_BACKLOG = 1024 * 1024
+# Commands of one connection that become one call.
+MOST_TOGETHER = 256
 
 
 class Slot:
     """A reply on its way: the place it has among the others, and where the outcome of its call goes."""
 
-    __slots__ = ("connection", "data", "finish", "order", "protocol", "waiting")
+    __slots__ = ("connection", "count", "data", "finish", "order", "protocol", "waiting")
 
-    def __init__(self, connection: Connection, order: Order, protocol: int) -> None:
+    def __init__(self, connection: Connection, order: Order, protocol: int, count: int = 1) -> None:
         self.connection = connection
         self.order = order
         self.protocol = protocol
+        self.count = count  # commands that it answers
         self.data: bytes | None = None
         self.finish: Any = None
         self.waiting: Waiting | None = None
@@ -67,13 +71,13 @@ class Slot:
             logger.error("the store failed: %s", error)
         elif not isinstance(error, PenstockError):
             logger.error("a command failed: %r", error, exc_info=error)
-        self.answer(failure(error))
+        self.answer(Encoded(encode(failure(error), self.protocol) * self.count))
 
     def answer(self, reply: Reply | Work) -> None:
         if type(reply) is Work:
             self.connection.submit(self, reply)
             return
-        self.data = encode(reply, self.protocol)
+        self.data = reply if type(reply) is Encoded else encode(reply, self.protocol)
         self.connection.filled(self)
 
     # -- as a client that waits ------------------------------------------------------------------------------------
@@ -153,7 +157,9 @@ class Connection(asyncio.Protocol):
         self.session.wants_close = True
         if self._waiter is not None:
             self._waiter.answer(self._waiter.waiting.empty)
-        elif not self._slots:
+        elif self._tasks or not self._slots:
+            for task in self._tasks:
+                task.cancel()
             self.transport.close()
 
     # -- bytes in --------------------------------------------------------------------------------------------------
@@ -167,7 +173,9 @@ class Connection(asyncio.Protocol):
         self._commands.extend(commands)
         self._backlog += len(data)
         self._begin_commands()
-        self._flush()
+        slots = self._slots
+        if not slots or type(slots[0]) is bytes or len(slots) > 1 or self._backlog > HIGH_WATER:
+            self._flush()
 
     def _begin_commands(self) -> None:
         commands, session = self._commands, self.session
@@ -176,7 +184,8 @@ class Connection(asyncio.Protocol):
             order = session.order_of(command)
             if self._under_way and not self._may_begin(order):
                 break
-            self._begin(command, commands.popleft(), order)
+            if command is None or command.several is None or not session.is_plain or not self._begin_several(command):
+                self._begin(command, commands.popleft(), order)
         if not commands and self._parser.error is not None and not session.wants_close:
             self._slots.append(encode(Failure(f"ERR Protocol error: {self._parser.error}"), session.protocol))
             session.wants_close = True
@@ -188,6 +197,32 @@ class Connection(asyncio.Protocol):
             return False
         return order is not Order.SEND or not self._receives
 
+    def _begin_several(self, command: Command) -> bool:
+        """The calls in front, if they can be done the quick way: one reply for all of them, one after the other."""
+        assert command.several is not None
+        commands = self._commands
+        run = [commands[0]]
+        name = run[0][0]
+        if len(commands) > 1:
+            run += takewhile(lambda other: other[0] == name, islice(commands, 1, MOST_TOGETHER))
+        try:
+            count, work = command.several(self.session, run)
+        except PenstockError:  # the usual way says what is wrong, with which of them
+            return False
+        if not count:
+            return False
+        for _ in range(count):
+            commands.popleft()
+        self.submit(self._slot(command.order, self.session.protocol, count), work)
+        return True
+
+    def _slot(self, order: Order, protocol: int, count: int = 1) -> Slot:
+        slot = Slot(self, order, protocol, count)
+        self._slots.append(slot)
+        self._under_way += 1
+        self._receives += order is Order.RECEIVE
+        return slot
+
     def _begin(self, command: Command | None, arguments: list[bytes], order: Order) -> None:
         session = self.session
         protocol = session.protocol
@@ -198,10 +233,7 @@ class Connection(asyncio.Protocol):
             begun = failure(error)
         kind = type(begun)
         if kind is Work or kind is Waiting or kind is CoroutineType:
-            slot = Slot(self, order, protocol)
-            self._slots.append(slot)
-            self._under_way += 1
-            self._receives += order is Order.RECEIVE
+            slot = self._slot(order, protocol)
             self._is_alone = order is Order.ALONE
             if kind is Work:
                 self.submit(slot, begun)
@@ -254,12 +286,13 @@ class Connection(asyncio.Protocol):
         if not self._flush_is_due:
             # Once for all replies of a commit.
             self._flush_is_due = True
-            self.loop.call_soon(self._go_on)
+            self.server.flush_soon(self)
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
         self._flush_is_due = False
         if not self.is_gone:
-            self._begin_commands()
+            if self._commands or self._parser.error is not None:
+                self._begin_commands()
             self._flush()
 
     def _flush(self) -> None:
@@ -273,15 +306,21 @@ class Connection(asyncio.Protocol):
             ready.append(data)
             slots.popleft()
         if ready:
-            self.transport.write(b"".join(ready))
-        limits = self.server.limits
-        allowed = limits.stranger_output_bytes if self.session.user_name is None else limits.output_bytes
-        if self.transport.get_write_buffer_size() > allowed:
-            logger.warning("client %d at %s does not read its replies: closed", self.session.id, self.session.address)
-            self.transport.abort()
-        elif not slots and (self.session.wants_close or (self._has_ended and not self._commands)):
+            self.transport.write(ready[0] if len(ready) == 1 else b"".join(ready))
+            self._check_unread()
+        if not slots and (self.session.wants_close or (self._has_ended and not self._commands)):
             self.transport.close()
         self._regulate()
+
+    def _check_unread(self) -> None:
+        """A client that does not read what it asked for must not fill the memory with it."""
+        if not (size := self.transport.get_write_buffer_size()):
+            return
+        limits = self.server.limits
+        allowed = limits.stranger_output_bytes if self.session.user_name is None else limits.output_bytes
+        if size > allowed:
+            logger.warning("client %d at %s does not read its replies: closed", self.session.id, self.session.address)
+            self.transport.abort()
 
     def _write_and_close(self, data: bytes) -> None:
         self.session.wants_close = True
@@ -295,7 +334,7 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._can_write = True
-        self._go_on()
+        self.go_on()
 
     def _regulate(self) -> None:
         """Read no more than can be worked on; reading goes on when there is room again."""

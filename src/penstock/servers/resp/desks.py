@@ -148,12 +148,12 @@ class Desk:
             # Shielded: when the last one leaves, this task is cancelled, but the answer still has to be dealt with.
             taking = asyncio.ensure_future(self.door.store._writes.answer(waiter.waiting.take(self.queue)))
             taking.add_done_callback(lambda done: self._deal(waiter, done))
-            receipt: Receipt = await asyncio.shield(taking)
+            receipts: list[Receipt] = await asyncio.shield(taking)
         except PenstockError:
             return False
-        return bool(receipt.rows)
+        return any(receipt.rows for receipt in receipts)
 
-    def _deal(self, waiter: Waiter, done: asyncio.Future[Receipt]) -> None:
+    def _deal(self, waiter: Waiter, done: asyncio.Future[list[Receipt]]) -> None:
         waiter.busy = False
         if done.cancelled():
             return
@@ -161,13 +161,13 @@ class Desk:
         if error is not None:
             waiter.answer(failure(error))
             return
-        receipt = done.result()
-        if receipt.rows and (waiter.is_done or not waiter.client.is_there()):
-            self.door.let_go(receipt)
+        receipts = done.result()
+        has_any = any(receipt.rows for receipt in receipts)
+        if has_any and (waiter.is_done or not waiter.client.is_there()):
+            self.door.let_go(receipts)
             waiter.leave()
-        elif receipt.rows:
-            self.door.remember(receipt)
-            waiter.answer(waiter.waiting.deal(self.queue, receipt))
+        elif has_any:
+            waiter.answer(waiter.waiting.deal(self.queue, receipts))
         elif waiter.is_late:
             waiter.answer(waiter.waiting.empty)
 

@@ -7,30 +7,37 @@ another server, or after a restart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import groupby
 from typing import Any
-
-import msgspec
 
 from penstock.client.aio.gathering import Answer, Call
 from penstock.client.aio.grouping import can_merge, merge_items, share_receive
 from penstock.client.aio.store import AsyncStore
 from penstock.client.store import Store
+from penstock.domain.errors import PenstockError, StoreError
 from penstock.domain.identity import made_id
 from penstock.domain.lifecycle import Event
-from penstock.domain.message import Draft
+from penstock.domain.message import PLAIN, Draft, Options
+from penstock.domain.observations import LeaseInfo
 from penstock.domain.settlement import Settle, Settled
 from penstock.engines.contract import CREATED_AT, ID, POSITION, Engine, Receipt, Row
+from penstock.servers.resp.claims import Claims
+from penstock.servers.resp.consumers import Consumers
 from penstock.servers.resp.encoder import Reply
+from penstock.servers.resp.remembering import Lease, Remembered
+from penstock.servers.resp.taking import Taking
 from penstock.servers.resp.work import Finish, Work
 
 # A queue that begins with a command of this protocol: nothing is dead here, an unread message just expires, and one
 # that was not acknowledged comes back until it does.
 POLICY: dict[str, Any] = {"primary_group": None, "max_retries": None}
-# Leases remembered; about 300 bytes each.
-MAX_REMEMBERED = 100_000
+# An entry of a stream is there at once, whatever delay its queue has: its id says where it lies.
+NOW = Options(delay_seconds=0)
+# Queues and groups that are known to be there; one too many, and all are looked up anew.
+MOST_KNOWN = 100_000
+# Finds a lease by what a client calls its message, inside a call.
+Find = Callable[[bytes], LeaseInfo | None]
 
 
 class Door:
@@ -38,11 +45,11 @@ class Door:
         self.store = store
         self.engine: Engine = store.engine
         self.local = Store(store.engine)  # the same verbs, for use inside a call
+        self.remembered = Remembered()
+        self.consumers = Consumers()
+        self.claims = Claims()
         self._made: set[str] = set()
-        self._tokens: dict[tuple[str, str, str], tuple[int, int]] = {}
-        self._entries: dict[tuple[str, str, int], tuple[int, str]] = {}
         self._groups: set[tuple[str, str]] = set()
-        self._consumers: dict[tuple[str, str, str], None] = {}
 
     def submit(self, work: Work, answer: Answer) -> None:
         self.store._post(work.call, answer, reads=work.reads)
@@ -60,20 +67,52 @@ class Door:
 
     def send(self, queue: str, draft: Draft, finish: Callable[[str], Reply], *, makes: bool = True) -> Work:
         """`finish` is given the message's id. Without `makes` a new queue gets the usual policy."""
-        drafts = [draft]
-        send = partial(self._send, queue) if makes else partial(self.engine.send, queue)
-        call = Call(send, drafts, ("send", queue, makes), merge_items) if can_merge(drafts) else Call(send, drafts)
-        if makes and queue not in self._made:
-            return Work(call, partial(self._sent_first, queue, finish))
-        return Work(call, finish if finish is first else partial(_finish_first, finish))
+        return self.send_several(queue, [draft], lambda ids: finish(sent(ids[0])), makes=makes)
 
-    def _sent_first(self, queue: str, finish: Callable[[str], Reply], ids: list[str]) -> Reply:
+    def send_several(
+        self,
+        queue: str,
+        drafts: list[Draft],
+        finish: Callable[[list[Any]], Reply],
+        *,
+        makes: bool = True,
+        merges: bool | None = None,
+    ) -> Work:
+        """`finish` is given an id or an error for each. `merges` is said by who knows that nothing can refuse them."""
+        send = partial(self.send_now if makes else self._send_each, queue)
+        merges = can_merge(drafts) if merges is None else merges
+        call = Call(send, drafts, ("send", queue, makes), merge_items) if merges else Call(send, drafts)
+        return Work(call, partial(self._sent_first, queue, finish) if makes and queue not in self._made else finish)
+
+    def _sent_first(self, queue: str, finish: Callable[[list[Any]], Reply], ids: list[Any]) -> Reply:
+        self._know(queue)
+        return finish(ids)
+
+    def _know(self, queue: str) -> None:
+        """It is there, and need not be looked up again."""
+        if len(self._made) >= MOST_KNOWN:
+            self._made.clear()
         self._made.add(queue)
-        return ids[0] if finish is first else finish(ids[0])
 
-    def _send(self, queue: str, drafts: Sequence[Draft]) -> list[str]:
+    def send_now(self, queue: str, drafts: Sequence[Draft]) -> list[Any]:
+        """Inside a call: an id or an error for each."""
         self.make(queue)
-        return self.engine.send(queue, drafts)
+        if any(options is NOW for _, _, options in drafts) and not self.engine.policy(queue).delay_seconds:
+            # The usual case, in which they are plain messages that go the short way.
+            drafts = [(one[0], one[1], PLAIN) if one[2] is NOW else one for one in drafts]
+        return self._send_each(queue, drafts)
+
+    def _send_each(self, queue: str, drafts: Sequence[Draft]) -> list[Any]:
+        """All at once; when that is refused, by halves, so that only those at fault are."""
+        try:
+            return list(self.engine.send(queue, drafts))
+        except StoreError:
+            raise
+        except PenstockError as error:
+            if len(drafts) == 1:
+                return [error]
+        middle = len(drafts) // 2
+        return self._send_each(queue, drafts[:middle]) + self._send_each(queue, drafts[middle:])
 
     def make(self, queue: str) -> None:
         """Inside a call: a queue that is used first through this protocol gets its policy."""
@@ -93,27 +132,21 @@ class Door:
         lease_seconds: float | None,
         *,
         makes: bool = True,
+        times: int = 1,
     ) -> Call:
-        """A receive that is shared with those of other clients. No group is the primary one."""
-        taking = _Taking(self, queue, group, consumer, limit, lease_seconds, makes)
+        """A receive that is shared with those of other clients; its outcome is a list of receipts. No group is the
+        primary one."""
+        taking = Taking(self, queue, group, consumer, limit, lease_seconds, makes, times)
         key = ("take", queue, group, lease_seconds, makes)
-        return Call(taking, None, key, share_receive, unwanted=self.store._let_go, weight=limit)
+        return Call(taking, None, key, share_receive, unwanted=self.let_go, weight=limit * times)
 
-    def receive(
-        self,
-        queue: str,
-        group: str,
-        consumer: str,
-        limit: int,
-        lease_seconds: float | None,
-        finish: Callable[[Receipt], Reply],
-    ) -> Work:
+    def receive(self, queue: str, call: Call, finish: Callable[[list[Receipt]], Reply]) -> Work:
         """`finish` has to remember what it was given."""
-        work = Work(self.take(queue, group, consumer, limit, lease_seconds), finish)
+        work = Work(call, finish)
         return work if queue in self._made else work.then(partial(self._received_first, queue))
 
     def _received_first(self, queue: str, reply: Reply) -> Reply:
-        self._made.add(queue)
+        self._know(queue)
         return reply
 
     def receive_and_ack(
@@ -124,67 +157,82 @@ class Door:
         def operation() -> Receipt:
             self.make(queue)
             receipt = self.engine.receive(queue, group, consumer, limit, None)
-            if receipt.rows:
-                acks = [Settle(Event.ACK, row_id(row, receipt), row[POSITION], receipt.token) for row in receipt.rows]
-                self.engine.settle(queue, group, acks)
+            self.ack_receipt(receipt)
             return receipt
 
         return Work(Call(operation), finish)
 
-    def let_go(self, receipt: Receipt) -> None:
-        """Nobody takes it: give it back without counting an attempt."""
-        self.store._let_go(receipt)
+    def ack_receipt(self, receipt: Receipt) -> None:
+        """Inside a call."""
+        if receipt.rows:
+            acks = [Settle(Event.ACK, row_id(row, receipt), row[POSITION], receipt.token) for row in receipt.rows]
+            self.engine.settle(receipt.queue, receipt.group, acks)
+
+    def let_go(self, receipts: list[Receipt]) -> None:
+        """Nobody takes them: give them back without counting an attempt."""
+        for receipt in receipts:
+            self.store._let_go(receipt)
 
     # -- leases ----------------------------------------------------------------------------------------------------
 
-    def remember(self, receipt: Receipt) -> None:
-        for row in receipt.rows:
-            self.remember_one(receipt, row, row_id(row, receipt))
+    def remember(self, receipt: Receipt, name: Callable[[Row, Receipt], bytes]) -> None:
+        token = receipt.token
+        leases = {name(row, receipt): (token, row[POSITION]) for row in receipt.rows}
+        self.remembered.put(receipt.queue, receipt.group, leases)
 
-    def remember_one(self, receipt: Receipt, row: Row, message_id: str) -> None:
-        tokens = self._tokens
-        tokens[receipt.queue, receipt.group, message_id] = receipt.token, row[POSITION]
-        while len(tokens) > MAX_REMEMBERED:
-            del tokens[next(iter(tokens))]
-
-    def remember_entries(self, receipt: Receipt) -> None:
-        """The same for stream commands, which know a message by its place."""
-        entries = self._entries
-        for row in receipt.rows:
-            entries[receipt.queue, receipt.group, row[POSITION]] = receipt.token, row_id(row, receipt)
-        while len(entries) > MAX_REMEMBERED:
-            del entries[next(iter(entries))]
-
-    def ack_entries(self, queue: str, group: str, positions: Sequence[int]) -> Work:
-        """How many of the entries were in flight and are done now."""
-        known: list[Settle] = []
-        unknown: list[int] = []
-        for position in dict.fromkeys(positions):
-            found = self._entries.pop((queue, group, position), None)
-            if found is None:
-                unknown.append(position)
-            else:
-                known.append(Settle(Event.ACK, found[1], position, found[0]))
-
-        def count(results: list[Settled]) -> Reply | Work:
-            lost = [settle.position for settle, result in zip(known, results, strict=True) if not result.ok]
-            done = len(known) - len(lost)
-            again = unknown + lost
-            return Work(Call(partial(self._ack_unknown, queue, group, again)), lambda n: done + n) if again else done
-
+    def ack(
+        self, queue: str, group: str, names: list[bytes], find: Find, finish: Callable[[list[bool]], Reply]
+    ) -> Work:
+        """`finish` is told of each name whether its message was in flight and is done now."""
+        leases = self.remembered.take(queue, group, names)
+        known = [Settle(Event.ACK, "", lease[1], lease[0]) for lease in leases if lease is not None]
         if not known:
-            return Work(Call(partial(self._ack_unknown, queue, group, unknown)), lambda n: n)
-        return Work(
-            Call(partial(self.engine.settle, queue, group), known, ("settle", queue, group), merge_items), count
-        )
+            return Work(Call(partial(self._ack_found, queue, group, names, find)), finish)
 
-    def _ack_unknown(self, queue: str, group: str, positions: Sequence[int]) -> int:
-        acks = []
-        for position in positions:
-            found = self.engine.browse(queue, position - 1, position, 1)
-            for lease in self.engine.leases(queue, group, ids=[one.id for one in found]):
-                acks.append(Settle(Event.ACK, lease.id, lease.position, lease.token))
-        return sum(result.ok for result in self.engine.settle(queue, group, acks)) if acks else 0
+        def done(results: list[Settled]) -> Reply | Work:
+            told = _spread(leases, results)
+            lost = [name for name, ok in zip(names, told, strict=True) if not ok]
+            if not lost:
+                return finish(told)
+            # Ended, or taken by somebody through another door, or given out elsewhere: what counts is who has it now.
+            return Work(Call(partial(self._ack_found, queue, group, lost, find)), partial(both, told))
+
+        def both(told: list[bool], later: list[bool]) -> Reply:
+            rest = iter(later)
+            return finish([ok or next(rest) for ok in told])
+
+        return Work(self._settling(queue, group, known), done)
+
+    def _settling(self, queue: str, group: str, settles: list[Settle]) -> Call:
+        return Call(partial(self.engine.settle, queue, group), settles, ("settle", queue, group), merge_items)
+
+    def _ack_found(self, queue: str, group: str, names: Sequence[bytes], find: Find) -> list[bool]:
+        told = []
+        for name in names:
+            lease = find(name)
+            told.append(lease is not None and self._settle_lease(queue, group, Settle(Event.ACK, "", 0, 0), lease).ok)
+        return told
+
+    def settle(self, queue: str, group: str, settle: Settle, finish: Callable[[Settled | None], Reply]) -> Work:
+        """Settle by id; `settle` says how, and its token and position are found here. None when there is no lease."""
+        [known] = self.remembered.take(queue, group, [settle.id.encode()])
+        if known is None:
+            return self._settle_found(queue, group, settle, finish)
+
+        def done(results: list[Settled]) -> Reply | Work:
+            return finish(results[0]) if results[0].ok else self._settle_found(queue, group, settle, finish)
+
+        return Work(self._settling(queue, group, [_with_lease(settle, *known)]), done)
+
+    def _settle_found(self, queue: str, group: str, settle: Settle, finish: Callable[[Settled | None], Reply]) -> Work:
+        def operation() -> Settled | None:
+            leases = self.engine.leases(queue, group, ids=[settle.id])
+            return self._settle_lease(queue, group, settle, leases[0]) if leases else None
+
+        return Work(Call(operation), finish)
+
+    def _settle_lease(self, queue: str, group: str, settle: Settle, lease: LeaseInfo) -> Settled:
+        return self.engine.settle(queue, group, [_with_lease(settle, lease.token, lease.position)])[0]
 
     # -- groups ----------------------------------------------------------------------------------------------------
 
@@ -192,117 +240,39 @@ class Door:
         return (queue, group) in self._groups
 
     def learn_group(self, queue: str, group: str) -> None:
+        if len(self._groups) >= MOST_KNOWN:
+            self._groups.clear()
         self._groups.add((queue, group))
-
-    def meet(self, queue: str, group: str, consumer: str) -> bool:
-        """Whether this consumer was not heard of before."""
-        known = (queue, group, consumer) in self._consumers
-        self._consumers[queue, group, consumer] = None
-        while len(self._consumers) > MAX_REMEMBERED:
-            del self._consumers[next(iter(self._consumers))]
-        return not known
 
     def forget_group(self, queue: str, group: str) -> None:
         self._groups.discard((queue, group))
-
-    def settle(self, queue: str, group: str, settle: Settle, finish: Callable[[Settled | None], Reply]) -> Work:
-        """Settle by id; `settle` says how, and its token and position are found here. None when there is no lease."""
-        known = self._tokens.pop((queue, group, settle.id), None)
-        if known is None:
-            return self._settle_unknown(queue, group, settle, finish)
-
-        def done(results: list[Settled]) -> Reply | Work:
-            if results[0].ok:
-                return finish(results[0])
-            # Ended, or taken by somebody through another door: what counts is who has it now.
-            return self._settle_unknown(queue, group, settle, finish)
-
-        item = _with_lease(settle, *known)
-        return Work(
-            Call(partial(self.engine.settle, queue, group), [item], ("settle", queue, group), merge_items), done
-        )
-
-    def _settle_unknown(
-        self, queue: str, group: str, settle: Settle, finish: Callable[[Settled | None], Reply]
-    ) -> Work:
-        def operation() -> Settled | None:
-            leases = self.engine.leases(queue, group, ids=[settle.id])
-            if not leases:
-                return None
-            return self.engine.settle(queue, group, [_with_lease(settle, leases[0].token, leases[0].position)])[0]
-
-        return Work(Call(operation), finish)
+        self.consumers.forget(queue, group)
 
 
-def first(ids: Any) -> Any:
-    """The reply to a send: the id as it is."""
-    return ids[0]
+def sent(outcome: Any) -> str:
+    """The id of a message that was sent, or the error that refused it."""
+    if isinstance(outcome, BaseException):
+        raise outcome
+    message_id: str = outcome
+    return message_id
 
 
-def _finish_first(finish: Callable[[str], Reply], ids: list[str]) -> Reply:
-    return finish(ids[0])
-
-
-class _Taking:
-    """The operation of a receive, alone or for several clients at once."""
-
-    __slots__ = ("consumer", "door", "group", "lease_seconds", "limit", "makes", "queue")
-
-    def __init__(
-        self,
-        door: Door,
-        queue: str,
-        group: str | None,
-        consumer: str,
-        limit: int,
-        lease_seconds: float | None,
-        makes: bool,
-    ) -> None:
-        self.door = door
-        self.queue = queue
-        self.group = group
-        self.consumer = consumer
-        self.limit = limit
-        self.lease_seconds = lease_seconds
-        self.makes = makes
-
-    def __call__(self) -> Receipt:
-        return self.share([self])[0]
-
-    def share(self, others: Sequence[_Taking]) -> list[Receipt]:
-        if self.makes:
-            self.door.make(self.queue)
-        engine = self.door.engine
-        if len(others) == 1:
-            return [engine.receive(self.queue, self.group, self.consumer, self.limit, self.lease_seconds)]
-        shares = [(one.consumer, one.limit) for one in others]
-        if engine.policy(self.queue).ordered:
-            # A lease may hold several messages of a key, which must not be worked on side by side.
-            return engine.receive_each(self.queue, self.group, shares, self.lease_seconds)
-        receipts = engine.receive_each(self.queue, self.group, _joined(shares), self.lease_seconds)
-        return list(_dealt(receipts, shares))
-
-
-def _joined(shares: list[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Neighbours that are the same consumer become one share: one lease instead of many."""
-    return [
-        (consumer, sum(limit for _, limit in several)) for consumer, several in groupby(shares, key=lambda one: one[0])
-    ]
-
-
-def _dealt(receipts: list[Receipt], shares: list[tuple[str, int]]) -> Iterator[Receipt]:
-    """What was received jointly, to each what it asked for."""
-    joint = iter(receipts)
-    for _, several in groupby(shares, key=lambda one: one[0]):
-        receipt = next(joint)
-        start = 0
-        for _, limit in several:
-            yield msgspec.structs.replace(receipt, rows=receipt.rows[start : start + limit])
-            start += limit
+def portions(receipts: list[Receipt], limit: int, times: int) -> list[tuple[Receipt, list[Row]]]:
+    """What each of `times` commands got."""
+    if len(receipts) == times:
+        return [(receipt, receipt.rows) for receipt in receipts]
+    [joint] = receipts
+    return [(joint, joint.rows[start : start + limit]) for start in range(0, limit * times, limit)]
 
 
 def row_id(row: Row, receipt: Receipt) -> str:
     return row[ID] or made_id(row[CREATED_AT], receipt.salt, row[POSITION])
+
+
+def _spread(leases: list[Lease | None], results: list[Settled]) -> list[bool]:
+    """Results of those that had a lease, in the place of each."""
+    settled = iter(results)
+    return [lease is not None and next(settled).error is None for lease in leases]
 
 
 def _with_lease(settle: Settle, token: int, position: int) -> Settle:

@@ -6,8 +6,8 @@ what only the protocol tells apart. RESP2 has no maps, so a dict becomes a list 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
 
 import msgspec
 
@@ -47,6 +47,10 @@ class Tags:
         self.words = words
 
 
+class Encoded(bytes):
+    """A reply, or several in a row, as they go over the wire."""
+
+
 class _NoArray:
     """Nothing, where an array was asked for."""
 
@@ -58,6 +62,8 @@ RESP2, RESP3 = 2, 3
 
 def encode(reply: Reply, protocol: int) -> bytes:
     kind = type(reply)
+    if kind is Encoded:
+        return cast(bytes, reply)
     if kind is str:
         data = reply.encode()
         return b"$%d\r\n%b\r\n" % (len(data), data)
@@ -66,6 +72,15 @@ def encode(reply: Reply, protocol: int) -> bytes:
     parts: list[bytes] = []
     _write(reply, protocol, parts.append)
     return b"".join(parts)
+
+
+def nothing(protocol: int) -> bytes:
+    """Where an array was asked for."""
+    return b"_\r\n" if protocol == RESP3 else b"*-1\r\n"
+
+
+def integers(values: Iterable[int]) -> Encoded:
+    return Encoded(b"".join([b":%d\r\n" % value for value in values]))
 
 
 Put = Callable[[bytes], None]
@@ -82,6 +97,10 @@ def _write(reply: Reply, protocol: int, put: Put) -> None:
 
 def _refuse(reply: Reply, protocol: int, put: Put) -> None:
     raise TypeError(f"{type(reply).__name__} is no reply")
+
+
+def _encoded(reply: Encoded, protocol: int, put: Put) -> None:
+    put(reply)
 
 
 def _bytes(reply: bytes, protocol: int, put: Put) -> None:
@@ -106,7 +125,7 @@ def _none(reply: None, protocol: int, put: Put) -> None:
 
 
 def _no_array(reply: _NoArray, protocol: int, put: Put) -> None:
-    put(b"_\r\n" if protocol == RESP3 else b"*-1\r\n")
+    put(nothing(protocol))
 
 
 def _float(reply: float, protocol: int, put: Put) -> None:
@@ -169,6 +188,7 @@ def _line(text: str) -> bytes:
 # A bool is an int too, so it stands before.
 WRITERS: dict[type, Callable[[Any, int, Put], None]] = {
     bytes: _bytes,
+    Encoded: _encoded,
     str: _str,
     bool: _bool,
     int: _int,

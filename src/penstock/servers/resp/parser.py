@@ -21,6 +21,10 @@ MAX_HEADER = 32
 # Numbers are written in the one way that Redis takes: no leading zeros, no plus, no minus zero.
 BULK = re.compile(rb"\$(0|[1-9][0-9]{0,18})\r\n").match
 COUNT = re.compile(rb"\*(0|-?[1-9][0-9]{0,18})\r\n").match
+# What is short is taken apart by its lines alone, without a look at each header: these are the headers of such pieces.
+MAX_QUICK_DATA = 64 * 1024
+QUICK_BULKS = {b"$%d" % length: length for length in range(2048)}
+QUICK_COUNTS = {b"*%d" % count: count for count in range(1, 33)}
 # What a browser sends first when a web page is made to talk to this port.
 HTTP_WORDS = (b"POST", b"HOST:")
 
@@ -47,6 +51,7 @@ class Parser:
         self._max_arguments = limits.arguments if known else limits.stranger_arguments
         self._max_bulk = limits.bulk_bytes if known else limits.stranger_bulk_bytes
         self._max_request = limits.request_bytes if known else limits.stranger_bulk_bytes * 2
+        self._max_quick = 0 if self._max_bulk < len(QUICK_BULKS) else min(MAX_QUICK_DATA, self._max_request)
 
     @property
     def is_midway(self) -> bool:
@@ -57,6 +62,10 @@ class Parser:
         """The commands that are whole now. After `error` was set there will be no more."""
         commands: list[Command] = []
         if self.error is None:
+            if not self._buffer and len(data) <= self._max_quick:
+                data = self._split(data, commands)
+                if not data:
+                    return commands
             self._buffer += data
             try:
                 self._scan(commands)
@@ -66,6 +75,29 @@ class Parser:
             if self.error is not None:
                 self._buffer.clear()
         return commands
+
+    def _split(self, data: bytes, commands: list[Command]) -> bytes:
+        """Take whole commands off the front as long as no argument has a line's end in it; what is left."""
+        lines = data.split(b"\r\n")
+        size = len(lines) - 1  # the last one is not ended
+        at = 0
+        before: list[bytes] = []
+        while at < size:
+            count = QUICK_COUNTS.get(lines[at], 0)
+            end = at + 1 + 2 * count
+            if not 0 < count <= self._max_arguments or end > size:
+                break
+            now = lines[at:end]
+            if now == before:
+                commands.append(commands[-1])
+            else:
+                arguments = now[2::2]
+                if [*map(QUICK_BULKS.get, now[1::2])] != [*map(len, arguments)]:
+                    break
+                commands.append(arguments)
+                before = now
+            at = end
+        return b"\r\n".join(lines[at:]) if at else data
 
     def _scan(self, commands: list[Command]) -> None:
         """Go over headers and contents as far as they are there. One loop, because it runs for every argument."""

@@ -10,6 +10,7 @@ import socket
 import ssl
 import time
 from collections import Counter
+from collections.abc import Iterator
 
 from penstock.client.aio.store import AsyncStore
 from penstock.domain.errors import PenstockError
@@ -49,9 +50,11 @@ class Server:
         self.connections: set[Connection] = set()
         self.background = 0  # sends that were answered before they were stored
         self.total_connections = 0
+        self._answered: list[Connection] = []
+        self._waiting = 0
         self._listeners: list[asyncio.Server] = []
         self._looking: asyncio.Task[None] | None = None
-        self._is_closing = False
+        self.is_closing = False
 
     async def listen(self, host: str | None, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Start to listen, and give back the port (0 asks for any that is free)."""
@@ -65,7 +68,7 @@ class Server:
 
     async def close(self) -> None:
         """Take no new clients, finish what was begun, then hang up."""
-        self._is_closing = True
+        self.is_closing = True
         for listener in self._listeners:
             listener.close()
         if self._looking is not None:
@@ -86,7 +89,7 @@ class Server:
         self.total_connections += 1
         self.connections.add(connection)
         _keep_alive(connection.transport.get_extra_info("socket"))
-        if self._is_closing:
+        if self.is_closing:
             return "ERR the server is stopping"
         if not session.is_local and not self.users.need_password:
             return PROTECTED
@@ -97,6 +100,30 @@ class Server:
             if here > limits.clients_per_address:
                 return "ERR max number of clients reached for this address"
         return None
+
+    def flush_soon(self, connection: Connection) -> None:
+        """When all replies of a commit are there."""
+        self._answered.append(connection)
+        if len(self._answered) == 1:
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        answered, self._answered = self._answered, []
+        for connection in answered:
+            connection.go_on()
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """While a client waits for something that no desk hands out."""
+        self._waiting += 1
+        try:
+            yield
+        finally:
+            self._waiting -= 1
+
+    @property
+    def blocked_clients(self) -> int:
+        return self.desks.count() + self._waiting
 
     def dismiss(self, connection: Connection) -> None:
         self.connections.discard(connection)

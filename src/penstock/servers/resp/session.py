@@ -50,6 +50,7 @@ class Session:
         self.registered: list[str] = []
         self.queued: list[tuple[Command, list[Any], dict[str, Any]]] | None = None
         self.is_spoilt = False
+        self.is_executing = False  # nothing waits inside EXEC
         self.on_known(self.user_name is not None)
 
     # -- who it is -------------------------------------------------------------------------------------------------
@@ -58,6 +59,11 @@ class Session:
     def user(self) -> User | None:
         """Looked up each time, so that a right taken away is gone at once."""
         return None if self.user_name is None else self.server.users.find(self.user_name)
+
+    @property
+    def is_plain(self) -> bool:
+        """Known, and not inside MULTI: commands run as they come."""
+        return self.user_name is not None and self.queued is None
 
     @property
     def consumer(self) -> str:
@@ -119,11 +125,11 @@ class Session:
         if command.right is Right.NOTHING:
             return
         if command.queue_at is not None and not command.takes_queues:
-            self._check_one(command.right, values[command.queue_at])
+            self.check_one(command.right, values[command.queue_at])
         else:
             self.check(command.right, *command.queues(values))
 
-    def _check_one(self, right: Right, queue: str) -> None:
+    def check_one(self, right: Right, queue: str) -> None:
         """What was found allowed is remembered until users change."""
         users = self.server.users
         if self._granted_by != (users.version, self.user_name):
@@ -142,7 +148,11 @@ class Session:
             raise CommandError("ERR EXEC without MULTI")
         if spoilt:
             raise CommandError("EXECABORT Transaction discarded because of previous errors.")
-        begun = [self._begin_queued(*one) for one in queued]
+        self.is_executing = True
+        try:
+            begun = [self._begin_queued(*one) for one in queued]
+        finally:
+            self.is_executing = False
 
         def operation() -> list[Any]:
             together: list[Any] = self.door.engine.together([partial(_finished, one) for one in begun])

@@ -31,6 +31,11 @@ class Right(StrEnum):
     MANAGE = "manage"
 
 
+# The quick way for the plain form of a command that comes again and again: takes as many of the calls in front as go
+# together, and says how many and what they want; 0 leaves the first to the usual way.
+Several = Callable[[Any, list[list[bytes]]], tuple[int, Any]]
+
+
 class Command:
     def __init__(
         self,
@@ -52,6 +57,7 @@ class Command:
         self.is_open = is_open
         self.in_multi = in_multi
         self.signature = Signature(name, run)
+        self.several: Several | None = None
         self.usage = usage or self.signature.usage
         self.has_usage = usage is not None
         self.summary = (run.__doc__ or "").strip().splitlines()[0]
@@ -86,6 +92,14 @@ def command(
     def put(run: Callable[..., Any]) -> Callable[..., Any]:
         TABLE[name.encode()] = Command(name, run, order, right, family, is_open=is_open, in_multi=in_multi, usage=usage)
         return run
+
+    return put
+
+
+def several(name: str) -> Callable[[Several], Several]:
+    def put(begin: Several) -> Several:
+        TABLE[name.encode()].several = begin
+        return begin
 
     return put
 

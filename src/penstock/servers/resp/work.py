@@ -46,8 +46,9 @@ class Work:
 class Waiting:
     """Work whose client waits when there is nothing: `work` is the first look, and its reply is `empty` then.
 
-    `take` makes the call that receives from a queue for this client, and `deal` turns its receipt into the reply.
-    Without them the client only wants to hear that there is something: `deal` is given the queue's name.
+    `take` makes the call that receives from a queue for this client, and `deal` turns its receipts into the reply and
+    remembers their leases. Without them the client only wants to hear that there is something: `deal` is given the
+    queue's name.
     """
 
     __slots__ = ("deal", "empty", "group", "queues", "seconds", "take", "work")
@@ -60,7 +61,7 @@ class Waiting:
         seconds: float | None,
         empty: Reply,
         take: Callable[[str], Call] | None,
-        deal: Callable[[str, Receipt | None], Reply | Work],
+        deal: Callable[[str, list[Receipt] | None], Reply | Work],
     ) -> None:
         self.work = work
         self.queues = queues

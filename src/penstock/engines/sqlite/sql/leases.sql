@@ -32,3 +32,10 @@ from penstock_tracked as tracked
 join penstock_log as log using (position)
 where tracked.group_id = :group_id and tracked.position = :position and tracked.state = 'leased'
     and tracked.until_at > :now;
+
+-- name: reached
+-- How far a group has read or was moved, over all lanes.
+select max(
+    coalesce((select max(position) from penstock_cursor where group_id = :group_id), 0),
+    coalesce((select stream_position from penstock_group where group_id = :group_id), 0)
+);

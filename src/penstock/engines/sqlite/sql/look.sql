@@ -15,15 +15,40 @@ from penstock_held as held
 left join penstock_batch as batch on batch.batch_id = held.batch_id
 where held.held_id = :held_id;
 
+-- name: stretches
+-- Stretches of a queue's log between two positions, in order. Lanes do not overlap: each position is of one of them.
+select max(run.first_position, :after + 1), min(run.last_position, :upto)
+from penstock_lane as lane
+cross join penstock_run as run on run.lane_id = lane.lane_id and run.last_position > :after
+where lane.queue_id = :queue_id and lane.priority >= 0 and run.first_position <= :upto
+    and run.last_position <= (
+        select coalesce(min(beyond.last_position), :upto) from penstock_run as beyond
+        where beyond.lane_id = lane.lane_id and beyond.last_position >= :upto
+    )
+order by run.last_position
+limit :limit;
+
+-- name: stretches_backwards
+-- The same, the last one first.
+select max(run.first_position, :after + 1), min(run.last_position, :upto)
+from penstock_lane as lane
+cross join penstock_run as run on run.lane_id = lane.lane_id and run.last_position > :after
+where lane.queue_id = :queue_id and lane.priority >= 0 and run.first_position <= :upto
+    and run.last_position <= (
+        select coalesce(min(beyond.last_position), :upto) from penstock_run as beyond
+        where beyond.lane_id = lane.lane_id and beyond.last_position >= :upto
+    )
+order by run.last_position desc
+limit :limit;
+
 -- name: browse
--- Messages of a queue between two positions, in order.
+-- Messages of a stretch, in order.
 select log.position, lane.priority, log.created_at, log.id, log.content_type, log.headers, log.expires_at,
     log.deadline_at, log.address, log.key, batch.name, log.created_by, log.available_at, log.payload
 from penstock_log as log
 cross join penstock_lane as lane using (lane_id)
 left join penstock_batch as batch on batch.batch_id = log.batch_id
-where log.position > :after and log.position <= coalesce(:upto, 9223372036854775807)
-    and lane.queue_id = :queue_id and lane.priority >= 0
+where log.position between :first and :last
 order by log.position
 limit :limit;
 
@@ -34,8 +59,7 @@ select log.position, lane.priority, log.created_at, log.id, log.content_type, lo
 from penstock_log as log
 cross join penstock_lane as lane using (lane_id)
 left join penstock_batch as batch on batch.batch_id = log.batch_id
-where log.position > :after and log.position <= coalesce(:upto, 9223372036854775807)
-    and lane.queue_id = :queue_id and lane.priority >= 0
+where log.position between :first and :last
 order by log.position desc
 limit :limit;
 

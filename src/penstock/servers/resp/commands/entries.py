@@ -7,17 +7,20 @@ that other doors can read them; a message of another door has one field, `payloa
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from penstock.domain.message import BYTES, Message
 from penstock.domain.times import EPOCH
-from penstock.engines.contract import CONTENT_TYPE, CREATED_AT, PAYLOAD, POSITION, Row
+from penstock.engines.contract import CONTENT_TYPE, CREATED_AT, PAYLOAD, POSITION, Receipt, Row
 from penstock.servers.resp.words import CommandError
 
 FIELDS_JSON = "application/vnd.penstock.fields+json"
 FIELDS_BINARY = "application/vnd.penstock.fields+msgpack"
 PAYLOAD_FIELD = b"payload"
 BEYOND = 1 << 62
+is_whole_id = re.compile(rb"[0-9]{1,18}-[0-9]{1,18}").fullmatch
 Entry = list[object]
 
 _decode_object = msgspec.json.Decoder(dict[str, str]).decode
@@ -50,8 +53,23 @@ def entry_id(created_at: int, position: int) -> str:
     return f"{created_at // 1000}-{position}"
 
 
+def row_name(row: Row, receipt: Receipt) -> bytes:
+    return b"%d-%d" % (row[CREATED_AT] // 1000, row[POSITION])
+
+
 def row_entry(row: Row) -> Entry:
     return [entry_id(row[CREATED_AT], row[POSITION]), unpack(row[PAYLOAD], row[CONTENT_TYPE])]
+
+
+def encode_row(row: Row, name: bytes) -> bytes:
+    """An entry as it goes over the wire."""
+    payload = row[PAYLOAD]
+    if row[CONTENT_TYPE] not in (FIELDS_JSON, FIELDS_BINARY):
+        entry = b"*2\r\n$%d\r\n%b\r\n*2\r\n$7\r\npayload\r\n$%d\r\n%b\r\n"
+        return entry % (len(name), name, len(payload), payload)
+    fields = unpack(payload, row[CONTENT_TYPE])
+    told = b"".join([b"$%d\r\n%b\r\n" % (len(field), field) for field in fields])
+    return b"*2\r\n$%d\r\n%b\r\n*%d\r\n%b" % (len(name), name, len(fields), told)
 
 
 def message_entry(message: Message) -> Entry:

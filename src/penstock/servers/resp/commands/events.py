@@ -7,7 +7,8 @@ import re
 import uuid
 
 from penstock.domain.message import decode_headers
-from penstock.engines.contract import HEADERS, Row
+from penstock.engines.contract import HEADERS, Receipt, Row
+from penstock.servers.resp.door import row_id
 
 HEADER = "event-id"
 # Made once for this purpose; it only has to stay the same.
@@ -36,11 +37,10 @@ def chosen_id(text: str) -> str:
         return str(uuid.uuid5(NAMESPACE, text))
 
 
-def told_id(row: Row, message_id: str) -> str:
+def told_id(row: Row, receipt: Receipt) -> bytes:
     """What the client calls it."""
-    headers = row[HEADERS]
-    if headers is not None:
-        chosen = decode_headers(headers).get(HEADER)
+    if row[HEADERS] is not None:
+        chosen = decode_headers(row[HEADERS]).get(HEADER)
         if chosen is not None:
-            return chosen
-    return message_id
+            return chosen.encode()
+    return row_id(row, receipt).encode()

@@ -80,7 +80,7 @@ def _document(one: Command) -> dict[str, Any]:
 def info(session: Session, words: Words) -> Reply:
     """How the server is."""
     server = session.server
-    waiting = server.desks.count()
+    waiting = server.blocked_clients
     sections: dict[str, dict[str, Any]] = {
         "server": {
             "redis_version": REDIS_VERSION,

@@ -27,6 +27,7 @@ from penstock.engines.contract import (
     Receipt,
 )
 from penstock.servers.resp.arguments import Blob, Count, GroupName, MessageId, Name, QueueName, Seconds, Text
+from penstock.servers.resp.commands.events import told_id
 from penstock.servers.resp.door import row_id
 from penstock.servers.resp.encoder import Reply
 from penstock.servers.resp.session import Begun, Session
@@ -113,15 +114,16 @@ def _receive(
 ) -> Waiting:
     door = session.door
 
-    def deal(queue: str, receipt: Receipt | None) -> Reply:
-        assert receipt is not None
-        return _told(receipt)
+    def deal(queue: str, receipts: list[Receipt] | None) -> Reply:
+        assert receipts is not None
+        return done(receipts)
 
     def take(queue: str) -> Call:
         return door.take(queue, group, consumer, limit, lease, makes=False)
 
-    def done(receipt: Receipt) -> Reply:
-        door.remember(receipt)
+    def done(receipts: list[Receipt]) -> Reply:
+        [receipt] = receipts
+        door.remember(receipt, told_id)
         return _told(receipt) if receipt.rows else NOTHING
 
     return Waiting(Work(take(queue), done), [queue], group, wait, NOTHING, take, deal)

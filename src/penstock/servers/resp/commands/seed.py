@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import logging
 from functools import lru_cache, partial
+from itertools import takewhile
 from typing import Any
 
-from penstock.domain.lifecycle import Event
 from penstock.domain.message import Draft, Options
-from penstock.domain.settlement import Settle, Settled
+from penstock.domain.observations import LeaseInfo
 from penstock.domain.times import check_seconds
-from penstock.engines.contract import PAYLOAD, Receipt
+from penstock.engines.contract import PAYLOAD, POSITION, Receipt
 from penstock.servers.resp.arguments import Blob, Flag, GroupName, QueueName, Seconds, Words, read_name, read_seconds
 from penstock.servers.resp.commands.events import event_id, told_id
-from penstock.servers.resp.door import Door, first, row_id
-from penstock.servers.resp.encoder import NO_ARRAY, OK, Reply
+from penstock.servers.resp.door import Door, portions
+from penstock.servers.resp.encoder import NO_ARRAY, OK, RESP2, Encoded, Reply, encode, integers, nothing
+from penstock.servers.resp.remembering import Lease
 from penstock.servers.resp.session import Begun, Session
-from penstock.servers.resp.table import Order, Right, command
-from penstock.servers.resp.words import CommandError, wrong_arity
+from penstock.servers.resp.table import Order, Right, command, several
+from penstock.servers.resp.words import CommandError, failure, wrong_arity
 from penstock.servers.resp.work import Waiting, Work
 
 logger = logging.getLogger("penstock.resp")
@@ -25,13 +26,41 @@ FAMILY = "queue"
 LEASE_SECONDS = 30.0
 # The group of the older commands, which know none.
 OLDER_GROUP = "default"
+read_queue, read_group = read_name("queue"), read_name("group")
 
 
 @command("QADD", Order.SEND, Right.SEND, FAMILY)
 def add(session: Session, queue: QueueName, expire_seconds: Seconds, contents: Blob, *, noblock: Flag = False) -> Begun:
     """Add an event to a queue. Gives back its id, or OK with NOBLOCK, which does not wait until it is stored."""
     message: Draft = (contents, None, _options(expire_seconds))
-    return add_in_background(session, queue, message) if noblock else session.door.send(queue, message, first)
+    work = session.door.send(queue, message, _same)
+    return in_background(session, queue, work) if noblock else work
+
+
+def _same(message_id: str) -> Reply:
+    return message_id
+
+
+@several("QADD")
+def add_several(session: Session, calls: list[list[bytes]]) -> tuple[int, Work | None]:
+    first = calls[0]
+    if len(first) != 4:
+        return 0, None
+    head = first[1:3]
+    calls = list(takewhile(lambda one: len(one) == 4 and one[1:3] == head, calls))
+    queue = read_queue(first[1])
+    session.check_one(Right.SEND, queue)
+    options = _options(read_seconds(first[2]))
+    drafts: list[Draft] = [(one[3], None, options) for one in calls]
+    return len(calls), session.door.send_several(queue, drafts, _told_ids, merges=True)
+
+
+def _told_ids(ids: list[Any]) -> Reply:
+    try:
+        return Encoded(("$36\r\n" + "\r\n$36\r\n".join(ids) + "\r\n").encode())
+    except TypeError:  # not all of them were sent
+        told = [failure(one) if isinstance(one, BaseException) else one for one in ids]
+        return Encoded(b"".join(encode(one, RESP2) for one in told))
 
 
 @lru_cache(maxsize=1024)
@@ -40,7 +69,7 @@ def _options(expire_seconds: float) -> Options:
     return Options(ttl_seconds=check_seconds("expireSeconds", expire_seconds, above=True))
 
 
-def add_in_background(session: Session, queue: str, message: Draft) -> Reply:
+def in_background(session: Session, queue: str, work: Work) -> Reply:
     server = session.server
     if server.background >= server.limits.background_sends:
         raise CommandError(
@@ -48,7 +77,7 @@ def add_in_background(session: Session, queue: str, message: Draft) -> Reply:
             "try again, or without NOBLOCK"
         )
     server.background += 1
-    session.door.submit(session.door.send(queue, message, first), _Background(session, queue))
+    session.door.submit(work, _Background(session, queue))
     return OK
 
 
@@ -62,8 +91,12 @@ class _Background:
     def cancelled(self) -> bool:
         return False
 
-    def set_result(self, ids: list[str]) -> None:
-        self.server.background -= 1
+    def set_result(self, outcome: Any) -> None:
+        """One message was sent: its id, or what refused it."""
+        if outcome is not None and isinstance(outcome[0], BaseException):
+            self.set_exception(outcome[0])
+        else:
+            self.server.background -= 1
 
     def set_exception(self, error: Any) -> None:
         self.server.background -= 1
@@ -76,28 +109,51 @@ def get(session: Session, queue: QueueName, group: GroupName, *, ex: Seconds = L
     return take_next(session, queue, group, ex)
 
 
+@several("QGET")
+def get_several(session: Session, calls: list[list[bytes]]) -> tuple[int, Work | None]:
+    first = calls[0]
+    if len(first) != 3:
+        return 0, None
+    calls = list(takewhile(lambda one: one == first, calls))
+    queue, group = read_queue(first[1]), read_group(first[2])
+    session.check_one(Right.RECEIVE, queue)
+    return len(calls), _take(session, queue, group, LEASE_SECONDS, len(calls))
+
+
 def take_next(session: Session, queue: str, group: str, seconds: float) -> Work:
     if seconds == 0:
         return session.door.receive_and_ack(queue, group, session.consumer, 1, _told_event)
     check_seconds("EX", seconds, above=True)
-    return session.door.receive(queue, group, session.consumer, 1, seconds, partial(_given_event, session.door))
+    return _take(session, queue, group, seconds, 1)
 
 
-def _given_event(door: Door, receipt: Receipt) -> Reply:
-    """Under a lease, which is remembered."""
-    if not receipt.rows:
-        return NO_ARRAY
-    row = receipt.rows[0]
-    message_id = row_id(row, receipt)
-    door.remember_one(receipt, row, message_id)
-    return [told_id(row, message_id), row[PAYLOAD]]
+def _take(session: Session, queue: str, group: str, seconds: float, times: int) -> Work:
+    door = session.door
+    call = door.take(queue, group, session.consumer, 1, seconds, times=times)
+    return door.receive(queue, call, partial(_given_events, door, times, nothing(session.protocol)))
+
+
+def _given_events(door: Door, times: int, nothing: bytes, receipts: list[Receipt]) -> Reply:
+    """Under leases, which are remembered."""
+    parts: list[bytes] = []
+    leases: dict[bytes, Lease] = {}
+    for receipt, rows in portions(receipts, 1, times):
+        if not rows:
+            parts.append(nothing)
+            continue
+        row = rows[0]
+        name, payload = told_id(row, receipt), row[PAYLOAD]
+        leases[name] = receipt.token, row[POSITION]
+        parts.append(b"*2\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(name), name, len(payload), payload))
+    door.remembered.put(receipts[0].queue, receipts[0].group, leases)
+    return Encoded(b"".join(parts))
 
 
 def _told_event(receipt: Receipt) -> Reply:
     if not receipt.rows:
         return NO_ARRAY
     row = receipt.rows[0]
-    return [told_id(row, row_id(row, receipt)), row[PAYLOAD]]
+    return [told_id(row, receipt), row[PAYLOAD]]
 
 
 @command("QACK", Order.SEND, Right.RECEIVE, FAMILY, usage="QACK queue [consumerGroup] eventID")
@@ -105,15 +161,30 @@ def acknowledge(session: Session, queue: QueueName, words: Words) -> Begun:
     """Say that an event was processed: 1, or 0 when it timed out or was acknowledged before."""
     if len(words) not in (1, 2):
         raise wrong_arity("qack")
-    group = read_name("group")(words[0]) if len(words) == 2 else OLDER_GROUP
-    message_id = event_id(words[-1])
-    if message_id is None:
-        return 0
-    return session.door.settle(queue, group, Settle(Event.ACK, message_id, 0, 0), _told_ack)
+    group = read_group(words[0]) if len(words) == 2 else OLDER_GROUP
+    return _acknowledge(session, queue, group, [words[-1]])
 
 
-def _told_ack(settled: Settled | None) -> Reply:
-    return int(settled is not None and settled.ok)
+@several("QACK")
+def acknowledge_several(session: Session, calls: list[list[bytes]]) -> tuple[int, Work | None]:
+    first = calls[0]
+    if len(first) != 4:
+        return 0, None
+    head = first[1:3]
+    calls = list(takewhile(lambda one: len(one) == 4 and one[1:3] == head, calls))
+    queue, group = read_queue(first[1]), read_group(first[2])
+    session.check_one(Right.RECEIVE, queue)
+    return len(calls), _acknowledge(session, queue, group, [one[3] for one in calls])
+
+
+def _acknowledge(session: Session, queue: str, group: str, names: list[bytes]) -> Work:
+    return session.door.ack(queue, group, names, partial(_find_lease, session.door, queue, group), integers)
+
+
+def _find_lease(door: Door, queue: str, group: str, name: bytes) -> LeaseInfo | None:
+    message_id = event_id(name)
+    leases = [] if message_id is None else door.engine.leases(queue, group, ids=[message_id])
+    return leases[0] if leases else None
 
 
 @command("QNOTIFY", Order.ALONE, Right.RECEIVE, FAMILY, usage="QNOTIFY [consumerGroup] timeout [queue ...]")
@@ -124,9 +195,9 @@ def notify(session: Session, words: Words) -> Begun:
     if len(words) == 1:
         group, timeout, names = OLDER_GROUP, words[0], []
     else:
-        group, timeout, names = read_name("group")(words[0]), words[1], words[2:]
+        group, timeout, names = read_group(words[0]), words[1], words[2:]
     seconds = check_seconds("timeout", read_seconds(timeout))
-    queues = [read_name("queue")(name) for name in names] or list(session.registered)
+    queues = [read_queue(name) for name in names] or list(session.registered)
     if not queues:
         raise CommandError("ERR no queues to wait for: name some, or QREGISTER them first")
     session.check(Right.RECEIVE, *queues)

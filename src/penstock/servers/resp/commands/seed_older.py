@@ -3,20 +3,23 @@ choose the ids. The left end is where events come in, the right end is where the
 
 from __future__ import annotations
 
+import msgspec
+
 from penstock.domain.errors import NotFound
 from penstock.domain.lifecycle import State
-from penstock.domain.message import Draft, Message, Outgoing, draft
+from penstock.domain.message import Message, Outgoing, draft
 from penstock.servers.resp.arguments import Blob, Flag, QueueName, QueueNames, Seconds, Text
 from penstock.servers.resp.commands.events import HEADER, chosen_id
-from penstock.servers.resp.commands.seed import LEASE_SECONDS, OLDER_GROUP, add_in_background, take_next
+from penstock.servers.resp.commands.seed import LEASE_SECONDS, OLDER_GROUP, in_background, take_next
 from penstock.servers.resp.encoder import NO_ARRAY, OK, Reply
 from penstock.servers.resp.session import Begun, Session
 from penstock.servers.resp.table import Order, Right, command
 from penstock.servers.resp.words import CommandError, quoted
 
 FAMILY = "queue"
-# What is pushed on the right is taken before all that was pushed on the left.
-LEFT, RIGHT = 1, 0
+# What is pushed on the left waits behind all others. What is pushed on the right goes before all that was pushed: it
+# gets the next better priority than the best that waits, so that there are only as many priorities as events wait.
+LEFT = 1024
 # How far QLPEEK looks back for an event that nobody has taken.
 LOOK_BACK = 1000
 
@@ -30,27 +33,34 @@ def push_left(session: Session, queue: QueueName, event_id: Text, contents: Blob
 @command("QRPUSH", Order.TURN, Right.SEND, FAMILY)
 def push_right(session: Session, queue: QueueName, event_id: Text, contents: Blob, *, noblock: Flag = False) -> Begun:
     """Add an event with an id of your own, to be taken before all others."""
-    return _push(session, queue, event_id, contents, RIGHT, noblock)
+    return _push(session, queue, event_id, contents, None, noblock)
 
 
-def _push(session: Session, queue: str, event_id: str, contents: bytes, priority: int, noblock: bool) -> Begun:
+def _push(session: Session, queue: str, event_id: str, contents: bytes, priority: int | None, noblock: bool) -> Begun:
     message_id = chosen_id(event_id)
     headers = None if message_id == event_id else {HEADER: event_id}
-    message = draft(Outgoing(payload=contents, priority=priority, headers=headers, id=message_id))
-    if noblock:
-        return add_in_background(session, queue, message)
+    outgoing = Outgoing(payload=contents, priority=priority or 0, headers=headers, id=message_id)
+    draft(outgoing)  # says at once what is wrong with it
 
     def operation() -> None:
-        _check_new(session, queue, event_id, message)
+        if not noblock:
+            _check_new(session, queue, event_id, message_id)
         session.door.make(queue)
-        session.door.engine.send(queue, [message])
+        best = _before_all(session, queue) if priority is None else priority
+        session.door.engine.send(queue, [draft(msgspec.structs.replace(outgoing, priority=best))])
 
+    if noblock:
+        return in_background(session, queue, session.door.change(operation, lambda _: OK))
     return session.door.change(operation, lambda _: OK)
 
 
-def _check_new(session: Session, queue: str, event_id: str, message: Draft) -> None:
-    message_id = message[2].id
-    assert message_id is not None
+def _before_all(session: Session, queue: str) -> int:
+    """A priority better than that of every event that waits; beyond the best there is none."""
+    waiting = session.door.engine.peek(queue, OLDER_GROUP, 1)
+    return max(0, min([LEFT, *(one.priority for one in waiting)]) - 1)
+
+
+def _check_new(session: Session, queue: str, event_id: str, message_id: str) -> None:
     try:
         session.door.engine.find(queue, message_id)
     except NotFound:

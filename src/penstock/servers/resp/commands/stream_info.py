@@ -5,21 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from penstock.domain.message import Message
 from penstock.domain.observations import GroupStats, LeaseInfo
-from penstock.domain.times import to_time
-from penstock.servers.resp.arguments import Text, Words, read_name
-from penstock.servers.resp.commands.entries import message_entry
+from penstock.domain.times import EPOCH
+from penstock.servers.resp.arguments import Text, Words, read_count, read_name
+from penstock.servers.resp.claims import MILLISECOND
+from penstock.servers.resp.commands.entries import message_entry, message_entry_id
 from penstock.servers.resp.commands.stream_groups import check_group
-from penstock.servers.resp.commands.stream_pending import MILLISECOND, MOST
+from penstock.servers.resp.commands.stream_pending import MOST, lease_name
+from penstock.servers.resp.commands.streams import browse, exists
 from penstock.servers.resp.encoder import Reply
 from penstock.servers.resp.session import Begun, Session
 from penstock.servers.resp.table import Order, Right, command
-from penstock.servers.resp.words import CommandError, unknown_subcommand, wrong_arity
+from penstock.servers.resp.words import CommandError, quoted, unknown_subcommand, wrong_arity
 
 FAMILY = "stream"
+NO_ID = "0-0"
+# How many entries XINFO STREAM FULL shows of each list, unless COUNT says otherwise.
+SHOWN = 10
 
 
-@command("XINFO", Order.ALONE, Right.LOOK, FAMILY, usage="XINFO STREAM key | GROUPS key | CONSUMERS key group")
+@command(
+    "XINFO",
+    Order.ALONE,
+    Right.LOOK,
+    FAMILY,
+    usage="XINFO STREAM key [FULL [COUNT count]] | GROUPS key | CONSUMERS key group",
+)
 def info(session: Session, subcommand: Text, words: Words) -> Begun:
     """What a stream, its groups or a group's consumers look like."""
     look = LOOKS.get(subcommand.upper())
@@ -31,7 +43,7 @@ def info(session: Session, subcommand: Text, words: Words) -> Begun:
     session.check(Right.LOOK, queue)
 
     def operation() -> Reply:
-        if all(one.name != queue for one in session.door.engine.queues()):
+        if not exists(session, queue):
             raise CommandError("ERR no such key")
         return look(session, queue, words[1:])
 
@@ -40,49 +52,82 @@ def info(session: Session, subcommand: Text, words: Words) -> Begun:
 
 def _stream(session: Session, queue: str, words: list[bytes]) -> Reply:
     engine = session.door.engine
-    first = [message_entry(one) for one in engine.browse(queue, 0, None, 1)]
-    last = [message_entry(one) for one in engine.browse(queue, 0, None, 1, backwards=True)]
+    first = browse(session, queue, 0, None, 1)
+    last = browse(session, queue, 0, None, 1, backwards=True)
     length = engine.unread(queue)
-    return {
+    told: dict[str, Reply] = {
         "length": length,
         "radix-tree-keys": 1,
         "radix-tree-nodes": 2,
-        "last-generated-id": last[0][0] if last else "0-0",
-        "max-deleted-entry-id": "0-0",
+        "last-generated-id": _first_id(last),
+        "max-deleted-entry-id": NO_ID,
         "entries-added": length,
-        "recorded-first-entry-id": first[0][0] if first else "0-0",
-        "groups": len(engine.groups(queue)),
-        "first-entry": first[0] if first else None,
-        "last-entry": last[0] if last else None,
+        "recorded-first-entry-id": _first_id(first),
     }
+    if words:
+        count = _full(words)
+        told["entries"] = [message_entry(one) for one in browse(session, queue, 0, None, count)]
+        told["groups"] = [_group_in_full(session, queue, name, count) for name in engine.stats(queue)]
+        return told
+    told["groups"] = len(engine.groups(queue))
+    told["first-entry"] = message_entry(first[0]) if first else None
+    told["last-entry"] = message_entry(last[0]) if last else None
+    return told
+
+
+def _first_id(found: list[Message]) -> str:
+    return message_entry_id(found[0]) if found else NO_ID
+
+
+def _full(words: list[bytes]) -> int:
+    """`FULL COUNT 5`; 0 is for all."""
+    if words[0].upper() != b"FULL" or len(words) not in (1, 3) or (len(words) == 3 and words[1].upper() != b"COUNT"):
+        raise CommandError(f"ERR syntax error: {quoted(words[0])} where FULL [COUNT count] may stand")
+    return (read_count(words[2]) or MOST) if len(words) == 3 else SHOWN
 
 
 def _groups(session: Session, queue: str, words: list[bytes]) -> Reply:
+    return [_group(session, queue, name, stats) for name, stats in session.door.engine.stats(queue).items()]
+
+
+def _group(session: Session, queue: str, name: str, stats: GroupStats) -> dict[str, Reply]:
+    return {
+        "name": name,
+        "consumers": len(_held(session, queue, name)),
+        "pending": stats.in_progress,
+        "last-delivered-id": _last_delivered(session, queue, name),
+        "entries-read": _entries_read(session, queue, stats),
+        "lag": stats.lag,
+    }
+
+
+def _entries_read(session: Session, queue: str, stats: GroupStats) -> int | None:
+    has_read = bool(stats.in_progress or stats.redo or sum(stats.outcomes.values()))
+    return max(0, session.door.engine.unread(queue) - stats.lag) if has_read else None
+
+
+def _last_delivered(session: Session, queue: str, group: str) -> str:
+    """The last entry up to where the group has come."""
     engine = session.door.engine
-    found = []
-    for name, stats in engine.stats(queue).items():
-        leases = engine.leases(queue, name, limit=MOST)
-        found.append(
-            {
-                "name": name,
-                "consumers": len({lease.consumer for lease in leases}),
-                "pending": stats.in_progress,
-                "last-delivered-id": _last_delivered(session, queue, stats.lag),
-                "entries-read": max(0, engine.unread(queue) - stats.lag) if _has_read(stats) else None,
-                "lag": stats.lag,
-            }
-        )
-    return found
+    return _first_id(engine.browse(queue, 0, engine.reached(queue, group), 1, backwards=True))
 
 
-def _has_read(stats: GroupStats) -> bool:
-    return bool(stats.in_progress or stats.redo or sum(stats.outcomes.values()))
+def _held(session: Session, queue: str, group: str) -> dict[str, list[LeaseInfo]]:
+    """What each consumer holds; those who hold nothing are known to the server they came to."""
+    held: dict[str, list[LeaseInfo]] = {name: [] for name in session.door.consumers.of(queue, group)}
+    for lease in session.door.engine.leases(queue, group, limit=MOST):
+        held.setdefault(lease.consumer, []).append(lease)
+    return dict(sorted(held.items()))
 
 
-def _last_delivered(session: Session, queue: str, lag: int) -> object:
-    """The entry before those that the group has not read."""
-    behind = session.door.engine.browse(queue, 0, None, min(lag, MOST) + 1, backwards=True)
-    return message_entry(behind[lag])[0] if len(behind) > lag else "0-0"
+def _seen_at(session: Session, queue: str, group: str, name: str, leases: list[LeaseInfo]) -> int:
+    """When a consumer was last here, in milliseconds: what the server has seen, or what the store knows."""
+    met = session.door.consumers.of(queue, group).get(name, 0.0)
+    return max([int(met * 1000), *(_milliseconds(lease) for lease in leases)])
+
+
+def _milliseconds(lease: LeaseInfo) -> int:
+    return (lease.leased_at - EPOCH) // MILLISECOND
 
 
 def _consumers(session: Session, queue: str, words: list[bytes]) -> Reply:
@@ -90,16 +135,44 @@ def _consumers(session: Session, queue: str, words: list[bytes]) -> Reply:
         raise wrong_arity("xinfo|consumers")
     group = read_name("group")(words[0])
     check_group(session, queue, group, "XINFO")
-    engine = session.door.engine
-    now = to_time(engine.now())
-    held: dict[str, list[LeaseInfo]] = {}
-    for lease in engine.leases(queue, group, limit=MOST):
-        held.setdefault(lease.consumer, []).append(lease)
-    found = []
-    for name, leases in sorted(held.items()):
-        idle = max(0, (now - max(lease.leased_at for lease in leases)) // MILLISECOND)
-        found.append({"name": name, "pending": len(leases), "idle": idle, "inactive": idle})
-    return found
+    now = session.door.engine.now() // 1000
+    return [
+        {"name": name, "pending": len(leases), "idle": max(0, now - _seen_at(session, queue, group, name, leases))}
+        for name, leases in _held(session, queue, group).items()
+    ]
+
+
+# -- in full -----------------------------------------------------------------------------------------------------------
+
+
+def _group_in_full(session: Session, queue: str, name: str, count: int) -> dict[str, Reply]:
+    stats = session.door.engine.stats(queue)[name]
+    held = _held(session, queue, name)
+    leases = sorted((lease for several in held.values() for lease in several), key=lambda lease: lease.position)
+    return {
+        "name": name,
+        "last-delivered-id": _last_delivered(session, queue, name),
+        "entries-read": _entries_read(session, queue, stats),
+        "lag": stats.lag,
+        "pel-count": len(leases),
+        "pending": [[lease_name(one), one.consumer, *_told(session, one)] for one in leases[:count]],
+        "consumers": [
+            {
+                "name": consumer,
+                "seen-time": _seen_at(session, queue, name, consumer, several),
+                "pel-count": len(several),
+                "pending": [[lease_name(one), *_told(session, one)] for one in several[:count]],
+            }
+            for consumer, several in held.items()
+        ],
+    }
+
+
+def _told(session: Session, lease: LeaseInfo) -> list[int]:
+    """When it was delivered, and how often."""
+    now = session.door.engine.now() // 1000
+    idle, deliveries = session.door.claims.told(lease, now)
+    return [now - idle, deliveries]
 
 
 LOOKS: dict[str, Callable[[Session, str, list[bytes]], Any]] = {

@@ -1,17 +1,25 @@
-"""XADD, XLEN, XRANGE, XREVRANGE, XREAD-like reads, XACK, XDEL and XTRIM: queues as streams."""
+"""XADD, XLEN, XRANGE and XREVRANGE: queues as streams."""
 
 from __future__ import annotations
 
-from penstock.domain.message import PLAIN, Draft, Message
-from penstock.servers.resp.arguments import Blob, QueueName, Words, read_count
-from penstock.servers.resp.commands.entries import BEYOND, Bound, entry_id, message_entry, pack, read_bound, read_parts
-from penstock.servers.resp.encoder import NO_ARRAY, Reply
+from functools import lru_cache
+from itertools import takewhile
+from typing import Any
+
+from penstock.domain.message import Draft, Message
+from penstock.domain.times import to_time
+from penstock.servers.resp.arguments import Blob, QueueName, Words, read_count, read_name
+from penstock.servers.resp.commands.bounds import after_bound, upto_bound
+from penstock.servers.resp.commands.entries import message_entry, pack, read_bound
+from penstock.servers.resp.commands.stream_removing import Trim, read_trim
+from penstock.servers.resp.door import NOW, sent
+from penstock.servers.resp.encoder import NO_ARRAY, RESP2, Encoded, Reply, encode
 from penstock.servers.resp.session import Begun, Session
-from penstock.servers.resp.table import Order, Right, command
-from penstock.servers.resp.words import CommandError, quoted, wrong_arity
+from penstock.servers.resp.table import Order, Right, command, several
+from penstock.servers.resp.words import CommandError, failure, quoted, wrong_arity
+from penstock.servers.resp.work import Work
 
 FAMILY = "stream"
-NOT_AN_INTEGER = "ERR value is not an integer or out of range"
 MOST_ENTRIES = 1_000_000
 BEGINNING = 0
 
@@ -33,63 +41,77 @@ def add(session: Session, queue: QueueName, words: Words) -> Begun:
     fields = words[at + 1 :]
     if not fields or len(fields) % 2:
         raise wrong_arity("xadd")
-    message: Draft = (*pack(fields), PLAIN)
+    message: Draft = (*pack(fields), NOW)
+    if trim is not None:
+        session.check(Right.MANAGE, queue)
     if must_exist or trim is not None:
         return _add_carefully(session, queue, message, must_exist, trim)
     return session.door.send(queue, message, _stream_id)
 
 
+@several("XADD")
+def add_several(session: Session, calls: list[list[bytes]]) -> tuple[int, Work | None]:
+    key = calls[0][1] if len(calls[0]) > 1 else b""
+    calls = list(takewhile(lambda one: len(one) >= 5 and len(one) % 2 and one[1] == key and one[2] == b"*", calls))
+    if not calls:
+        return 0, None
+    queue = read_name("queue")(key)
+    session.check_one(Right.SEND, queue)
+    drafts: list[Draft] = [(*pack(one[3:]), NOW) for one in calls]
+    return len(calls), session.door.send_several(queue, drafts, _told_ids, merges=True)
+
+
+def _told_ids(ids: list[Any]) -> Reply:
+    return Encoded(b"".join([encode(_told_id(one), RESP2) for one in ids]))
+
+
+def _told_id(outcome: Any) -> Reply:
+    return failure(outcome) if isinstance(outcome, BaseException) else _stream_id(outcome)
+
+
 def _stream_id(message_id: str) -> str:
     """From an id that Penstock made, which holds both parts."""
-    return f"{int(message_id[:8] + message_id[9:13], 16)}-{int(message_id[-12:], 16)}"
+    return f"{_milliseconds(message_id[:13])}-{int(message_id[-12:], 16)}"
 
 
-def _add_options(words: list[bytes]) -> tuple[int, bool, int | None]:
+@lru_cache(256)
+def _milliseconds(digits: str) -> int:
+    return int(digits.replace("-", ""), 16)
+
+
+def _add_options(words: list[bytes]) -> tuple[int, bool, Trim | None]:
     at, must_exist, trim = 0, False, None
     while at < len(words):
         match words[at].upper():
             case b"NOMKSTREAM":
                 must_exist = True
                 at += 1
-            case b"KEEPREF" | b"DELREF" | b"ACKED":
-                at += 1
             case b"MAXLEN" | b"MINID":
+                if trim is not None:
+                    raise CommandError("ERR syntax error, MAXLEN and MINID options at the same time are not compatible")
                 at, trim = read_trim(words, at)
             case _:
                 break
     return at, must_exist, trim
 
 
-def read_trim(words: list[bytes], at: int) -> tuple[int, int | None]:
-    """`MAXLEN ~ 1000 LIMIT 10`: where it ends, and the length; trimming by id is not a length."""
-    is_length = words[at].upper() == b"MAXLEN"
-    at += 1
-    if at < len(words) and words[at] in (b"~", b"="):
-        at += 1
-    if at >= len(words):
-        raise CommandError("ERR syntax error: MAXLEN and MINID need a threshold")
-    if is_length and not words[at].isdigit():
-        raise CommandError(NOT_AN_INTEGER)
-    threshold = int(words[at]) if is_length else None
-    if not is_length:
-        read_parts(words[at])
-    at += 1
-    if at + 1 < len(words) and words[at].upper() == b"LIMIT":
-        read_count(words[at + 1])
-        at += 2
-    return at, threshold
-
-
-def _add_carefully(session: Session, queue: str, message: Draft, must_exist: bool, trim: int | None) -> Begun:
-    engine = session.door.engine
+def _add_carefully(session: Session, queue: str, message: Draft, must_exist: bool, trim: Trim | None) -> Begun:
+    door = session.door
 
     def operation() -> str | None:
-        if must_exist and all(info.name != queue for info in engine.queues()):
+        if must_exist and not exists(session, queue):
             return None
-        session.door.make(queue)
-        return engine.send(queue, [message])[0]
+        message_id: str = sent(door.send_now(queue, [message])[0])
+        if trim is not None:
+            trim.apply(session, queue)
+        return message_id
 
-    return session.door.change(operation, lambda found: None if found is None else _stream_id(found))
+    return door.change(operation, lambda found: None if found is None else _stream_id(found))
+
+
+def exists(session: Session, queue: str) -> bool:
+    """Inside a call."""
+    return any(info.name == queue for info in session.door.engine.queues())
 
 
 @command("XLEN", Order.ALONE, Right.LOOK, FAMILY)
@@ -119,58 +141,27 @@ def _range(session: Session, queue: str, start: bytes, end: bytes, words: list[b
     if not limit:
         return NO_ARRAY
     first, last = None if start == b"-" else read_bound(start), None if end == b"+" else read_bound(end)
-    engine = session.door.engine
 
     def operation() -> list[Message]:
         after = BEGINNING if first is None else after_bound(session, queue, first)
         upto = None if last is None else upto_bound(session, queue, last)
-        return engine.browse(queue, after, upto, limit, backwards=backwards)
+        return browse(session, queue, after, upto, limit, backwards=backwards)
 
     return session.door.look(operation, lambda found: [message_entry(one) for one in found])
 
 
-def after_bound(session: Session, queue: str, bound: Bound) -> int:
-    """The place before the first entry of a range that starts here."""
-    if bound.position is not None and _is_at(session, queue, bound):
-        return bound.position if bound.is_open else bound.position - 1
-    return session.door.engine.position_at(queue, bound.milliseconds * 1000)
-
-
-def upto_bound(session: Session, queue: str, bound: Bound) -> int:
-    """The place of the last entry of a range that ends here."""
-    if bound.position is not None and _is_at(session, queue, bound):
-        return bound.position - 1 if bound.is_open else bound.position
-    milliseconds = bound.milliseconds
-    if bound.position is not None:
-        return session.door.engine.position_at(queue, milliseconds * 1000)
-    return session.door.engine.position_at(queue, (milliseconds + 1) * 1000)
-
-
-def _is_at(session: Session, queue: str, bound: Bound) -> bool:
-    """Whether an entry has exactly this id; otherwise only its time says where it lies."""
-    position = bound.position or 0
-    if not 0 < position < BEYOND:
-        return False
-    found = session.door.engine.browse(queue, position - 1, position, 1)
-    return any(message_entry(one)[0] == entry_id(bound.milliseconds * 1000, position) for one in found)
-
-
-@command("XTRIM", Order.TURN, Right.MANAGE, FAMILY, usage="XTRIM key MAXLEN|MINID [=|~] threshold [LIMIT count]")
-def trim(session: Session, queue: QueueName, words: Words) -> Begun:
-    """Accepted and answered with 0: entries leave by the queue's retention, never before every group has read them."""
-    if not words or words[0].upper() not in (b"MAXLEN", b"MINID"):
-        raise CommandError("ERR syntax error: XTRIM needs MAXLEN or MINID")
-    at, _ = read_trim(words, 0)
-    if at != len(words):
-        raise CommandError(f"ERR syntax error: {quoted(words[at])} is not expected here")
-    return 0
-
-
-@command("XDEL", Order.TURN, Right.MANAGE, FAMILY, usage="XDEL key id [id ...]")
-def delete(session: Session, queue: QueueName, words: Words) -> Reply:
-    """Accepted and answered with 0: the log is never changed, entries leave by retention."""
-    if not words:
-        raise wrong_arity("xdel")
-    for word in words:
-        read_parts(word)
-    return 0
+def browse(
+    session: Session, queue: str, after: int, upto: int | None, limit: int, *, backwards: bool = False
+) -> list[Message]:
+    """Inside a call: entries of the log that have not expired; those are as good as gone."""
+    engine = session.door.engine
+    now = to_time(engine.now())
+    found: list[Message] = []
+    while len(found) < limit:
+        several = engine.browse(queue, after, upto, limit - len(found), backwards=backwards)
+        found += [one for one in several if one.expires_at is None or one.expires_at > now]
+        if len(found) == limit or not several:
+            break
+        last = several[-1].position or 0
+        after, upto = (after, last - 1) if backwards else (last, upto)
+    return found

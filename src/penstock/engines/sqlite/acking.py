@@ -1,0 +1,86 @@
+"""leased -> succeeded for many messages at once, of any receives: first attempts, lease by lease.
+
+Those who receive together share a token, and their acks come together as well. So what is left of a receive is read
+once, the messages are taken out of it, and every step is written by one statement for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from penstock.domain.lifecycle import Event, State
+from penstock.engines.sqlite import ending, tracking
+from penstock.engines.sqlite.ending import Step
+from penstock.engines.sqlite.queues import Group, Queue
+from penstock.engines.sqlite.ranges import ranges
+from penstock.engines.sqlite.tracking import Lease
+from penstock.engines.sqlite.transaction import Transaction
+
+# The positions to ack of each token.
+Wanted = dict[int, set[int]]
+
+
+def ack(transaction: Transaction, queue: Queue, group: Group, wanted: Wanted) -> set[tuple[int, int]]:
+    """Those that were in flight as first attempts, as (token, position), and are done now."""
+    owners: list[Step] = []  # may have an address or a batch
+    plain: list[Step] = []
+    dropped: list[tuple[int, int]] = []
+    left: list[tuple[object, ...]] = []
+    for token, positions in wanted.items():
+        for lease, acked in _found(transaction, group, token, positions):
+            dropped.append((token, lease.first))
+            left += [
+                (token, first, last, lease.group_id, lease.lane_id, lease.consumer, lease.ends_at)
+                for first, last in _gaps(lease, acked)
+            ]
+            steps = owners if lease.careful else plain
+            steps += [
+                Step(Event.ACK, State.SUCCEEDED, first, last, lease.consumer, None, 1, token) for first, last in acked
+            ]
+    transaction.run_many(tracking.SQL.drop_lease, dropped)
+    transaction.run_many(tracking.SQL.make_lease, left)
+    if group.name != queue.policy.primary_group:
+        plain += owners
+    else:
+        for step in owners:
+            ending.end(transaction, queue, group, step)
+    _end_plain(transaction, queue, group, plain)
+    return {(one.token or 0, place) for one in (*plain, *owners) for place in range(one.first, one.last + 1)}
+
+
+def _found(
+    transaction: Transaction, group: Group, token: int, positions: set[int]
+) -> Iterator[tuple[Lease, list[tuple[int, int]]]]:
+    """Leases of the token that are in force, each with the ranges of it that are wanted."""
+    if len(positions) == 1:
+        rows = transaction.rows(tracking.SQL.lease_at, (token, *positions))
+    else:
+        rows = transaction.rows(tracking.SQL.leases_of, {"token": token})
+    for row in rows:
+        lease = Lease(*row)
+        if lease.group_id != group.group_id or lease.ends_at <= transaction.now:
+            continue
+        members = range(lease.first, lease.last + 1)
+        wanted = positions.issuperset(members) if len(members) <= len(positions) else False
+        acked = [(lease.first, lease.last)] if wanted else list(ranges(sorted(positions.intersection(members))))
+        if acked:
+            yield lease, acked
+
+
+def _gaps(lease: Lease, taken: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """What is left of a lease."""
+    at = lease.first
+    for first, last in taken:
+        if at < first:
+            yield at, first - 1
+        at = last + 1
+    if at <= lease.last:
+        yield at, lease.last
+
+
+def _end_plain(transaction: Transaction, queue: Queue, group: Group, steps: list[Step]) -> None:
+    """What nobody owns is only written down and counted."""
+    if steps:
+        ending.record_all(transaction, queue.queue_id, group.group_id, steps)
+        count = sum(step.last - step.first + 1 for step in steps)
+        transaction.run(ending.SQL.count_succeeded, {"group_id": group.group_id, "count": count})

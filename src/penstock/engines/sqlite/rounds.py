@@ -1,0 +1,83 @@
+"""Which queues a sweep has to visit: those where something is due, and those that have changed.
+
+A store may have thousands of queues of which few are in use. One look over small tables finds them, so that a sweep of
+a quiet store costs next to nothing and commits nothing. Every queue is visited now and then in any case, for what only
+the passing of time brings about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+from penstock.domain.times import SECOND, microseconds
+from penstock.engines.sqlite import consumers, queues, scheduling
+from penstock.engines.sqlite.transaction import Transaction
+from penstock.engines.statements import Statements
+
+SQL = Statements("penstock.engines.sqlite", "sql/rounds.sql")
+# No queue is left alone for longer.
+LONGEST_REST = 60 * SECOND
+
+
+class Visit(NamedTuple):
+    """What a queue looked like when it was visited, and when that was."""
+
+    looks: tuple[Any, ...]
+    at: int
+
+
+class Rounds:
+    """Remembers visits; belongs to one engine."""
+
+    def __init__(self) -> None:
+        self._visits: dict[int, Visit] = {}
+
+    def to_visit(self, transaction: Transaction) -> list[tuple[int, str]]:
+        """The id and name of each queue that needs a visit."""
+        now = transaction.now
+        restless = {queue_id for (queue_id,) in transaction.rows(SQL.expiring, {"now": now})}
+        groups = self._groups(transaction)
+        wanted: list[tuple[int, str]] = []
+        for row in transaction.rows(SQL.queues):
+            queue, marked_at = queues.from_row(row[:7]), row[7]
+            own = groups.get(queue.queue_id, [])
+            last = self._visits.get(queue.queue_id)
+            is_rested = last is not None and last.looks == _looks(queue, own) and 0 <= now - last.at < LONGEST_REST
+            if not is_rested or queue.queue_id in restless or _is_due(queue, own, marked_at, now):
+                wanted.append((queue.queue_id, queue.name))
+        return wanted
+
+    def visited(self, transaction: Transaction, queue_ids: Collection[int]) -> None:
+        """After a visit: they look like this now."""
+        groups = self._groups(transaction)
+        for row in transaction.rows(SQL.queues):
+            if row[0] in queue_ids:
+                looks = _looks(queues.from_row(row[:7]), groups.get(row[0], []))
+                self._visits[row[0]] = Visit(looks, transaction.now)
+
+    def _groups(self, transaction: Transaction) -> dict[int, list[tuple[Any, ...]]]:
+        groups: dict[int, list[tuple[Any, ...]]] = {}
+        for queue_id, *group in transaction.rows(SQL.groups):
+            groups.setdefault(queue_id, []).append(tuple(group))
+        return groups
+
+
+def has_calls(transaction: Transaction) -> bool:
+    """Whether a consumer is missing or a schedule has a tick."""
+    now = {"now": transaction.now}
+    return bool(transaction.rows(consumers.SQL.missing, now) or transaction.rows(scheduling.SQL.due_schedules, now))
+
+
+def _looks(queue: queues.Queue, groups: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+    return queue.policy, queue.trimmed_position, sorted(group[:3] for group in groups)
+
+
+def _is_due(queue: queues.Queue, groups: list[tuple[Any, ...]], marked_at: int | None, now: int) -> bool:
+    if queue.held or (marked_at is not None and marked_at <= now - microseconds(queue.policy.history_seconds)):
+        return True
+    dead_before = now - microseconds(queue.policy.dead_letter_seconds)
+    return any(
+        tracked or (ends_at is not None and ends_at <= now) or (died_at is not None and died_at <= dead_before)
+        for _, _, _, tracked, ends_at, died_at in groups
+    )

@@ -1,0 +1,30 @@
+-- name: queues
+-- All queues, each with the oldest note of how far it was finished.
+select queue_id, name, policy, held, trimmed_position, created_at, primary_group_id,
+    (select min(mark.at) from penstock_mark as mark where mark.queue_id = penstock_queue.queue_id)
+from penstock_queue;
+
+-- name: groups
+-- All groups: how many messages ended, how far they have read, whether they look after single messages, when the next
+-- lease ends, and when the oldest dead letter died.
+select reader.queue_id, reader.group_id,
+    reader.succeeded + reader.rejected + reader.failed + reader.lease_expired + reader.expired + reader.cancelled,
+    coalesce(reader.stream_position, 0) + (
+        select coalesce(sum(cursor.position), 0) from penstock_cursor as cursor where cursor.group_id = reader.group_id
+    ),
+    exists (select 1 from penstock_tracked as tracked where tracked.group_id = reader.group_id),
+    (select min(lease.ends_at) from penstock_lease as lease where lease.group_id = reader.group_id),
+    (select min(dead.died_at) from penstock_dead_letter as dead where dead.group_id = reader.group_id)
+from penstock_group as reader;
+
+-- name: expiring
+-- Queues with messages whose time has passed since unread ones were last looked at.
+select distinct lane.queue_id
+from penstock_log as log
+join penstock_lane as lane using (lane_id)
+where log.expires_at > (select coalesce(min(expired_upto), 0) from penstock_group) and log.expires_at <= :now
+union
+select distinct lane.queue_id
+from penstock_log as log
+join penstock_lane as lane using (lane_id)
+where log.deadline_at > (select coalesce(min(expired_upto), 0) from penstock_group) and log.deadline_at <= :now;

@@ -1,0 +1,211 @@
+"""XCLAIM and XAUTOCLAIM: taking over what other consumers hold for too long."""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.domain.observations import LeaseInfo
+from penstock.engines.contract import POSITION, Receipt
+from penstock.servers.resp.arguments import GroupName, Name, QueueName, Words, read_count
+from penstock.servers.resp.commands.bounds import after_bound, upto_bound
+from penstock.servers.resp.commands.entries import (
+    BEYOND,
+    Bound,
+    is_whole_id,
+    message_entry_id,
+    read_bound,
+    read_parts,
+    row_entry,
+    row_name,
+)
+from penstock.servers.resp.commands.stream_groups import check_group
+from penstock.servers.resp.commands.stream_pending import MOST, lease_name
+from penstock.servers.resp.encoder import Reply
+from penstock.servers.resp.session import Begun, Session
+from penstock.servers.resp.table import Order, Right, command
+from penstock.servers.resp.words import CommandError, quoted, wrong_arity
+
+FAMILY = "stream"
+# How many entries XAUTOCLAIM looks at for each that it may claim, as Redis does.
+LOOKS_PER_CLAIM = 10
+CLAIM_USAGE = (
+    "XCLAIM key group consumer min-idle-time id [id ...] [IDLE ms] [TIME unix-time-milliseconds] [RETRYCOUNT count] "
+    "[FORCE] [JUSTID] [LASTID id]"
+)
+
+
+class _Claim(msgspec.Struct):
+    """What XCLAIM was told besides whom and what."""
+
+    just_ids: bool = False
+    force: bool = False
+    idle: int | None = None
+    delivered_at: int | None = None
+    deliveries: int | None = None
+    last: Bound | None = None
+
+    def told_at(self, now: int) -> int | None:
+        """When the entries are said to have been delivered."""
+        at = self.delivered_at if self.idle is None else now - self.idle
+        return None if at is None else min(at, now)
+
+
+@command("XCLAIM", Order.TURN, Right.RECEIVE, FAMILY, usage=CLAIM_USAGE)
+def claim(session: Session, queue: QueueName, group: GroupName, consumer: Name, words: Words) -> Begun:
+    """Take over entries that another consumer holds for too long."""
+    if len(words) < 2:
+        raise wrong_arity("xclaim")
+    idle = _idle(words[0])
+    at = 1
+    while at < len(words) and words[at][:1].isdigit():
+        read_parts(words[at])
+        at += 1
+    names, asked = [word for word in words[1:at] if is_whole_id(word)], _claim_options(words[at:])
+
+    def operation() -> Receipt:
+        check_group(session, queue, group, "XCLAIM")
+        if asked.last is not None:
+            _pass_up_to(session, queue, group, asked.last)
+        now = session.door.engine.now() // 1000
+        ids: dict[str, LeaseInfo | None] = {}
+        for message_id, lease in _wanted(session, queue, group, names):
+            if asked.force if lease is None else session.door.claims.told(lease, now).idle >= idle:
+                ids[message_id] = lease
+        return _take_over(session, queue, group, consumer, ids, asked)
+
+    return session.door.change(operation, lambda receipt: _claimed(session, consumer, receipt, asked.just_ids))
+
+
+def _wanted(session: Session, queue: str, group: str, names: list[bytes]) -> list[tuple[str, LeaseInfo | None]]:
+    """Entries with exactly these ids, and their leases if they are in flight."""
+    engine = session.door.engine
+    wanted: list[tuple[str, LeaseInfo | None]] = []
+    for name in names:
+        position = read_parts(name)[1] or 0
+        if 0 < position < BEYOND:
+            for one in engine.browse(queue, position - 1, position, 1):
+                if message_entry_id(one).encode() == name:
+                    leases = engine.leases(queue, group, ids=[one.id])
+                    wanted.append((one.id, leases[0] if leases else None))
+    return wanted
+
+
+def _pass_up_to(session: Session, queue: str, group: str, last: Bound) -> None:
+    """LASTID: new entries are those after it, unless the group has come further already."""
+    engine = session.door.engine
+    place = upto_bound(session, queue, last)
+    if place > engine.reached(queue, group):
+        engine.seek(queue, group, place)
+
+
+def _take_over(
+    session: Session, queue: str, group: str, consumer: str, ids: dict[str, LeaseInfo | None], asked: _Claim
+) -> Receipt:
+    """Inside a call. What the entries are said to be differs from what the store knows only where it was asked for."""
+    engine, claims = session.door.engine, session.door.claims
+    now = engine.now() // 1000
+    before = {lease.position: claims.deliveries_of(lease) for lease in ids.values() if lease is not None}
+    seconds = session.server.stream_lease_seconds
+    receipt = engine.take_over(queue, group, consumer, list(ids), seconds, counts=not asked.just_ids, force=asked.force)
+    for row in receipt.rows:
+        deliveries = asked.deliveries
+        if deliveries is None and (known := before.get(row[POSITION])) is not None:
+            deliveries = known if asked.just_ids else known + 1
+        claims.note(receipt.token, row[POSITION], asked.told_at(now), deliveries)
+    return receipt
+
+
+def _claimed(session: Session, consumer: str, receipt: Receipt, just_ids: bool) -> Reply:
+    session.door.consumers.meet(receipt.queue, receipt.group, consumer)
+    session.door.remember(receipt, row_name)
+    entries = [row_entry(row) for row in receipt.rows]
+    return [entry[0] for entry in entries] if just_ids else entries
+
+
+def _idle(word: bytes) -> int:
+    if not word.isdigit() or len(word) > 18:
+        raise CommandError("ERR Invalid min-idle-time argument for XCLAIM")
+    return int(word)
+
+
+def _claim_options(words: list[bytes]) -> _Claim:
+    asked, at = _Claim(), 0
+    while at < len(words):
+        word, value = words[at].upper(), words[at + 1] if at + 1 < len(words) else None
+        at += 1 if word in (b"JUSTID", b"FORCE") else 2
+        match word:
+            case b"JUSTID":
+                asked.just_ids = True
+            case b"FORCE":
+                asked.force = True
+            case b"IDLE" if value is not None:
+                asked.idle = _number(value, "IDLE")
+            case b"TIME" if value is not None:
+                asked.delivered_at = _number(value, "TIME")
+            case b"RETRYCOUNT" if value is not None:
+                asked.deliveries = _number(value, "RETRYCOUNT")
+            case b"LASTID" if value is not None:
+                asked.last = Bound(*read_parts(value))
+            case _:
+                raise CommandError(f"ERR Unrecognized XCLAIM option {quoted(word)}")
+    return asked
+
+
+def _number(value: bytes, name: str) -> int:
+    if not value.isdigit() or len(value) > 18:
+        raise CommandError(f"ERR Invalid {name} option argument for XCLAIM")
+    return int(value)
+
+
+@command(
+    "XAUTOCLAIM",
+    Order.TURN,
+    Right.RECEIVE,
+    FAMILY,
+    usage="XAUTOCLAIM key group consumer min-idle-time start [COUNT count] [JUSTID]",
+)
+def claim_any(session: Session, queue: QueueName, group: GroupName, consumer: Name, words: Words) -> Begun:
+    """Take over any entries that other consumers hold for too long."""
+    if len(words) < 2:
+        raise wrong_arity("xautoclaim")
+    idle, start = _idle(words[0]), read_bound(b"0-0" if words[1] == b"-" else words[1])
+    count, just_ids = _claim_any_options(words[2:])
+    engine, claims = session.door.engine, session.door.claims
+
+    def operation() -> tuple[str, Receipt]:
+        check_group(session, queue, group, "XAUTOCLAIM")
+        now = engine.now() // 1000
+        looks = count * LOOKS_PER_CLAIM
+        leases = engine.leases(queue, group, after=after_bound(session, queue, start), limit=looks + 1)
+        ids: dict[str, LeaseInfo | None] = {}
+        following: LeaseInfo | None = leases[looks] if len(leases) > looks else None
+        for place, lease in enumerate(leases[:looks]):
+            if claims.told(lease, now).idle >= idle:
+                ids[lease.id] = lease
+            if len(ids) == count:
+                following = leases[place + 1] if place + 1 < len(leases) else None
+                break
+        cursor = "0-0" if following is None else lease_name(following)
+        return cursor, _take_over(session, queue, group, consumer, ids, _Claim(just_ids=just_ids))
+
+    def finish(found: tuple[str, Receipt]) -> Reply:
+        return [found[0], _claimed(session, consumer, found[1], just_ids), []]
+
+    return session.door.change(operation, finish)
+
+
+def _claim_any_options(words: list[bytes]) -> tuple[int, bool]:
+    count, just_ids, at = 100, False, 0
+    while at < len(words):
+        word = words[at].upper()
+        if word == b"JUSTID":
+            just_ids = True
+            at += 1
+        elif word == b"COUNT" and at + 1 < len(words):
+            count = read_count(words[at + 1])
+            if not count:
+                raise CommandError("ERR COUNT must be > 0")
+            at += 2
+        else:
+            raise CommandError(f"ERR syntax error: unknown option {quoted(words[at])} for 'xautoclaim'")
+    return min(count, MOST), just_ids

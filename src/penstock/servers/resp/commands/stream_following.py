@@ -1,0 +1,134 @@
+"""XREAD: following streams without a group. What was read is not leased, and everybody gets everything."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+import msgspec
+
+from penstock.servers.resp.arguments import Words, read_count, read_name
+from penstock.servers.resp.commands.bounds import upto_bound
+from penstock.servers.resp.commands.entries import Bound, message_entry, read_parts
+from penstock.servers.resp.commands.stream_reading import WITHOUT_COUNT, read_milliseconds
+from penstock.servers.resp.commands.streams import browse
+from penstock.servers.resp.encoder import NO_ARRAY, Pairs, Reply
+from penstock.servers.resp.session import Begun, Session
+from penstock.servers.resp.table import Order, Right, command
+from penstock.servers.resp.words import CommandError, quoted
+from penstock.servers.resp.work import Work
+
+FAMILY = "stream"
+# A wait that nobody ends is begun anew after this long.
+LONG_SECONDS = 3600.0
+NEWEST = b"$"
+# By queue, the place after which it is read.
+Places = dict[str, int]
+
+
+class _Following(msgspec.Struct, frozen=True):
+    count: int
+    block: float | None  # seconds; 0 is for ever
+    streams: list[tuple[str, bytes]]
+
+
+@command(
+    "XREAD",
+    Order.ALONE,
+    Right.LOOK,
+    FAMILY,
+    usage="XREAD [COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]",
+)
+def read(session: Session, words: Words) -> Begun:
+    """Read entries of streams that come after the given ids; $ means those that are still to come."""
+    following = _read_words(words)
+    session.check(Right.LOOK, *(queue for queue, _ in following.streams))
+    if following.block is None or session.is_executing:
+        return _once(session, following)
+    return _wait(session, following)
+
+
+def _once(session: Session, following: _Following) -> Work:
+    def operation() -> Reply:
+        return _entries(session, following.count, _places(session, following))
+
+    return session.door.look(operation, lambda reply: reply)
+
+
+async def _wait(session: Session, following: _Following) -> Reply:
+    store = session.door.store
+    block = following.block or 0
+    most = session.server.max_block_seconds
+    if most and (not block or block > most):
+        block = most
+    loop = asyncio.get_running_loop()
+    ends = loop.time() + block if block else None
+    places: Places = await store._read(partial(_places, session, following))
+    with session.server.waiting():
+        while True:
+            reply: Reply = await store._read(partial(_entries, session, following.count, places))
+            left = LONG_SECONDS if ends is None else ends - loop.time()
+            if reply is not NO_ARRAY or left <= 0 or session.server.is_closing:
+                return reply
+            # Those who have read everything wait for the same, and it is looked at once for all of them.
+            key = ("entries", *places.items())
+            await store._wait(key, partial(_ready_in, session, places), left)
+
+
+def _places(session: Session, following: _Following) -> Places:
+    """Inside a call: where each stream is read from."""
+    return {queue: _place(session, queue, word) for queue, word in following.streams}
+
+
+def _place(session: Session, queue: str, word: bytes) -> int:
+    if word == NEWEST:
+        newest = session.door.engine.browse(queue, 0, None, 1, backwards=True)
+        return newest[0].position or 0 if newest else 0
+    return upto_bound(session, queue, Bound(*read_parts(word)) if b"-" in word else Bound(int(word), 0))
+
+
+def _entries(session: Session, count: int, places: Places) -> Reply:
+    """Inside a call."""
+    pairs = []
+    for queue, after in places.items():
+        found = browse(session, queue, after, None, count)
+        if found:
+            pairs.append((queue, [message_entry(one) for one in found]))
+    return Pairs(pairs) if pairs else NO_ARRAY
+
+
+def _ready_in(session: Session, places: Places) -> float | None:
+    engine = session.door.engine
+    return 0 if any(engine.browse(queue, after, None, 1) for queue, after in places.items()) else None
+
+
+def _read_words(words: list[bytes]) -> _Following:
+    count, block, at = WITHOUT_COUNT, None, 0
+    while at < len(words):
+        word, value = words[at].upper(), words[at + 1] if at + 1 < len(words) else None
+        if word == b"STREAMS":
+            return _Following(count, block, _streams(words[at + 1 :]))
+        if word not in (b"COUNT", b"BLOCK") or value is None:
+            raise CommandError(f"ERR syntax error: unknown option {quoted(words[at])} for 'xread'")
+        if word == b"COUNT":
+            count = min(read_count(value), WITHOUT_COUNT) or WITHOUT_COUNT
+        else:
+            block = read_milliseconds(value) / 1000
+        at += 2
+    raise CommandError("ERR syntax error: XREAD needs STREAMS key [key ...] id [id ...]")
+
+
+def _streams(words: list[bytes]) -> list[tuple[str, bytes]]:
+    half, odd = divmod(len(words), 2)
+    if odd or not half:
+        raise CommandError(
+            "ERR Unbalanced 'xread' list of streams: for each stream key an ID or '$' must be specified."
+        )
+    for place in words[half:]:
+        if place == b">":
+            raise CommandError(
+                "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> option."
+            )
+        if place != NEWEST:
+            read_parts(place)
+    return [(read_name("queue")(key), place) for key, place in zip(words[:half], words[half:], strict=True)]

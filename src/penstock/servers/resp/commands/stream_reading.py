@@ -1,0 +1,264 @@
+"""XREADGROUP: reading a stream as a group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache, partial
+from itertools import takewhile
+
+import msgspec
+
+from penstock.client.aio.gathering import Call
+from penstock.domain.observations import LeaseInfo
+from penstock.domain.times import EPOCH
+from penstock.engines.contract import POSITION, Receipt
+from penstock.servers.resp.arguments import Words, read_count, read_name
+from penstock.servers.resp.commands.bounds import after_bound
+from penstock.servers.resp.commands.entries import (
+    BEYOND,
+    MICROSECOND,
+    Bound,
+    Entry,
+    encode_row,
+    message_entry,
+    read_bound,
+    read_parts,
+    row_entry,
+    row_name,
+)
+from penstock.servers.resp.commands.stream_groups import check_group
+from penstock.servers.resp.door import Door, portions
+from penstock.servers.resp.encoder import NO_ARRAY, RESP3, Encoded, Pairs, Reply, nothing
+from penstock.servers.resp.remembering import Lease
+from penstock.servers.resp.session import Begun, Session
+from penstock.servers.resp.table import Order, Right, command, several
+from penstock.servers.resp.words import CommandError, quoted
+from penstock.servers.resp.work import Waiting, Work
+
+FAMILY = "stream"
+READ_USAGE = (
+    "XREADGROUP GROUP group consumer [COUNT count] [BLOCK milliseconds] [NOACK] STREAMS key [key ...] id [id ...]"
+)
+# Redis gives everything without COUNT; a reply has to end somewhere.
+WITHOUT_COUNT = 10_000
+# What names one stream is shorter; what is longer is not worth remembering.
+MOST_REMEMBERED_WORDS = 12
+
+
+class _Reading(msgspec.Struct, frozen=True):
+    group: str
+    consumer: str
+    count: int
+    block: float | None  # seconds; 0 is for ever
+    blocks: bool
+    noack: bool
+    streams: list[tuple[str, bytes]]
+
+
+@command("XREADGROUP", Order.RECEIVE, Right.RECEIVE, FAMILY, usage=READ_USAGE)
+def read(session: Session, words: Words) -> Begun:
+    """Receive entries of streams as a consumer of a group; an id instead of > reads what the consumer holds."""
+    reading = _read_words(words)
+    queues = [queue for queue, _ in reading.streams]
+    session.check(Right.RECEIVE, *queues)
+    work = _checked(session, reading)
+    if not reading.blocks or any(place != b">" for _, place in reading.streams):
+        return work
+    return Waiting(
+        work,
+        queues,
+        reading.group,
+        None if reading.block == 0 else reading.block,
+        NO_ARRAY,
+        partial(_take, session, reading),
+        partial(_deal_and_ack if reading.noack else _deal, session),
+    )
+
+
+@several("XREADGROUP")
+def read_several(session: Session, calls: list[list[bytes]]) -> tuple[int, Work | None]:
+    """New entries of one stream, without waiting."""
+    first = calls[0]
+    if len(first) > MOST_REMEMBERED_WORDS:
+        return 0, None
+    reading = _remembered_reading(tuple(first))
+    if reading.blocks or reading.noack or len(reading.streams) != 1 or reading.streams[0][1] != b">":
+        return 0, None
+    queue = reading.streams[0][0]
+    session.check_one(Right.RECEIVE, queue)
+    if not session.door.knows_group(queue, reading.group):
+        return 0, None
+    times = len(calls) if len(calls) == 1 else sum(1 for _ in takewhile(lambda one: one == first, calls))
+    session.door.consumers.meet(queue, reading.group, reading.consumer)
+    call = _take(session, reading, queue, times)
+    return times, session.door.receive(queue, call, partial(_deal_several, session, reading.count, times))
+
+
+def _deal_several(session: Session, count: int, times: int, receipts: list[Receipt]) -> Reply:
+    if len(receipts) == times == 1 and not receipts[0].rows:
+        return NO_ARRAY
+    queue = receipts[0].queue.encode()
+    opening = b"%%1\r\n$%d\r\n%b\r\n" if session.protocol == RESP3 else b"*1\r\n*2\r\n$%d\r\n%b\r\n"
+    opening %= len(queue), queue
+    parts: list[bytes] = []
+    leases: dict[bytes, Lease] = {}
+    for receipt, rows in portions(receipts, count, times):
+        if not rows:
+            parts.append(nothing(session.protocol))
+            continue
+        parts.append(b"%b*%d\r\n" % (opening, len(rows)))
+        for row in rows:
+            name = row_name(row, receipt)
+            leases[name] = receipt.token, row[POSITION]
+            parts.append(encode_row(row, name))
+    session.door.remembered.put(receipts[0].queue, receipts[0].group, leases)
+    return Encoded(b"".join(parts))
+
+
+@lru_cache(4096)
+def _remembered_reading(words: tuple[bytes, ...]) -> _Reading:
+    """A consumer says the same again and again."""
+    return _read_words(list(words[1:]))
+
+
+def _read_words(words: list[bytes]) -> _Reading:
+    if len(words) < 3 or words[0].upper() != b"GROUP":
+        raise CommandError("ERR Missing GROUP option for XREADGROUP")
+    group, consumer = read_name("group")(words[1]), read_name("consumer")(words[2])
+    count, block, noack, at = WITHOUT_COUNT, None, False, 3
+    while at < len(words):
+        word, value = words[at].upper(), words[at + 1] if at + 1 < len(words) else None
+        if word == b"STREAMS":
+            return _Reading(group, consumer, count, block, block is not None, noack, _streams(words[at + 1 :]))
+        if word == b"NOACK":
+            noack = True
+            at += 1
+            continue
+        if word not in (b"COUNT", b"BLOCK") or value is None:
+            raise CommandError(f"ERR syntax error: unknown option {quoted(words[at])} for 'xreadgroup'")
+        if word == b"COUNT":
+            count = min(read_count(value), 1_000_000) or WITHOUT_COUNT
+        else:
+            block = read_milliseconds(value) / 1000
+        at += 2
+    raise CommandError("ERR syntax error: XREADGROUP needs STREAMS key [key ...] id [id ...]")
+
+
+def read_milliseconds(value: bytes) -> int:
+    if not value.isdigit() or len(value) > 18:
+        negative = value[:1] == b"-" and value[1:].isdigit()
+        raise CommandError("ERR timeout is negative" if negative else "ERR timeout is not an integer or out of range")
+    return min(int(value), 10**12)
+
+
+def _streams(words: list[bytes]) -> list[tuple[str, bytes]]:
+    half, odd = divmod(len(words), 2)
+    if odd or not half:
+        raise CommandError(
+            "ERR Unbalanced 'xreadgroup' list of streams: for each stream key an ID, '>', or '$' must be specified."
+        )
+    for place in words[half:]:
+        if place == b"$":
+            raise CommandError("ERR The $ ID is meaningless in the context of XREADGROUP: use > to read new entries")
+        if place != b">":
+            read_bound(place)
+    return [(read_name("queue")(key), place) for key, place in zip(words[:half], words[half:], strict=True)]
+
+
+def _checked(session: Session, reading: _Reading) -> Work:
+    """A group must have been made; that is looked up once."""
+    door = session.door
+    unknown = [queue for queue, _ in reading.streams if not door.knows_group(queue, reading.group)]
+    if not unknown:
+        return _begin_reading(session, reading)
+
+    def operation() -> None:
+        for queue in unknown:
+            check_group(session, queue, reading.group, "XREADGROUP")
+
+    def finish(_: None) -> Work:
+        for queue in unknown:
+            door.learn_group(queue, reading.group)
+        return _begin_reading(session, reading)
+
+    return door.change(operation, finish)
+
+
+def _begin_reading(session: Session, reading: _Reading) -> Work:
+    for queue, _ in reading.streams:
+        session.door.consumers.meet(queue, reading.group, reading.consumer)
+    if len(reading.streams) == 1 and reading.streams[0][1] == b">" and not reading.noack:
+        queue = reading.streams[0][0]
+        return Work(_take(session, reading, queue), partial(_deal, session, queue))
+
+    def operation() -> list[tuple[str, list[Entry], Receipt | None]]:
+        return [(queue, *_read_one(session, reading, queue, place)) for queue, place in reading.streams]
+
+    def finish(found: Sequence[tuple[str, list[Entry], Receipt | None]]) -> Reply:
+        pairs = []
+        for (queue, entries, receipt), (_, place) in zip(found, reading.streams, strict=True):
+            if receipt is not None and not reading.noack:
+                session.door.remember(receipt, row_name)
+            if entries or place != b">":
+                pairs.append((queue, entries))
+        return Pairs(pairs) if pairs else NO_ARRAY
+
+    return session.door.change(operation, finish)
+
+
+def _take(session: Session, reading: _Reading, queue: str, times: int = 1) -> Call:
+    lease = session.server.stream_lease_seconds
+    return session.door.take(queue, reading.group, reading.consumer, reading.count, lease, times=times)
+
+
+def _deal(session: Session, queue: str, receipts: list[Receipt] | None) -> Reply:
+    if not receipts or not receipts[0].rows:
+        return NO_ARRAY
+    [receipt] = receipts
+    session.door.remember(receipt, row_name)
+    return Pairs([(queue, [row_entry(row) for row in receipt.rows])])
+
+
+def _deal_and_ack(session: Session, queue: str, receipts: list[Receipt] | None) -> Reply | Work:
+    """For a client that waited: acked only now that it is there to take it."""
+    reply = _deal(session, queue, receipts)
+    if not receipts or not receipts[0].rows:
+        return reply
+    [receipt] = receipts
+    names = [row_name(row, receipt) for row in receipt.rows]
+    find = partial(find_lease, session.door, queue, receipt.group)
+    return session.door.ack(queue, receipt.group, names, find, lambda _: reply)
+
+
+def find_lease(door: Door, queue: str, group: str, name: bytes) -> LeaseInfo | None:
+    """Inside a call: the lease of the entry with exactly this id."""
+    milliseconds, position = read_parts(name)
+    if position is None or not 0 < position < BEYOND:
+        return None
+    leases = door.engine.leases(queue, group, after=position - 1, limit=1)
+    is_it = leases and leases[0].position == position and _milliseconds_of(leases[0]) == milliseconds
+    return leases[0] if is_it else None
+
+
+def _milliseconds_of(lease: LeaseInfo) -> int:
+    return (lease.created_at - EPOCH) // MICROSECOND // 1000
+
+
+def _read_one(session: Session, reading: _Reading, queue: str, place: bytes) -> tuple[list[Entry], Receipt | None]:
+    engine = session.door.engine
+    if place != b">":
+        return _held(session, reading, queue, place), None
+    lease = session.server.stream_lease_seconds
+    receipt = engine.receive(queue, reading.group, reading.consumer, reading.count, lease)
+    if reading.noack and receipt.rows:
+        session.door.ack_receipt(receipt)
+    return [row_entry(row) for row in receipt.rows], receipt
+
+
+def _held(session: Session, reading: _Reading, queue: str, place: bytes) -> list[Entry]:
+    """What the consumer has in flight, after an id."""
+    engine = session.door.engine
+    milliseconds, position = read_parts(place)
+    after = after_bound(session, queue, Bound(milliseconds, position, is_open=True))
+    leases = engine.leases(queue, reading.group, consumer=reading.consumer, after=after, limit=reading.count)
+    return [message_entry(engine.find(queue, one.id)) for one in leases]
