@@ -56,7 +56,7 @@ def _serve(session: Session, flags: dict[str, str | None]) -> None:
 
 
 def _hash_password() -> None:
-    from penstock.servers.resp.access import hash_password
+    from penstock.servers.access import hash_password
 
     password = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
     if not password:

@@ -15,7 +15,7 @@ import msgspec
 
 from penstock.client.aio.connecting import connect_async
 from penstock.domain.errors import InvalidInput, PenstockError, StoreUnavailable
-from penstock.servers.resp.access import User, Users, make_users
+from penstock.servers.access import User, Users, make_users
 from penstock.servers.resp.server import Server, sweep_forever
 from penstock.settings import RespSettings
 

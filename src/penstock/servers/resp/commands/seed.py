@@ -11,12 +11,13 @@ from penstock.domain.message import Draft, Options
 from penstock.domain.settlement import Settle, Settled
 from penstock.domain.times import check_seconds
 from penstock.engines.contract import PAYLOAD, Receipt
+from penstock.servers.access import Right
 from penstock.servers.resp.arguments import Blob, Flag, GroupName, QueueName, Seconds, Words, read_name, read_seconds
 from penstock.servers.resp.commands.events import event_id, told_id
 from penstock.servers.resp.door import Door, first, row_id
 from penstock.servers.resp.encoder import NO_ARRAY, OK, Reply
 from penstock.servers.resp.session import Begun, Session
-from penstock.servers.resp.table import Order, Right, command
+from penstock.servers.resp.table import Order, command
 from penstock.servers.resp.words import CommandError, wrong_arity
 from penstock.servers.resp.work import Waiting, Work
 

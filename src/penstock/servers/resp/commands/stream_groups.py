@@ -11,12 +11,13 @@ from penstock.client.aio.gathering import Call
 from penstock.domain.lifecycle import Event
 from penstock.domain.settlement import Settle
 from penstock.engines.contract import POSITION, Receipt
+from penstock.servers.access import Right
 from penstock.servers.resp.arguments import Text, Words, read_count, read_name
 from penstock.servers.resp.commands.entries import Bound, Entry, message_entry, read_bound, read_parts, row_entry
 from penstock.servers.resp.commands.streams import after_bound, upto_bound
 from penstock.servers.resp.encoder import NO_ARRAY, OK, Pairs, Reply
 from penstock.servers.resp.session import Begun, Session
-from penstock.servers.resp.table import Order, Right, command
+from penstock.servers.resp.table import Order, command
 from penstock.servers.resp.words import CommandError, printable, quoted, unknown_subcommand, wrong_arity
 from penstock.servers.resp.work import Waiting, Work
 

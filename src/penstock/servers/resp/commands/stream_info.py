@@ -7,13 +7,14 @@ from typing import Any
 
 from penstock.domain.observations import GroupStats, LeaseInfo
 from penstock.domain.times import to_time
+from penstock.servers.access import Right
 from penstock.servers.resp.arguments import Text, Words, read_name
 from penstock.servers.resp.commands.entries import message_entry
 from penstock.servers.resp.commands.stream_groups import check_group
 from penstock.servers.resp.commands.stream_pending import MILLISECOND, MOST
 from penstock.servers.resp.encoder import Reply
 from penstock.servers.resp.session import Begun, Session
-from penstock.servers.resp.table import Order, Right, command
+from penstock.servers.resp.table import Order, command
 from penstock.servers.resp.words import CommandError, unknown_subcommand, wrong_arity
 
 FAMILY = "stream"

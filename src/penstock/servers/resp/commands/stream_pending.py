@@ -8,13 +8,14 @@ from datetime import timedelta
 from penstock.domain.observations import LeaseInfo
 from penstock.domain.times import EPOCH, to_time
 from penstock.engines.contract import Receipt
+from penstock.servers.access import Right
 from penstock.servers.resp.arguments import GroupName, Name, QueueName, Words, read_count, read_name
 from penstock.servers.resp.commands.entries import MICROSECOND, entry_id, read_bound, read_position, row_entry
 from penstock.servers.resp.commands.stream_groups import check_group
 from penstock.servers.resp.commands.streams import BEGINNING, after_bound, upto_bound
 from penstock.servers.resp.encoder import NO_ARRAY, Reply
 from penstock.servers.resp.session import Begun, Session
-from penstock.servers.resp.table import Order, Right, command
+from penstock.servers.resp.table import Order, command
 from penstock.servers.resp.words import CommandError, quoted, wrong_arity
 
 FAMILY = "stream"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from penstock.domain.message import PLAIN, Draft, Message
+from penstock.servers.access import Right
 from penstock.servers.resp.arguments import Blob, QueueName, Words, read_count
 from penstock.servers.resp.commands.entries import BEYOND, Bound, entry_id, message_entry, pack, read_bound, read_parts
 from penstock.servers.resp.encoder import NO_ARRAY, Reply
 from penstock.servers.resp.session import Begun, Session
-from penstock.servers.resp.table import Order, Right, command
+from penstock.servers.resp.table import Order, command
 from penstock.servers.resp.words import CommandError, quoted, wrong_arity
 
 FAMILY = "stream"
