@@ -23,10 +23,15 @@ OUTSIDE = {
     "apsw": {"engines", "cli"},
     "cronsim": {"domain"},
     "hiredis": {"servers"},
+    "jinja2": {"servers"},
+    "markupsafe": {"servers"},
     "msgspec": {"domain", "engines", "client", "settings", "servers", "cli"},
+    "prometheus_client": {"servers"},
     "pyarrow": {"engines"},
     "rich": {"cli"},
+    "starlette": {"servers"},
     "typer": {"cli"},
+    "uvicorn": {"servers"},
     "uvloop": {"servers"},
 }
 

@@ -1,0 +1,235 @@
+"""Receive, settle, extend."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from penstock.client.aio.delivery import AsyncDelivery
+from penstock.client.settling import Held
+from penstock.domain.errors import LeaseLost, NotFound
+from penstock.domain.identity import check_id
+from penstock.domain.settlement import Ack, Nak, Reject, Reschedule, Settled, Settlement
+from penstock.domain.times import to_time
+from penstock.servers.access import Right
+from penstock.servers.http.api.documents import (
+    Deliveries,
+    Extended,
+    SettledDocument,
+    Settlements,
+    delivery_document,
+)
+from penstock.servers.http.api.operations import Call, operation
+from penstock.servers.http.api.values import (
+    ConsumerName,
+    Delay,
+    GroupName,
+    Limit,
+    MessageId,
+    Position,
+    PositiveSeconds,
+    QueueName,
+    Reason,
+    Token,
+    Wait,
+)
+from penstock.servers.http.waiting import attended
+
+TAG = "deliveries"
+# Settlements of one request.
+MAX_SETTLEMENTS = 10_000
+
+
+class Receiving(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to receive. Without `lease_seconds` the lease is as long as the queue's policy says."""
+
+    limit: Limit = 1
+    group: GroupName | None = None
+    consumer: ConsumerName | None = None
+    lease_seconds: PositiveSeconds | None = None
+    wait_seconds: Wait = 0
+
+
+@operation("POST", "/queues/{queue}/receive", Right.RECEIVE, TAG)
+async def receive(call: Call, queue: QueueName, body: Receiving) -> Deliveries:
+    """Take messages under a lease, best priority first.
+
+    With `wait_seconds` the answer waits for the first message (the setting http.max_wait_seconds is the most). A client
+    that goes away meanwhile takes no message with it.
+    """
+    source = call.queue(queue)
+    receiving = source.receive(
+        limit=body.limit,
+        group=body.group,
+        consumer=body.consumer or _consumer(call),
+        lease_seconds=body.lease_seconds,
+        wait_seconds=min(body.wait_seconds, call.site.settings.max_wait_seconds),
+    )
+
+    def let_go(deliveries: Sequence[AsyncDelivery]) -> None:
+        if deliveries:
+            call.store._let_go(deliveries[0]._receipt)
+
+    deliveries = await attended(call.request, receiving, let_go, [])
+    return Deliveries([delivery_document(one) for one in deliveries])
+
+
+def _consumer(call: Call) -> str:
+    return "http" if call.identity.via == "open" else call.identity.name
+
+
+# -- settling --------------------------------------------------------------------------------------------------------
+
+
+class Lease(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The delivery that is meant. `position` saves the server a look."""
+
+    token: Token
+    group: GroupName | None = None
+    position: Position | None = None
+
+
+class Acking(Lease, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    reason: Reason | None = None
+
+
+class Naking(Lease, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Without `delay_seconds` it comes back after the queue's backoff."""
+
+    reason: Reason | None = None
+    delay_seconds: Delay | None = None
+
+
+class Rescheduling(Lease, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    reason: Reason | None = None
+    delay_seconds: Delay = 3600
+
+
+class Extending(Lease, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    seconds: PositiveSeconds
+
+
+class Settling(Naking, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One settlement of many; a reschedule without `delay_seconds` is for an hour later."""
+
+    id: MessageId
+    action: Literal["ack", "nak", "reject", "reschedule"]
+
+
+class SettlingMany(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    settlements: Annotated[list[Settling], Meta(max_length=MAX_SETTLEMENTS)]
+
+
+@operation("POST", "/queues/{queue}/messages/{id}/ack", Right.RECEIVE, TAG)
+async def ack(call: Call, queue: QueueName, id: MessageId, body: Acking) -> SettledDocument:
+    """Done: the message succeeded. A lease that was lost answers 409; the same holds for the other settlements."""
+    return await _settle_one(call, queue, Settling(id=id, action="ack", **_fields(body)))
+
+
+@operation("POST", "/queues/{queue}/messages/{id}/nak", Right.RECEIVE, TAG)
+async def nak(call: Call, queue: QueueName, id: MessageId, body: Naking) -> SettledDocument:
+    """Try again: after the queue's backoff, or after a delay."""
+    return await _settle_one(call, queue, Settling(id=id, action="nak", **_fields(body)))
+
+
+@operation("POST", "/queues/{queue}/messages/{id}/reject", Right.RECEIVE, TAG)
+async def reject(call: Call, queue: QueueName, id: MessageId, body: Acking) -> SettledDocument:
+    """Never: the message becomes a dead letter at once."""
+    return await _settle_one(call, queue, Settling(id=id, action="reject", **_fields(body)))
+
+
+@operation("POST", "/queues/{queue}/messages/{id}/reschedule", Right.RECEIVE, TAG)
+async def reschedule(call: Call, queue: QueueName, id: MessageId, body: Rescheduling) -> SettledDocument:
+    """Later: it comes back after a delay, with attempts starting again."""
+    return await _settle_one(call, queue, Settling(id=id, action="reschedule", **_fields(body)))
+
+
+@operation("POST", "/queues/{queue}/messages/{id}/extend", Right.RECEIVE, TAG)
+async def extend(call: Call, queue: QueueName, id: MessageId, body: Extending) -> Extended:
+    """Keep a lease until so many seconds from now."""
+    source = await call.known(queue)
+    (held,) = await _held(call, queue, [Settling(id=id, action="ack", **_lease(body))])
+    if isinstance(held, NotFound):
+        raise held
+    ends = await source._run(
+        lambda: source.engine.extend(queue, held.group, [(held.token, held.position)], body.seconds)
+    )
+    if ends[0] is None:
+        raise LeaseLost(f"lease {held.token} on message {held.id} was lost: it ended, was settled or taken over")
+    return Extended(held.id, to_time(ends[0]))
+
+
+@operation("POST", "/queues/{queue}/settle", Right.RECEIVE, TAG)
+async def settle(call: Call, queue: QueueName, body: SettlingMany) -> Settlements:
+    """Settle many deliveries in one transaction, with a result for each: a lost lease does not hinder the others."""
+    results = await _settle(call, queue, body.settlements)
+    return Settlements(results)
+
+
+def _fields(body: Lease) -> dict[str, Any]:
+    return msgspec.structs.asdict(body)
+
+
+def _lease(body: Lease) -> dict[str, Any]:
+    return {name: getattr(body, name) for name in Lease.__struct_fields__}
+
+
+async def _settle_one(call: Call, queue: str, settling: Settling) -> SettledDocument:
+    (result,) = await _settle(call, queue, [settling])
+    if not result.ok:
+        raise {"LeaseLost": LeaseLost, "NotFound": NotFound}[str(result.error)](result.detail)
+    return result
+
+
+async def _settle(call: Call, queue: str, several: Sequence[Settling]) -> list[SettledDocument]:
+    source = await call.known(queue)
+    found = await _held(call, queue, several)
+    meant = [(place, one) for place, one in enumerate(found) if isinstance(one, Held)]
+    settled = await source.settle([_settlement(several[place], held) for place, held in meant])
+    outcomes: dict[int, Settled | NotFound] = {
+        place: one for place, one in enumerate(found) if isinstance(one, NotFound)
+    }
+    outcomes.update((place, one) for (place, _), one in zip(meant, settled, strict=True))
+    return [_told(several[place].id, outcomes[place]) for place in range(len(several))]
+
+
+async def _held(call: Call, queue: str, several: Sequence[Settling]) -> list[Held | NotFound]:
+    """The deliveries that are meant. What a client left out is looked up, in one look for all."""
+    engine = call.store.engine
+    ids = [check_id(one.id) for one in several]
+
+    def find(message_id: str, one: Settling, group: str) -> Held | NotFound:
+        try:
+            position = engine.position(queue, message_id) if one.position is None else one.position
+        except NotFound as error:
+            return error
+        return Held(message_id, one.token, queue, group, position)
+
+    def look() -> list[Held | NotFound]:
+        primary = engine.policy(queue).default_group
+        return [find(message_id, one, one.group or primary) for message_id, one in zip(ids, several, strict=True)]
+
+    if all(one.group is not None and one.position is not None for one in several):
+        return [find(message_id, one, one.group or "") for message_id, one in zip(ids, several, strict=True)]
+    return await call.store._read(look)
+
+
+def _settlement(settling: Settling, held: Held) -> Settlement:
+    if settling.action == "ack":
+        return Ack(held, settling.reason)
+    if settling.action == "nak":
+        return Nak(held, settling.reason, settling.delay_seconds)
+    if settling.action == "reject":
+        return Reject(held, settling.reason)
+    return Reschedule(held, 3600 if settling.delay_seconds is None else settling.delay_seconds, settling.reason)
+
+
+def _told(message_id: str, result: Settled | NotFound) -> SettledDocument:
+    error = result if isinstance(result, NotFound) else result.error
+    if error is None:
+        assert isinstance(result, Settled)
+        return SettledDocument(message_id, True, result.state)
+    return SettledDocument(message_id, False, None, type(error).__name__, str(error))
