@@ -1,7 +1,7 @@
 """Confirmations: what cannot be undone is asked for twice, and the second time proves the first.
 
-The question carries a mark made from what will be done, to what, by whom. The answer must bring it back: a mark made for
-one group of dead letters is good for no other, and not for long.
+The question carries a mark made from what will be done, to what, by whom. The answer must bring it back: a mark made
+for one group of dead letters is good for no other, and not for long.
 """
 
 from __future__ import annotations

@@ -10,15 +10,15 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Hashable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
+
+from starlette.requests import Request
 
 from penstock.domain.errors import PenstockError
 from penstock.domain.observations import GroupStats
 from penstock.servers.http.dashboard.series import Series, point
 from penstock.servers.http.sampling import QueueSample, Sample
-
-if TYPE_CHECKING:
-    from penstock.servers.http.site import Site
+from penstock.servers.http.site import Site, site_of
 
 T = TypeVar("T")
 logger = logging.getLogger("penstock.http")
@@ -153,6 +153,11 @@ class History:
             self._looking.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._looking
+
+
+def history_of(request: Request) -> History:
+    history: History = site_of(request).history
+    return history
 
 
 def lead(queue: QueueSample) -> tuple[str, GroupStats] | None:

@@ -9,11 +9,12 @@ from penstock.domain.names import shown
 from penstock.domain.observations import QueueInfo
 from penstock.servers.access import Right
 from penstock.servers.http.auth import identity_of
+from penstock.servers.http.dashboard.history import history_of
 from penstock.servers.http.site import site_of
 
 
 async def known_queue(request: Request, queue: str) -> QueueInfo:
-    sample = await site_of(request).history.latest()
+    sample = await history_of(request).latest()
     if queue not in sample.queues:
         sample = await site_of(request).sampler.sample(max_age_seconds=0)
     if queue not in sample.queues:
@@ -23,6 +24,6 @@ async def known_queue(request: Request, queue: str) -> QueueInfo:
 
 async def visible_queues(request: Request) -> list[QueueInfo]:
     """All that this user may look at, by name."""
-    sample = await site_of(request).history.latest()
+    sample = await history_of(request).latest()
     identity = identity_of(request)
     return [one.info for name, one in sorted(sample.queues.items()) if identity.may(Right.LOOK, name)]

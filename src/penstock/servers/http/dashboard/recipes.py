@@ -1,7 +1,7 @@
 """How to do the same from Python, SQL, redis-cli and curl: lines that can be copied and run as they are.
 
-A name may hold quotes, spaces, dollar signs or marks that turn the reading direction, so every language quotes it by its
-own rules. What cannot be seen is spelled as an escape.
+A name may hold quotes, spaces, dollar signs or marks that turn the reading direction, so every language quotes it by
+its own rules. What cannot be seen is spelled as an escape.
 """
 
 from __future__ import annotations

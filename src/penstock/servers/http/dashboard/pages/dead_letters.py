@@ -19,6 +19,7 @@ from penstock.servers.access import Right
 from penstock.servers.http.auth import identity_of
 from penstock.servers.http.dashboard import confirming, figures
 from penstock.servers.http.dashboard.forms import form_of
+from penstock.servers.http.dashboard.history import history_of
 from penstock.servers.http.dashboard.known import known_queue
 from penstock.servers.http.dashboard.listing import Listed, listed
 from penstock.servers.http.dashboard.payloads import preview
@@ -51,7 +52,7 @@ class Fault(NamedTuple):
 async def show_all(request: Request) -> Response:
     """Every queue that has dead letters, most first."""
     identity = identity_of(request)
-    sample = await site_of(request).history.latest()
+    sample = await history_of(request).latest()
     rows = [
         (name, group, stats)
         for name, queue in sample.queues.items()

@@ -63,7 +63,8 @@ async def show(request: Request, queue: str, id: str) -> Response:
     await known_queue(request, queue)
     source = await site_of(request).store.queue(queue)
     message: Message = await source.find(check_id(id))
-    groups = (await source.groups())[:GROUPS_SHOWN] or [(await source.policy()).default_group]
+    primary = (await source.policy()).default_group
+    groups = sorted(await source.groups(), key=lambda one: (one != primary, one))[:GROUPS_SHOWN] or [primary]
     trail = await source.audit(id)
     return page(
         request,

@@ -12,14 +12,13 @@ from penstock.domain.observations import GroupStats
 from penstock.servers.access import Right
 from penstock.servers.http.auth import Identity, identity_of
 from penstock.servers.http.dashboard import figures
-from penstock.servers.http.dashboard.history import History, lead
+from penstock.servers.http.dashboard.history import History, history_of, lead
 from penstock.servers.http.dashboard.live import Regions, events
 from penstock.servers.http.dashboard.rendering import fragment, mark, page
 from penstock.servers.http.dashboard.series import NO_RATES, Rates, Series
 from penstock.servers.http.dashboard.sparkline import Spark, spark
 from penstock.servers.http.routing import Route
 from penstock.servers.http.sampling import QueueSample, Sample
-from penstock.servers.http.site import site_of
 
 # More rows than anybody reads; the filter finds the others.
 SHOWN = 200
@@ -54,7 +53,7 @@ class Totals(NamedTuple):
 
 
 async def show(request: Request) -> Response:
-    history = site_of(request).history
+    history = history_of(request)
     sample = await history.latest()
     wanted = request.query_params.get("q", "")[:255]
     rows = rows_of(history, sample, identity_of(request))
@@ -71,7 +70,7 @@ async def show(request: Request) -> Response:
 
 
 async def watch(request: Request) -> Response:
-    history, identity = site_of(request).history, identity_of(request)
+    history, identity = history_of(request), identity_of(request)
 
     def regions(sample: Sample) -> Regions:
         """The same for all tabs of a user: made once for each sample."""
@@ -83,7 +82,7 @@ async def watch(request: Request) -> Response:
 
 async def watch_changes(request: Request) -> Response:
     """For pages that read again when something has changed, and not otherwise."""
-    return events(site_of(request).history, lambda sample: ({}, None))
+    return events(history_of(request), lambda sample: ({}, None))
 
 
 def _regions(request: Request, rows: list[Row]) -> Regions:

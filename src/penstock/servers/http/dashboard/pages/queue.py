@@ -15,7 +15,7 @@ from penstock.domain.policy import Policy
 from penstock.servers.access import Right
 from penstock.servers.http.dashboard import figures
 from penstock.servers.http.dashboard.forms import Form, form_of
-from penstock.servers.http.dashboard.history import History
+from penstock.servers.http.dashboard.history import History, history_of
 from penstock.servers.http.dashboard.known import known_queue
 from penstock.servers.http.dashboard.listing import Listed, listed
 from penstock.servers.http.dashboard.live import Regions, events
@@ -44,9 +44,9 @@ async def show(request: Request, queue: str) -> Response:
         "queue.html",
         info=looked.info,
         group=group,
-        live=live_context(site.history, looked),
+        live=live_context(history_of(request), looked),
         consumers=rows_of(await source.consumers(), await source._read(source.engine.now)),
-        chart=chart_of(site.history.series(queue, group), request.query_params.get("range")),
+        chart=chart_of(history_of(request).series(queue, group), request.query_params.get("range")),
         columns=CHART_COLUMNS,
         coming=await coming(request, queue, group),
         batches=(await source.batches())[:BATCHES_SHOWN],
@@ -66,7 +66,8 @@ def chosen_group(request: Request, queue: QueueSample) -> str:
 
 def live_context(history: History, queue: QueueSample) -> dict[str, Any]:
     groups = []
-    for name, stats in queue.groups.items():
+    primary = queue.info.policy.default_group
+    for name, stats in sorted(queue.groups.items(), key=lambda one: (one[0] != primary, one[0])):
         series = history.series(queue.info.name, name)
         rates = series.rates()
         level, note = judged(queue, stats, rates)
@@ -87,22 +88,21 @@ async def coming(request: Request, queue: str, group: str) -> Listed:
 
 
 async def watch(request: Request, queue: str) -> Response:
-    site = site_of(request)
     await known_queue(request, queue)
     group = request.query_params.get("group")
 
     def regions(sample: Sample) -> Regions:
         key = ("queue", queue, group, request.scope.get("root_path", ""))
-        return site.history.once(key, lambda: _regions(request, sample, queue, group))
+        return history_of(request).once(key, lambda: _regions(request, sample, queue, group))
 
-    return events(site.history, regions)
+    return events(history_of(request), regions)
 
 
 def _regions(request: Request, sample: Sample, queue: str, group: str | None) -> Regions:
     looked = sample.queues.get(queue)
     if looked is None:
         return {}, None
-    history = site_of(request).history
+    history = history_of(request)
     made = {"queue-live": fragment(request, "queue_live.html", live=live_context(history, looked))}
     points = list(history.series(queue, group or "").recent.points())[-2:]
     return made, chart_row(*points) if len(points) == 2 and points[1].at > points[0].at else None

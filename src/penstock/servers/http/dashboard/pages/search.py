@@ -53,10 +53,6 @@ class Result(NamedTuple):
     at: datetime
     state: str
     reason: str | None
-    attempts: int | None
-    priority: int | None
-    batch: str | None
-    address: str | None
     preview: str
 
 
@@ -127,7 +123,7 @@ def _asked(request: Request) -> Asked:
     )
 
 
-# -- by name -----------------------------------------------------------------------------------------------------------
+# -- by name ---------------------------------------------------------------------------------------------------------
 
 
 def _as_id(text: str) -> str | None:
@@ -172,7 +168,7 @@ async def _named(request: Request, text: str, queues: list[QueueInfo]) -> Named:
     return Named(alike, await store._read(addresses), await store._read(batches))
 
 
-# -- along the log ------------------------------------------------------------------------------------------------------
+# -- along the log ---------------------------------------------------------------------------------------------------
 
 
 async def _walk(request: Request, asked: Asked, queue: str) -> Listed:
@@ -244,39 +240,20 @@ async def _results(request: Request, asked: Asked, items: list[Any]) -> list[Res
     results = []
     for item in items:
         if isinstance(item, DeadLetter):
-            results.append(
-                Result(
-                    item.id,
-                    item.created_at,
-                    str(item.outcome),
-                    item.reason,
-                    item.attempts,
-                    None,
-                    None,
-                    None,
-                    preview(item.payload),
-                )  # fmt: skip
-            )
+            results.append(_dead_result(item))
         elif isinstance(item, Archived):
-            one = item.message
-            results.append(_result(one, str(item.outcome), item.reason, item.attempts))
+            results.append(_result(item.message, str(item.outcome), item.reason))
         else:
-            results.append(_result(item, await _state(source, item, asked.group), None, None))
+            results.append(_result(item, await _state(source, item, asked.group), None))
     return results
 
 
-def _result(message: Message, state: str, reason: str | None, attempts: int | None) -> Result:
-    return Result(
-        message.id,
-        message.created_at,
-        state,
-        reason,
-        attempts,
-        message.priority,
-        message.batch,
-        message.address,
-        preview(message.payload),
-    )
+def _dead_result(letter: DeadLetter) -> Result:
+    return Result(letter.id, letter.created_at, str(letter.outcome), letter.reason, preview(letter.payload))
+
+
+def _result(message: Message, state: str, reason: str | None) -> Result:
+    return Result(message.id, message.created_at, state, reason, preview(message.payload))
 
 
 async def _state(source: AsyncQueue, message: Message, group: str | None) -> str:

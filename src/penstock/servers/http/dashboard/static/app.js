@@ -74,6 +74,7 @@ document.addEventListener("click", (event) => {
     dialog.close();
   }
   if (event.target instanceof HTMLDialogElement) event.target.close();
+  if (event.target.closest('a[href^="#"]')) setTimeout(unfold);
 });
 document.addEventListener("close", (event) => {
   if (event.target.id === "ask") event.target.replaceChildren();
@@ -154,7 +155,19 @@ document.addEventListener("keydown", (event) => {
   if (action) { event.preventDefault(); action(); }
 });
 
+// A link to something folded opens it.
+function unfold() {
+  const goal = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
+  if (goal instanceof HTMLDetailsElement) {
+    goal.open = true;
+    goal.scrollIntoView();
+    $("textarea, input:not([type=hidden])", goal)?.focus();
+  }
+}
+addEventListener("hashchange", unfold);
+
 document.addEventListener("DOMContentLoaded", () => {
+  unfold();
   $("#theme")?.addEventListener("click", switchTheme);
   $("#keys")?.addEventListener("click", keys["?"]);
   $("#live")?.addEventListener("click", () => live.toggle());
