@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from penstock.domain.message import draft
 from penstock.domain.names import check_name
 from penstock.domain.observations import BatchInfo
 from penstock.servers.access import Right
 from penstock.servers.http.api.contents import NewContent
 from penstock.servers.http.api.documents import Batches
+from penstock.servers.http.api.inputs import Input
 from penstock.servers.http.api.operations import Call, operation
 from penstock.servers.http.api.values import BatchName, QueueName
 
 TAG = "batches"
 
 
-class Opening(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Opening(Input, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`end` is sent when all members are finished, `abort` when the batch was cancelled; each exactly once."""
 
     end: NewContent | None = None

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from penstock.client.aio.queue import AsyncQueue
 from penstock.domain.names import check_name
 from penstock.domain.observations import ConsumerInfo
 from penstock.servers.access import Right
 from penstock.servers.http.api.documents import Consumers, Count
+from penstock.servers.http.api.inputs import Input
 from penstock.servers.http.api.operations import Call, operation
 from penstock.servers.http.api.values import ConsumerName, GroupName, PositiveSeconds, QueueName
 
 TAG = "consumers"
 
 
-class Registering(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Registering(Input, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Two missed heartbeats lose the place."""
 
     group: GroupName | None = None
     heartbeat_seconds: PositiveSeconds = 5
 
 
-class Beating(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Beating(Input, frozen=True, kw_only=True, forbid_unknown_fields=True):
     group: GroupName | None = None
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Any
+from typing import Any, ClassVar
 
-import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from penstock.domain.errors import InvalidInput
 from penstock.domain.message import JSON, Draft, Outgoing, decode_json, draft
 from penstock.domain.names import shown
+from penstock.servers.http.api.inputs import Input
 from penstock.servers.http.api.values import (
     Address,
     Base64,
@@ -25,8 +25,11 @@ from penstock.servers.http.api.values import (
 )
 
 
-class NewContent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class NewContent(Input, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Either `payload`, any JSON value, or `payload_base64`, any bytes."""
+
+    either: ClassVar[tuple[str, ...]] = ("payload", "payload_base64")
+    wholes: ClassVar[tuple[str, ...]] = ("priority",)
 
     payload: Raw | UnsetType = UNSET
     payload_base64: Base64 | UnsetType = UNSET
@@ -49,13 +52,11 @@ class NewContent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         )
 
     def _payload(self) -> tuple[bytes, str | None]:
-        if (self.payload is UNSET) == (self.payload_base64 is UNSET):
-            raise InvalidInput("a message has either payload (a JSON value) or payload_base64 (bytes)")
         if isinstance(self.payload, Raw):
             # Kept byte for byte: numbers beyond 2^53 and the order of members stay what they are.
             payload = bytes(self.payload)
             decode_json(payload)
-            return payload, self.content_type or JSON
+            return payload, JSON if self.content_type is None else self.content_type
         assert isinstance(self.payload_base64, str)
         try:
             return base64.b64decode(self.payload_base64, validate=True), self.content_type
@@ -84,7 +85,7 @@ class NewMessage(NewContent, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return draft(outgoing, self.batch)
 
 
-class NewMessages(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NewMessages(Input, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All of them are sent, or none."""
 
     messages: list[NewMessage]

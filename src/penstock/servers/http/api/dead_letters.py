@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from typing import Annotated, ClassVar
 
-import msgspec
 from msgspec import Meta
 
 from penstock.client.queue import MAX_LIMIT
 from penstock.domain.errors import InvalidInput
-from penstock.domain.names import shown
+from penstock.domain.names import check_name, shown
 from penstock.domain.observations import DeadLetter
 from penstock.domain.times import from_time
 from penstock.engines.contract import Edge
 from penstock.servers.access import Right
 from penstock.servers.http.api.documents import Count, DeadLetters, dead_letter_document
+from penstock.servers.http.api.inputs import Input
 from penstock.servers.http.api.operations import Call, operation
 from penstock.servers.http.api.values import BulkLimit, GroupName, Limit, MessageId, Outcome, QueueName
 
 TAG = "dead letters"
-Place = Annotated[str, Meta(description="`next` of the page before")]
+PLACE = r"^[0-9]{1,17}:[0-9]{1,17}:.+$"
+Place = Annotated[str, Meta(description="`next` of the page before", extra_json_schema={"pattern": PLACE})]
 
 
-class Choice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Choice(Input, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which dead letters: those with given ids, those with an outcome, or all of the group."""
+
+    wholes: ClassVar[tuple[str, ...]] = ("limit",)
 
     ids: Annotated[list[MessageId], Meta(max_length=10_000)] | None = None
     group: GroupName | None = None
@@ -53,11 +57,10 @@ def _place(letter: DeadLetter) -> str:
 
 
 def _edge(place: str) -> Edge:
-    died_at, _, rest = place.partition(":")
-    position, colon, group = rest.partition(":")
-    if not colon or not all(one.isascii() and one.isdigit() and len(one) < 18 for one in (died_at, position)):
+    if not re.fullmatch(PLACE, place, re.ASCII | re.DOTALL):
         raise InvalidInput(f"before must be `next` of the page before, not {shown(place)}")
-    return int(died_at), int(position), group
+    died_at, position, group = place.split(":", 2)
+    return int(died_at), int(position), check_name("group", group)
 
 
 @operation("POST", "/queues/{queue}/redrive", Right.OPERATE, TAG)

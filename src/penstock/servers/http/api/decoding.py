@@ -74,7 +74,7 @@ def _fields(kind: Any) -> Iterator[str]:
 def _needs_nothing(kind: Any) -> bool:
     if not (inspect.isclass(kind) and issubclass(kind, msgspec.Struct)):
         return False
-    return not any(field.required for field in msgspec.structs.fields(kind))
+    return not getattr(kind, "either", ()) and not any(field.required for field in msgspec.structs.fields(kind))
 
 
 def _lower_first(sentence: str) -> str:
@@ -132,14 +132,16 @@ def _reader(kind: Any) -> tuple[Callable[[str], Any], str]:
 def given(kind: Any) -> Any:
     """Without None: what is not there is not given at all."""
     if get_origin(kind) in (Union, types.UnionType):
-        (left,) = [part for part in get_args(kind) if part is not type(None)]
-        return left
+        left = [part for part in get_args(kind) if part is not type(None)]
+        return left[0] if len(left) == 1 else kind
     return kind
 
 
 def _plain(kind: Any) -> Any:
     """And without what is said about it."""
     kind = given(kind)
+    if get_origin(kind) in (Union, types.UnionType):
+        return int  # a whole number that JSON may write as 7.0; in a query it may not
     return _plain(get_args(kind)[0]) if get_origin(kind) is Annotated else kind
 
 

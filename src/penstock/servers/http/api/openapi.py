@@ -11,6 +11,7 @@ from starlette.responses import Response
 import penstock
 from penstock.servers.access import Right
 from penstock.servers.http.api.decoding import QueryValue, given
+from penstock.servers.http.api.inputs import all_inputs
 from penstock.servers.http.api.operations import JSON, OPERATIONS, PREFIX, Operation
 from penstock.servers.http.problems import CONTENT_TYPE, ProblemDocument
 from penstock.servers.http.routing import Route
@@ -69,10 +70,9 @@ class _Schemas:
             kinds += [] if one.returns is bytes else [one.returns]
         schemas, self.components = msgspec.json.schema_components(kinds, ref_template=REF)
         self._schemas = list(zip(kinds, schemas, strict=True))
-        for schema in self.components.values():
-            fields = schema.get("properties", {})
-            if {"payload", "payload_base64"} <= fields.keys() and schema.get("additionalProperties") is False:
-                schema["oneOf"] = [{"required": ["payload"]}, {"required": ["payload_base64"]}]
+        for kind in all_inputs():
+            if kind.either and kind.__name__ in self.components:
+                self.components[kind.__name__]["oneOf"] = [{"required": [name]} for name in kind.either]
 
     def of(self, kind: Any) -> dict[str, Any]:
         return next(dict(schema) for known, schema in self._schemas if known is kind or known == kind)
@@ -99,7 +99,8 @@ def _operation(one: Operation, schemas: _Schemas) -> dict[str, Any]:
             "content": {JSON: {"schema": schemas.of(one.body.kind)}},
         }
     elif one.media_type != JSON:
-        told["requestBody"] = {"required": False, "content": {one.media_type: {"schema": {"type": "string"}}}}
+        kinds = dict.fromkeys((one.media_type, BYTES))
+        told["requestBody"] = {"required": False, "content": {kind: {"schema": {"type": "string"}} for kind in kinds}}
     return told
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import ClassVar, Literal
 
-import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, UnsetType
 
-from penstock.domain.errors import InvalidInput, NotFound
+from penstock.domain.errors import NotFound
 from penstock.domain.names import nearest, shown
 from penstock.domain.observations import SweepReport
-from penstock.domain.policy import Policy, check_changes
+from penstock.domain.policy import check_changes
 from penstock.servers.access import Right
 from penstock.servers.http.api.documents import (
     Count,
@@ -22,8 +21,10 @@ from penstock.servers.http.api.documents import (
     Queues,
     Sought,
 )
+from penstock.servers.http.api.inputs import Input
 from penstock.servers.http.api.operations import Call, operation
-from penstock.servers.http.api.values import GroupName, QueueName
+from penstock.servers.http.api.policies import PolicyChanges
+from penstock.servers.http.api.values import GroupName, Position, QueueName, Time
 
 TAG = "queues"
 
@@ -61,16 +62,6 @@ async def stats(call: Call, queue: QueueName, *, group: GroupName | None = None)
 # -- policies --------------------------------------------------------------------------------------------------------
 
 
-PolicyChanges = msgspec.defstruct(
-    "PolicyChanges",
-    [(field.name, field.type | UnsetType, UNSET) for field in msgspec.structs.fields(Policy)],
-    namespace={"__doc__": "Fields to set; those left out keep their value."},
-    frozen=True,
-    kw_only=True,
-    forbid_unknown_fields=True,
-)
-
-
 @operation("GET", "/queues/{queue}/policy", Right.LOOK, TAG)
 async def policy(call: Call, queue: QueueName) -> PolicyDocument:
     """What is true for all messages of a queue unless a send says otherwise."""
@@ -78,10 +69,9 @@ async def policy(call: Call, queue: QueueName) -> PolicyDocument:
 
 
 @operation("PATCH", "/queues/{queue}/policy", Right.MANAGE, TAG)
-async def declare(call: Call, queue: QueueName, body: PolicyChanges) -> PolicyDocument:  # type: ignore[valid-type]  # made from Policy
+async def declare(call: Call, queue: QueueName, body: PolicyChanges) -> PolicyDocument:
     """Set fields of a queue's policy, and make the queue if it is new."""
-    fields: dict[str, Any] = msgspec.structs.asdict(body)
-    changes = check_changes({name: value for name, value in fields.items() if value is not UNSET})
+    changes = check_changes(body.given())
     source = call.queue(queue)
     return PolicyDocument(queue, await source._run(lambda: source.engine.declare(queue, changes)))
 
@@ -112,38 +102,26 @@ async def flush(call: Call, queue: QueueName) -> Count:
 # -- groups ----------------------------------------------------------------------------------------------------------
 
 
-class Seeking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`to` is "start", "end", a position, or a time with a zone."""
+class Seeking(Input, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A position, a time, or an end of the log."""
 
-    to: Annotated[
-        int | str,
-        Meta(
-            extra_json_schema={
-                "anyOf": [
-                    {"enum": ["start", "end"]},
-                    {"type": "integer", "minimum": 0, "maximum": 1 << 48},
-                    {"type": "string", "format": "date-time"},
-                ]
-            }
-        ),
-    ]
+    either: ClassVar[tuple[str, ...]] = ("position", "time", "edge")
+    wholes: ClassVar[tuple[str, ...]] = ("position",)
+
+    position: Position | UnsetType = UNSET
+    time: Time | UnsetType = UNSET
+    edge: Literal["start", "end"] | UnsetType = UNSET
+
+    @property
+    def target(self) -> int | datetime | str:
+        (target,) = [one for one in (self.position, self.time, self.edge) if one is not UNSET]
+        return target
 
 
 @operation("POST", "/queues/{queue}/groups/{group}/seek", Right.MANAGE, "groups")
 async def seek(call: Call, queue: QueueName, group: GroupName, body: Seeking) -> Sought:
     """Move a group to another place of the queue, to read again or to skip; the position it goes on after."""
-    return Sought(await (await call.known(queue)).seek(group, _target(body.to)))
-
-
-def _target(to: int | str) -> int | datetime | str:
-    if isinstance(to, int) or to in ("start", "end"):
-        return to
-    try:
-        return msgspec.convert(to, datetime)
-    except msgspec.ValidationError:
-        raise InvalidInput(
-            f"seek goes to a position, a time such as 2026-01-31T12:00:00Z, 'start' or 'end', not {shown(to)}"
-        ) from None
+    return Sought(await (await call.known(queue)).seek(group, body.target))
 
 
 # -- the store -------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
@@ -12,6 +12,7 @@ from penstock.client.aio.delivery import AsyncDelivery
 from penstock.client.settling import Held
 from penstock.domain.errors import LeaseLost, NotFound
 from penstock.domain.identity import check_id
+from penstock.domain.names import check_name
 from penstock.domain.settlement import Ack, Nak, Reject, Reschedule, Settled, Settlement
 from penstock.domain.times import to_time
 from penstock.servers.access import Right
@@ -22,6 +23,7 @@ from penstock.servers.http.api.documents import (
     Settlements,
     delivery_document,
 )
+from penstock.servers.http.api.inputs import Input
 from penstock.servers.http.api.operations import Call, operation
 from penstock.servers.http.api.values import (
     ConsumerName,
@@ -43,8 +45,10 @@ TAG = "deliveries"
 MAX_SETTLEMENTS = 10_000
 
 
-class Receiving(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Receiving(Input, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What to receive. Without `lease_seconds` the lease is as long as the queue's policy says."""
+
+    wholes: ClassVar[tuple[str, ...]] = ("limit",)
 
     limit: Limit = 1
     group: GroupName | None = None
@@ -64,7 +68,7 @@ async def receive(call: Call, queue: QueueName, body: Receiving) -> Deliveries:
     receiving = source.receive(
         limit=body.limit,
         group=body.group,
-        consumer=body.consumer or _consumer(call),
+        consumer=_consumer(call) if body.consumer is None else body.consumer,
         lease_seconds=body.lease_seconds,
         wait_seconds=min(body.wait_seconds, call.site.settings.max_wait_seconds),
     )
@@ -84,8 +88,10 @@ def _consumer(call: Call) -> str:
 # -- settling --------------------------------------------------------------------------------------------------------
 
 
-class Lease(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Lease(Input, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The delivery that is meant. `position` saves the server a look."""
+
+    wholes: ClassVar[tuple[str, ...]] = ("token", "position")
 
     token: Token
     group: GroupName | None = None
@@ -119,7 +125,7 @@ class Settling(Naking, frozen=True, kw_only=True, forbid_unknown_fields=True):
     action: Literal["ack", "nak", "reject", "reschedule"]
 
 
-class SettlingMany(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class SettlingMany(Input, frozen=True, kw_only=True, forbid_unknown_fields=True):
     settlements: Annotated[list[Settling], Meta(max_length=MAX_SETTLEMENTS)]
 
 
@@ -200,6 +206,9 @@ async def _held(call: Call, queue: str, several: Sequence[Settling]) -> list[Hel
     """The deliveries that are meant. What a client left out is looked up, in one look for all."""
     engine = call.store.engine
     ids = [check_id(one.id) for one in several]
+    for one in several:
+        if one.group is not None:
+            check_name("group", one.group)
 
     def find(message_id: str, one: Settling, group: str) -> Held | NotFound:
         try:
@@ -210,7 +219,10 @@ async def _held(call: Call, queue: str, several: Sequence[Settling]) -> list[Hel
 
     def look() -> list[Held | NotFound]:
         primary = engine.policy(queue).default_group
-        return [find(message_id, one, one.group or primary) for message_id, one in zip(ids, several, strict=True)]
+        return [
+            find(message_id, one, primary if one.group is None else one.group)
+            for message_id, one in zip(ids, several, strict=True)
+        ]
 
     if all(one.group is not None and one.position is not None for one in several):
         return [find(message_id, one, one.group or "") for message_id, one in zip(ids, several, strict=True)]

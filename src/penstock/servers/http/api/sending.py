@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import msgspec
-from msgspec import Meta
+from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.client.aio.queue import AsyncQueue
-from penstock.domain.errors import InvalidInput, PenstockError, StoreError
+from penstock.domain.errors import PenstockError, StoreError
 from penstock.domain.message import Draft, Outgoing, draft
 from penstock.domain.names import shown
 from penstock.servers.access import Right
@@ -38,7 +36,7 @@ LINES = "application/x-ndjson"
 CHUNK_LINES = 500
 CHUNK_BYTES = 1 << 20
 MAX_ERRORS = 100
-HeadersText = Annotated[str, Meta(description="headers of the message, a JSON object of strings")]
+HEADER_PREFIX = b"penstock-header-"
 
 
 @operation("POST", "/queues/{queue}/messages", Right.SEND, TAG, status=201)
@@ -69,11 +67,13 @@ async def send_raw(
     deadline_at: Time | None = None,
     address: Address | None = None,
     key: Name | None = None,
-    headers: HeadersText | None = None,
     created_by: Name = "system",
     batch: BatchName | None = None,
 ) -> Sent:
-    """Send the body as it is, with its content type."""
+    """Send the body as it is, with its content type.
+
+    Headers of the request that begin with `Penstock-Header-` become headers of the message, in small letters.
+    """
     kind = content_type(call.request)
     if kind == FORM:
         raise Problem(415, f"say what the body is, such as Content-Type: {BYTES}", "WrongContentType")
@@ -87,18 +87,20 @@ async def send_raw(
         deadline_at=deadline_at,
         address=address,
         key=key,
-        headers=None if headers is None else _headers(headers),
+        headers=_message_headers(call.request),
         created_by=created_by,
     )
     (message_id,) = await call.queue(queue)._send([draft(outgoing, batch)], None)
     return Sent(message_id)
 
 
-def _headers(text: str) -> dict[str, str]:
-    try:
-        return msgspec.json.decode(text, type=dict[str, str])
-    except (msgspec.DecodeError, UnicodeError):
-        raise InvalidInput(f"headers {shown(text)} is not a JSON object of strings") from None
+def _message_headers(request: Request) -> dict[str, str] | None:
+    found = {
+        name[len(HEADER_PREFIX) :].decode("latin-1"): value.decode("utf-8", "backslashreplace")
+        for name, value in request.scope["headers"]
+        if name.startswith(HEADER_PREFIX)
+    }
+    return found or None
 
 
 # -- streams ---------------------------------------------------------------------------------------------------------
@@ -112,7 +114,7 @@ async def send_stream(call: Call, queue: QueueName) -> StreamReport:
     the others are sent. To be able to send the whole stream again after a failure, give the messages ids.
     """
     kind = content_type(call.request)
-    if kind not in (LINES, "application/jsonl", "application/json-lines"):
+    if kind not in (LINES, BYTES, "application/jsonl", "application/json-lines"):
         raise Problem(
             415, f"the body must be lines of JSON (Content-Type: {LINES}), not {shown(kind)}", "WrongContentType"
         )

@@ -4,11 +4,12 @@ said here is for readers and for programs that make requests."""
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from msgspec import Meta
 
 from penstock.client.queue import MAX_LIMIT as STORE_LIMIT
+from penstock.client.settling import MAX_TOKEN
 from penstock.domain.lifecycle import OUTCOMES
 from penstock.domain.message import MAX_PRIORITY
 from penstock.domain.times import MAX_SECONDS
@@ -46,15 +47,34 @@ Base64 = Annotated[
         }
     ),
 ]
-Token = Annotated[int, Meta(ge=0, le=(1 << 63) - 1, description="the token of the delivery")]
-Position = Annotated[int, Meta(ge=0, le=1 << 48, description="the position of the message in the log")]
-Limit = Annotated[int, Meta(ge=1, le=MAX_LIMIT, description=f"how many at most, up to {MAX_LIMIT}")]
-BulkLimit = Annotated[int, Meta(ge=1, le=STORE_LIMIT, description="how many at most")]
-Priority = Annotated[int, Meta(ge=0, le=MAX_PRIORITY, description="0 is best")]
+
+
+def whole(least: int, most: int, what: str) -> Any:
+    """A whole number, which JSON may write as 7.0; `Input` makes it one."""
+    bounds = Meta(ge=least, le=most)
+    schema = {"type": "integer", "minimum": least, "maximum": most}
+    return Annotated[
+        Annotated[int, bounds] | Annotated[float, bounds],
+        Meta(description=what, extra_json_schema=schema),
+    ]
+
+
+if TYPE_CHECKING:
+    Token: TypeAlias = int
+    Position: TypeAlias = int
+    Limit: TypeAlias = int
+    BulkLimit: TypeAlias = int
+    Priority: TypeAlias = int
+else:
+    Token = whole(0, MAX_TOKEN, "the token of the delivery")
+    Position = whole(0, 1 << 48, "the position of the message in the log")
+    Limit = whole(1, MAX_LIMIT, f"how many at most, up to {MAX_LIMIT}")
+    BulkLimit = whole(1, STORE_LIMIT, "how many at most")
+    Priority = whole(0, MAX_PRIORITY, "0 is best")
 Seconds = Annotated[float, Meta(ge=0, le=MAX_SECONDS)]
 PositiveSeconds = Annotated[float, Meta(gt=0, le=MAX_SECONDS)]
 # Less than nothing means now.
-Delay = Annotated[float, Meta(le=MAX_SECONDS, description="seconds from now; less than 0 means now")]
+Delay = Annotated[float, Meta(ge=-MAX_SECONDS, le=MAX_SECONDS, description="seconds from now; less than 0 means now")]
 Wait = Annotated[float, Meta(ge=0, le=MAX_SECONDS, description="seconds to wait for the first one")]
 Time = Annotated[datetime, Meta(tz=True)]
 Reason = Annotated[str, Meta(description="why, for the audit trail")]
