@@ -11,8 +11,9 @@ from penstock.domain.message import BYTES, SYSTEM, Message, decode_headers
 from penstock.domain.names import shown
 from penstock.domain.observations import AddressState, Archived, AuditEntry
 from penstock.domain.times import to_optional_time, to_time
-from penstock.engines.sqlite import ending, queues, sending
+from penstock.engines.sqlite import ending, queues, sending, stretches
 from penstock.engines.sqlite.queues import Group, Queue
+from penstock.engines.sqlite.ranges import ranges
 from penstock.engines.sqlite.receiving import SQL as RECEIVE
 from penstock.engines.sqlite.sending import Place
 from penstock.engines.sqlite.transaction import Transaction
@@ -105,9 +106,18 @@ def browse(
     queue = queues.find(transaction, name)
     if queue is None:
         return []
-    bindings = {"queue_id": queue.queue_id, "after": max(after, queue.trimmed_position), "upto": upto, "limit": limit}
-    rows = transaction.rows(SQL.browse_backwards if backwards else SQL.browse, bindings)
-    return [_message(transaction, queue, row) for row in rows]
+    after, upto = max(after, queue.trimmed_position), stretches.END if upto is None else upto
+    if backwards:
+        reaches = stretches.whole_lanes(transaction, queue, upto)
+        positions = stretches.last_positions(transaction, reaches, after, limit)[::-1]
+    else:
+        positions = stretches.first_positions(transaction, queue, after, upto, limit)
+    messages = [
+        _message(transaction, queue, row)
+        for first, last in ranges(positions)
+        for row in transaction.rows(SQL.browse, {"first": first, "last": last})
+    ]
+    return messages[::-1] if backwards else messages
 
 
 def ready_in(transaction: Transaction, name: str, group_name: str | None) -> float | None:
@@ -182,8 +192,11 @@ def _behind(transaction: Transaction, queue: Queue, group: Group, before: int, l
         "before": before,
         "limit": limit,
     }
-    rows = transaction.rows(SQL.archive, bindings) or transaction.rows(SQL.kept_letters, bindings)
-    return [position for (position,) in rows]
+    reaches = transaction.rows(stretches.SQL.read_lanes, bindings)
+    passed = stretches.last_positions(transaction, reaches, queue.trimmed_position, limit)
+    skipped = [position for (position,) in transaction.rows(stretches.SQL.skipped_before, bindings)]
+    found = sorted({*passed, *skipped}, reverse=True)[:limit]
+    return found or [position for (position,) in transaction.rows(SQL.kept_letters, bindings)]
 
 
 def _archived(transaction: Transaction, queue: Queue, group: Group, position: int) -> Archived | None:

@@ -19,8 +19,7 @@ from penstock.domain.visible import visible
 from penstock.servers.access import Right
 from penstock.servers.http import auth
 from penstock.servers.http.auth import Identity
-from penstock.servers.http.dashboard import figures, notices
-from penstock.servers.http.dashboard.recipes import argument
+from penstock.servers.http.dashboard import figures, notices, quoting
 from penstock.servers.http.routing import path_to
 from penstock.servers.http.site import site_of
 
@@ -68,6 +67,11 @@ def fragment(request: Request, template: str, **context: Any) -> str:
     return _environment().get_template(template).render({**_surroundings(request), **context})
 
 
+def text(template: str, **context: Any) -> str:
+    """Plain text, for a page to show: what is in it is escaped there."""
+    return _environment().get_template(template).render(context)
+
+
 def back(request: Request, *segments: str, query: str = "", told: str | None = None, kind: str = "good") -> Response:
     """After an action: to a page that shows what came of it."""
     response = RedirectResponse(path_to(request.scope, *segments) + query, 303)
@@ -103,7 +107,7 @@ def _surroundings(request: Request) -> Mapping[str, Any]:
 def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader(PACKAGE),
-        autoescape=True,
+        autoescape=lambda name: name is None or not name.endswith(".txt"),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -111,16 +115,20 @@ def _environment() -> Environment:
     )
     environment.filters.update(
         ago=figures.ago,
-        argument=argument,
+        argument=quoting.argument,
         clock=figures.clock,
         count=figures.count,
         duration=figures.duration,
         moment=figures.moment,
         plural=figures.plural,
+        postgres=quoting.postgres,
+        python=quoting.python,
         rate=figures.rate,
         second=figures.second,
+        shell=quoting.shell,
         short_count=figures.short_count,
         size=figures.size,
+        sqlite=quoting.sqlite,
         mark=mark,
         visible=_visible,
     )

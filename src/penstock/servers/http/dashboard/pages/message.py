@@ -76,7 +76,7 @@ async def show(request: Request, queue: str, id: str) -> Response:
         left_out=max(0, len(trail) - TRAIL_BEGINNING - TRAIL_END),
         standings=[one for group in groups if (one := await _standing(source, message, group)) is not None],
         purge_mark=lambda group: confirming.mark_of("purge", identity_of(request).name, queue, group, id),
-        recipes=message_recipes(request, queue, id, groups[0], site_of(request).store.engine.name),
+        recipes=message_recipes(request, queue, id, groups[0]),
     )
 
 

@@ -51,7 +51,7 @@ async def show(request: Request, queue: str) -> Response:
         coming=await coming(request, queue, group),
         batches=(await source.batches())[:BATCHES_SHOWN],
         fields=fields_of(policy),
-        recipes=queue_recipes(request, queue, group, site.store.engine.name),
+        recipes=queue_recipes(request, queue, group),
     )
 
 
