@@ -35,10 +35,11 @@ def main() -> None:
         if not arguments.filled:
             filling.fill(url, arguments.waiting, arguments.finished, arguments.dead)
         document: dict[str, Any] = {"fill_seconds": time.perf_counter() - began, "load": os.getloadavg()[0]}
-        with _serving(url, out) as port:
+        with _serving(url, out) as (port, pid):
             document["pages"] = pages.measure(port, pages.paths(url), arguments.rounds)
-            document["tabs"] = tabs.measure(url, port, arguments.rounds, arguments.seconds)
-    ratios = [turn["watched"] / turn["alone"] for turn in document["tabs"]]
+            turns = tabs.measure(url, port, pid, arguments.rounds, arguments.seconds)
+    document["tabs"] = [{name: turn._asdict() for name, turn in one.items()} for one in turns]
+    ratios = [one["watched"].rate / one["alone"].rate for one in turns]
     slowest = max(document["pages"].values(), key=lambda one: one["median"])["median"]
     targets = [
         Target(f"slowest page in ms, below {PAGE_MILLISECONDS:.0f}", slowest, slowest < PAGE_MILLISECONDS),
@@ -70,7 +71,7 @@ def _arguments() -> argparse.Namespace:
 
 
 @contextlib.contextmanager
-def _serving(url: str, out: Path) -> Iterator[int]:
+def _serving(url: str, out: Path) -> Iterator[tuple[int, int]]:
     """`penstock serve` as a process of its own."""
     resp, port = _free_port(), _free_port()
     settings = {"PENSTOCK_URL": url, "PENSTOCK_RESP_PORT": str(resp), "PENSTOCK_HTTP_PORT": str(port)}
@@ -79,7 +80,7 @@ def _serving(url: str, out: Path) -> Iterator[int]:
         server = subprocess.Popen(command, env={**os.environ, **settings}, stdout=log, stderr=log)
         try:
             _await(port, server)
-            yield port
+            yield port, server.pid
         finally:
             server.terminate()
             server.wait(30)
@@ -107,10 +108,15 @@ def _print(document: dict[str, Any], ratios: list[float], targets: list[Target],
     print(markdown(["page", "median ms", "longest"], rows))
     print(f"\nA worker that sends, receives and acks {tabs.BATCH} at a time, messages/s\n")
     rows = [
-        [f"{turn['alone']:,.0f}", f"{turn['watched']:,.0f}", f"{ratio:.3f}"]
-        for turn, ratio in zip(document["tabs"], ratios, strict=True)
+        [
+            *(f"{one[name]['rate']:,.0f}" for name in ("alone", "watched")),
+            f"{ratio:.3f}",
+            *(f"{one[name]['server_cores']:.3f}" for name in ("alone", "watched")),
+        ]
+        for one, ratio in zip(document["tabs"], ratios, strict=True)
     ]
-    print(markdown(["nobody watches", f"{len(tabs.TABS)} tabs", "ratio"], rows) + "\n")
+    watched = f"{len(tabs.TABS)} tabs"
+    print(markdown(["nobody watches", watched, "ratio", "server cores", f"with {watched}"], rows) + "\n")
     for target in targets:
         print(f"  {'met   ' if target.is_met else 'MISSED'}  {target.text}: {target.measured:,.2f}")
 

@@ -9,9 +9,12 @@ from __future__ import annotations
 import http.client
 import json
 import multiprocessing
+import os
 import threading
 import time
 from multiprocessing.synchronize import Event
+from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote
 
 import penstock
@@ -30,16 +33,23 @@ TABS = (
 )
 
 
-def measure(url: str, port: int, rounds: int, seconds: float) -> list[dict[str, float]]:
-    """Messages per second through send, receive and ack, in each round without and with the tabs."""
+class Turn(NamedTuple):
+    """Messages per second through send, receive and ack, and how much of a core the server took meanwhile."""
+
+    rate: float
+    server_cores: float
+
+
+def measure(url: str, port: int, pid: int, rounds: int, seconds: float) -> list[dict[str, Turn]]:
+    """In each round without and with the tabs, each first in every second round."""
     results = []
     for number in range(rounds):
         turns = ("alone", "watched") if number % 2 == 0 else ("watched", "alone")
-        results.append({turn: _turn(url, port, seconds, turn == "watched") for turn in turns})
+        results.append({turn: _turn(url, port, pid, seconds, turn == "watched") for turn in turns})
     return results
 
 
-def _turn(url: str, port: int, seconds: float, watched: bool) -> float:
+def _turn(url: str, port: int, pid: int, seconds: float, watched: bool) -> Turn:
     context = multiprocessing.get_context("spawn")
     stop = context.Event()
     watching = context.Process(target=_watch, args=(port, stop)) if watched else None
@@ -47,11 +57,19 @@ def _turn(url: str, port: int, seconds: float, watched: bool) -> float:
         watching.start()
         time.sleep(3)  # the streams are open, and the server looks every second
     try:
-        return _work(url, seconds)
+        used, began = _cpu_seconds(pid), time.perf_counter()
+        rate = _work(url, seconds)
+        return Turn(rate, (_cpu_seconds(pid) - used) / (time.perf_counter() - began))
     finally:
         stop.set()
         if watching is not None:
             watching.join()
+
+
+def _cpu_seconds(pid: int) -> float:
+    # The name in the second field may hold spaces: count from the bracket that closes it.
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _work(url: str, seconds: float) -> float:

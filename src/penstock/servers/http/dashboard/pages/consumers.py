@@ -60,5 +60,5 @@ async def release(request: Request, queue: str) -> Response:
 
 ROUTES = [
     Route("GET", "/consumers", show, Right.LOOK),
-    Route("POST", "/queues/{queue}/consumers/release", release, Right.OPERATE),
+    Route("POST", "/queues/{queue}/consumers/release", release, Right.RECEIVE),
 ]
