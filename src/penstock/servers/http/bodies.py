@@ -74,6 +74,8 @@ async def form_of(request: Request) -> dict[str, str]:
 
 async def fields_of(request: Request) -> list[tuple[str, str]]:
     """All fields of a form in their order; several may have one name."""
+    if not content_type(request) and not await request.body():
+        return []  # a button without fields
     if content_type(request) != FORM:
         raise Problem(415, f"this takes a form ({FORM})", "WrongContentType")
     try:

@@ -7,70 +7,93 @@ import contextlib
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Iterator
+from email.utils import formatdate
 from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
 
-from penstock.servers.http.application import Application
+from penstock.servers.http.asgi import Application
 from penstock.settings import HttpSettings
 
 # What is under way at the end gets this long to finish.
-GRACE_SECONDS = 10
+GRACE_SECONDS = 10.0
 BACKLOG = 1024
 
 
 class Listener:
-    """One port. `port` is where it listens: 0 in the settings asks for any that is free."""
+    """One port. `port` is where it listens: 0 in the settings asks for any that is free.
+
+    uvicorn's protocol is used without its server, which owns the whole process: its signals, its loop, and a look at
+    the clock ten times a second.
+    """
 
     def __init__(self, application: Application, settings: HttpSettings, tls: ssl.SSLContext | None) -> None:
         self._application = application
         self._settings = settings
-        self._tls = tls
-        self._server: _Server | None = None
-        self._serving: asyncio.Task[None] | None = None
+        self._config = _config(application, settings, tls)
+        self._state = ServerState()
+        self._limits = _Limits(settings)
+        self._listening: asyncio.Server | None = None
+        self._dating: asyncio.Task[None] | None = None
         self.port = settings.port
 
     async def begin(self) -> None:
         """Raises OSError when the port cannot be had."""
+        loop = asyncio.get_running_loop()
         listening = _bound(self._settings.host, self._settings.port)
         self.port = listening.getsockname()[1]
-        self._server = _Server(self._config())
-        self._serving = asyncio.create_task(self._server.serve(sockets=[listening]))
-        while not self._server.started and not self._serving.done():
-            await asyncio.sleep(0)
-        if self._serving.done():
-            await self._serving
-
-    def _config(self) -> uvicorn.Config:
-        settings, tls = self._settings, self._tls
-        limits = _Limits(settings)
-        return uvicorn.Config(
-            self._application,
-            http=type("Protocol", (_Protocol,), {"limits": limits}),
-            ws="none",
-            loop="none",
-            lifespan="off",
-            log_config=None,
-            # Paths and queries name what people do: they stay out of the log.
-            access_log=False,
-            # Who asks is told by the connection, never by a header that anybody can write.
-            proxy_headers=False,
-            server_header=False,
+        self._dating = loop.create_task(self._tell_the_date())
+        self._listening = await loop.create_server(
+            lambda: _Protocol(self._config, self._state, self._limits, loop),
+            sock=listening,
+            ssl=self._config.ssl,
             backlog=BACKLOG,
-            timeout_keep_alive=max(1, round(settings.idle_seconds)),
-            timeout_graceful_shutdown=GRACE_SECONDS,
-            ssl_context_factory=None if tls is None else (lambda config, default: tls),
         )
+
+    async def _tell_the_date(self) -> None:
+        while True:
+            self._state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
+            await asyncio.sleep(1)
 
     async def end(self) -> None:
         """Take no new clients, finish what was begun, then hang up."""
         self._application.site.is_closing.set()
-        if self._server is not None and self._serving is not None:
-            self._server.should_exit = True
-            await self._serving
+        if self._listening is not None:
+            self._listening.close()
+        if self._dating is not None:
+            self._dating.cancel()
+        for connection in list(self._state.connections):
+            connection.shutdown()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GRACE_SECONDS):
+                while self._state.tasks:
+                    await asyncio.wait(self._state.tasks)
+        for connection in list(self._state.connections):
+            connection.transport.abort()
+        for task in self._state.tasks:
+            task.cancel()
         await self._application.close()
+
+
+def _config(application: Application, settings: HttpSettings, tls: ssl.SSLContext | None) -> uvicorn.Config:
+    config = uvicorn.Config(
+        application,
+        http=_Protocol,
+        ws="none",
+        loop="none",
+        lifespan="off",
+        log_config=None,
+        # Paths and queries name what people do: they stay out of the log.
+        access_log=False,
+        # Who asks is told by the connection, never by a header that anybody can write.
+        proxy_headers=False,
+        timeout_keep_alive=max(1, round(settings.idle_seconds)),
+        ssl_context_factory=None if tls is None else (lambda config, default: tls),
+    )
+    config.load()
+    return config
 
 
 def _bound(host: str, port: int) -> socket.socket:
@@ -88,13 +111,6 @@ def _bound(host: str, port: int) -> socket.socket:
         bound.close()
         raise
     return bound
-
-
-class _Server(uvicorn.Server):
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Signals are for the whole program, which has other doors."""
-        yield
 
 
 class _Limits:
@@ -122,7 +138,11 @@ class _Protocol(HttpToolsProtocol):
     """uvicorn's, for clients that are not trusted: their number, the size of headers and the time that these take are
     bounded."""
 
-    limits: _Limits
+    def __init__(
+        self, config: uvicorn.Config, state: ServerState, limits: _Limits, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        super().__init__(config, state, {}, loop)
+        self.limits = limits
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)

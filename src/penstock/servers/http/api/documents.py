@@ -129,7 +129,8 @@ def archived_document(archived: Archived) -> ArchivedDocument:
 
 def _with_payload(value: Message | DeadLetter | Schedule) -> dict[str, Any]:
     fields = msgspec.structs.asdict(value)
-    return {**fields, **payload_fields(fields.pop("payload"), fields.pop("content_type"))}
+    payload, content_type = fields.pop("payload"), fields.pop("content_type")
+    return {**fields, **payload_fields(payload, content_type)}
 
 
 _DELIVERY_FIELDS = [name for name in DeliveryDocument.__struct_fields__ if name not in Content.__struct_fields__]
