@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
-from penstock.client.queue import MAX_LIMIT
+from penstock.client.queue import MAX_LIMIT as STORE_LIMIT
 from penstock.domain.errors import InvalidInput
 from penstock.domain.names import check_name, shown
 from penstock.domain.observations import DeadLetter
@@ -17,7 +17,7 @@ from penstock.servers.access import Right
 from penstock.servers.http.api.documents import Count, DeadLetters, dead_letter_document
 from penstock.servers.http.api.inputs import Input
 from penstock.servers.http.api.operations import Call, operation
-from penstock.servers.http.api.values import BulkLimit, GroupName, Limit, MessageId, Outcome, QueueName
+from penstock.servers.http.api.values import MAX_LIMIT, BulkLimit, GroupName, Limit, MessageId, Outcome, QueueName
 
 TAG = "dead letters"
 PLACE = r"^[0-9]{1,17}:[0-9]{1,17}:.+$"
@@ -29,10 +29,10 @@ class Choice(Input, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     wholes: ClassVar[tuple[str, ...]] = ("limit",)
 
-    ids: Annotated[list[MessageId], Meta(max_length=10_000)] | None = None
+    ids: Annotated[list[MessageId], Meta(max_length=MAX_LIMIT)] | None = None
     group: GroupName | None = None
     outcome: Outcome | None = None
-    limit: BulkLimit = MAX_LIMIT
+    limit: BulkLimit = STORE_LIMIT
 
 
 @operation("GET", "/queues/{queue}/dead_letters", Right.LOOK, TAG)

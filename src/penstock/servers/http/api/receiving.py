@@ -26,6 +26,7 @@ from penstock.servers.http.api.documents import (
 from penstock.servers.http.api.inputs import Input
 from penstock.servers.http.api.operations import Call, operation
 from penstock.servers.http.api.values import (
+    MAX_LIMIT,
     ConsumerName,
     Delay,
     GroupName,
@@ -41,8 +42,6 @@ from penstock.servers.http.api.values import (
 from penstock.servers.http.waiting import attended
 
 TAG = "deliveries"
-# Settlements of one request.
-MAX_SETTLEMENTS = 10_000
 
 
 class Receiving(Input, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -126,7 +125,7 @@ class Settling(Naking, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class SettlingMany(Input, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    settlements: Annotated[list[Settling], Meta(max_length=MAX_SETTLEMENTS)]
+    settlements: Annotated[list[Settling], Meta(max_length=MAX_LIMIT)]
 
 
 @operation("POST", "/queues/{queue}/messages/{id}/ack", Right.RECEIVE, TAG)
