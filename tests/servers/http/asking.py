@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 from urllib.parse import quote
 
 import httpx
+
+from penstock import AsyncStore
 
 
 class Api:
@@ -57,3 +60,10 @@ def problem(response: httpx.Response, status: int) -> str:
     assert document["error"]
     detail: str = document["detail"]
     return detail
+
+
+async def waiting_for(store: AsyncStore, count: int) -> None:
+    """Until so many receives wait."""
+    async with asyncio.timeout(20):
+        while sum(len(one.waiting) for one in store._watcher._awaited.values()) != count:
+            await asyncio.sleep(0.005)

@@ -12,7 +12,7 @@ import pytest
 from penstock import AsyncStore
 from penstock.servers.http.serving import Listener
 from penstock.settings import HttpSettings
-from tests.servers.http.asking import Api, done, problem
+from tests.servers.http.asking import Api, done, problem, waiting_for
 
 pytestmark = pytest.mark.anyio
 
@@ -91,13 +91,6 @@ async def test_a_waiting_receive_gets_what_comes(api: Api, store: AsyncStore) ->
     await api.send("q", "at last")
     (delivery,) = await waiting
     assert delivery["payload"] == "at last"
-
-
-async def waiting_for(store: AsyncStore, count: int) -> None:
-    """Until so many receives wait."""
-    async with asyncio.timeout(20):
-        while sum(len(one.waiting) for one in store._watcher._awaited.values()) != count:
-            await asyncio.sleep(0.005)
 
 
 async def test_waiting_ends_with_nothing(api: Api) -> None:

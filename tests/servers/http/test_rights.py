@@ -14,7 +14,7 @@ from penstock.servers.http import application
 from penstock.servers.http.api import ROUTES
 from penstock.servers.http.serving import Listener
 from penstock.settings import HttpSettings
-from tests.servers.http.asking import Api, done, problem
+from tests.servers.http.asking import Api, done, problem, waiting_for
 
 pytestmark = pytest.mark.anyio
 TOKENS = {role: make_token() for role in Role}
@@ -141,6 +141,20 @@ async def test_a_right_taken_away_is_gone_with_the_next_request(client: httpx.As
     problem(await client.get("/api/v1/queues"), 403)
     users.replace([])
     problem(await client.get("/api/v1/queues"), 401)
+
+
+async def test_a_right_taken_away_while_waiting_hands_out_nothing(
+    client: httpx.AsyncClient, users: Users, store: AsyncStore
+) -> None:
+    client.headers.update(bearer(TOKENS[Role.OPERATOR]))
+    waiting = asyncio.create_task(client.post("/api/v1/queues/q/receive", json={"wait_seconds": 20}))
+    await waiting_for(store, 1)
+    users.replace([make_user("operator", None, [], role="observer", token_hash=hash_token(TOKENS[Role.OPERATOR]))])
+    queue = await store.queue("q")
+    await queue.send(b"for others")
+    assert "taken away" in problem(await waiting, 403)
+    (delivery,) = await queue.receive(wait_seconds=10)
+    assert delivery.attempt == 1
 
 
 @pytest.mark.parametrize("settings", [HttpSettings(port=0, failed_logins_per_second=3)])

@@ -66,6 +66,13 @@ class Call:
         """For a queue that is named elsewhere than in the path."""
         check_right(self.identity, right, queue)
 
+    def is_still_allowed(self, right: Right, queue: str) -> bool:
+        """After a while: users may have changed."""
+        if self.identity.via == "host":
+            return True
+        user = self.site.users.find(self.identity.name)
+        return user is not None and user.may(right, queue)
+
 
 class Operation(Route):
     """`media_type` is what the body is when not JSON; `status` what success answers, or one of `also`."""

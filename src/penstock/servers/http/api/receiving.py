@@ -39,6 +39,7 @@ from penstock.servers.http.api.values import (
     Token,
     Wait,
 )
+from penstock.servers.http.problems import Problem
 from penstock.servers.http.waiting import attended
 
 TAG = "deliveries"
@@ -77,6 +78,9 @@ async def receive(call: Call, queue: QueueName, body: Receiving) -> Deliveries:
             call.store._let_go(deliveries[0]._receipt)
 
     deliveries = await attended(call.request, receiving, let_go, [])
+    if deliveries and not call.is_still_allowed(Right.RECEIVE, queue):
+        let_go(deliveries)
+        raise Problem(403, "the right to receive was taken away meanwhile", "Forbidden")
     return Deliveries([delivery_document(one) for one in deliveries])
 
 

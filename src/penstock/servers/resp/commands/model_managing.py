@@ -119,7 +119,11 @@ def _json(value: bytes) -> Any:
 
 
 @command(
-    "QBATCH", Order.TURN, Right.OPERATE, FAMILY, usage="QBATCH INFO|START|CANCEL|END|ABORT|LIST queue [name] [payload]"
+    "QBATCH",
+    Order.TURN,
+    Right.OPERATE,
+    FAMILY,
+    usage="QBATCH INFO|START|CANCEL|END|ABORT|LIST queue [name] [payload [TYPE type]]",
 )
 def batch(session: Session, subcommand: Text, words: Words) -> Begun:
     """Batches: INFO, START and CANCEL one, set its END or ABORT message, LIST all of a queue; QSEND fills them."""
@@ -134,7 +138,8 @@ def batch(session: Session, subcommand: Text, words: Words) -> Begun:
     if word not in BATCHES:
         raise unknown_subcommand("QBATCH", subcommand.encode())
     run, count = BATCHES[word]
-    if len(words) != count:
+    has_type = count == 3 and len(words) == 5 and words[3].upper() == b"TYPE"
+    if len(words) != count and not has_type:
         raise wrong_arity(f"qbatch|{word.lower()}")
     name = read_name("batch")(words[1])
     return session.door.change(lambda: run(session, queue, name, words), told)
@@ -153,13 +158,17 @@ def _cancel(session: Session, queue: str, name: str, words: list[bytes]) -> obje
 
 
 def _end(session: Session, queue: str, name: str, words: list[bytes]) -> object:
-    session.door.local.queue(queue).batch(name).set_end(words[2])
+    session.door.local.queue(queue).batch(name).set_end(words[2], content_type=_type(words))
     return session.door.engine.batch(queue, name)
 
 
 def _abort(session: Session, queue: str, name: str, words: list[bytes]) -> object:
-    session.door.local.queue(queue).batch(name).set_abort(words[2])
+    session.door.local.queue(queue).batch(name).set_abort(words[2], content_type=_type(words))
     return session.door.engine.batch(queue, name)
+
+
+def _type(words: list[bytes]) -> str | None:
+    return read_text(words[4]) if len(words) > 3 else None
 
 
 Run = Callable[[Session, str, str, list[bytes]], object]
