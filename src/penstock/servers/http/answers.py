@@ -25,7 +25,14 @@ class Answers:
             registry=self.registry,
         )
 
+        self._series: dict[tuple[Route | None, str, int], tuple[Counter, Histogram]] = {}
+
     def note(self, route: Route | None, method: str, status: int, seconds: float) -> None:
-        pattern = "none" if route is None else route.pattern
-        self._count.labels(method if route is not None else "none", pattern, str(status)).inc()
-        self._seconds.labels(pattern).observe(seconds)
+        key = route, method if route is not None else "none", status
+        series = self._series.get(key)
+        if series is None:
+            pattern = "none" if route is None else route.pattern
+            found = self._count.labels(key[1], pattern, str(status)), self._seconds.labels(pattern)
+            series = self._series[key] = found
+        series[0].inc()
+        series[1].observe(seconds)

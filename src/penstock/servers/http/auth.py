@@ -13,6 +13,7 @@ import asyncio
 import base64
 import hmac
 import ipaddress
+from functools import lru_cache
 from typing import Literal, TypeVar
 
 import msgspec
@@ -102,10 +103,13 @@ def is_local(request: Request) -> bool:
     if any(name in request.headers for name in FORWARDED):
         return False
     client = request.scope.get("client")
-    if client is None:
-        return True
+    return client is None or _is_loopback(client[0])
+
+
+@lru_cache(maxsize=1024)
+def _is_loopback(text: str) -> bool:
     try:
-        address = ipaddress.ip_address(client[0].partition("%")[0])
+        address = ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
         return False
     mapped = getattr(address, "ipv4_mapped", None)

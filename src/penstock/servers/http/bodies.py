@@ -50,7 +50,8 @@ def counted(receive: Receive, limit: int | None, seconds: float) -> Receive:
             message = await receive()
         else:
             try:
-                message = await asyncio.wait_for(receive(), seconds)
+                async with asyncio.timeout(seconds):
+                    message = await receive()
             except TimeoutError:
                 raise Problem(408, f"no more of the body came for {seconds:g} seconds", "SlowBody") from None
         if message["type"] == "http.request":

@@ -114,10 +114,15 @@ def segments_of(scope: Any) -> list[str]:
     # Servers need not give the raw path; without it a slash in a name cannot be told from one between names.
     path = raw.partition(b"?")[0] if raw else quote(scope["path"]).encode()
     try:
-        segments = [unquote_to_bytes(one).decode() for one in path.split(b"/")[1:]]
+        if b"%" in path:
+            segments = [unquote_to_bytes(one).decode() for one in path.split(b"/")[1:]]
+        else:
+            segments = path.decode().split("/")[1:]
     except UnicodeDecodeError:
         raise Problem(400, f"the path {shown(path)} is not UTF-8: percent-encode names as UTF-8") from None
     root: str = scope.get("root_path", "")
+    if not root:
+        return segments
     mounted_at = [one for one in root.split("/") if one]
     return segments[len(mounted_at) :] if segments[: len(mounted_at)] == mounted_at else segments
 

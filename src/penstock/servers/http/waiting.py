@@ -39,6 +39,17 @@ async def attended(request: Request, work: Coroutine[Any, Any, T], unwanted: Cal
                     await task
 
 
+async def is_gone(request: Request) -> bool:
+    """Whether the client has hung up by now; for answers that did not take long."""
+    leaving = asyncio.ensure_future(_until_gone(request))
+    # It begins in the next turn, and is done in the same one if there is nothing to wait for.
+    await asyncio.sleep(0)
+    if leaving.done():
+        return True
+    leaving.cancel()
+    return False
+
+
 async def _until_gone(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -7,12 +7,9 @@ another server, or after a restart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import groupby
 from typing import Any
-
-import msgspec
 
 from penstock.client.aio.gathering import Answer, Call
 from penstock.client.aio.grouping import can_merge, merge_items, share_receive
@@ -25,6 +22,7 @@ from penstock.domain.settlement import Settle, Settled
 from penstock.engines.contract import CREATED_AT, ID, POSITION, Engine, Receipt, Row
 from penstock.servers.resp.encoder import Reply
 from penstock.servers.resp.work import Finish, Work
+from penstock.servers.taking import Taking
 
 # A queue that begins with a command of this protocol: nothing is dead here, an unread message just expires, and one
 # that was not acknowledged comes back until it does.
@@ -95,7 +93,8 @@ class Door:
         makes: bool = True,
     ) -> Call:
         """A receive that is shared with those of other clients. No group is the primary one."""
-        taking = _Taking(self, queue, group, consumer, limit, lease_seconds, makes)
+        prepare = self.make if makes else None
+        taking = Taking(self.engine, queue, group, consumer, limit, lease_seconds, prepare)
         key = ("take", queue, group, lease_seconds, makes)
         return Call(taking, None, key, share_receive, unwanted=self.store._let_go, weight=limit)
 
@@ -241,64 +240,6 @@ def first(ids: Any) -> Any:
 
 def _finish_first(finish: Callable[[str], Reply], ids: list[str]) -> Reply:
     return finish(ids[0])
-
-
-class _Taking:
-    """The operation of a receive, alone or for several clients at once."""
-
-    __slots__ = ("consumer", "door", "group", "lease_seconds", "limit", "makes", "queue")
-
-    def __init__(
-        self,
-        door: Door,
-        queue: str,
-        group: str | None,
-        consumer: str,
-        limit: int,
-        lease_seconds: float | None,
-        makes: bool,
-    ) -> None:
-        self.door = door
-        self.queue = queue
-        self.group = group
-        self.consumer = consumer
-        self.limit = limit
-        self.lease_seconds = lease_seconds
-        self.makes = makes
-
-    def __call__(self) -> Receipt:
-        return self.share([self])[0]
-
-    def share(self, others: Sequence[_Taking]) -> list[Receipt]:
-        if self.makes:
-            self.door.make(self.queue)
-        engine = self.door.engine
-        if len(others) == 1:
-            return [engine.receive(self.queue, self.group, self.consumer, self.limit, self.lease_seconds)]
-        shares = [(one.consumer, one.limit) for one in others]
-        if engine.policy(self.queue).ordered:
-            # A lease may hold several messages of a key, which must not be worked on side by side.
-            return engine.receive_each(self.queue, self.group, shares, self.lease_seconds)
-        receipts = engine.receive_each(self.queue, self.group, _joined(shares), self.lease_seconds)
-        return list(_dealt(receipts, shares))
-
-
-def _joined(shares: list[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Neighbours that are the same consumer become one share: one lease instead of many."""
-    return [
-        (consumer, sum(limit for _, limit in several)) for consumer, several in groupby(shares, key=lambda one: one[0])
-    ]
-
-
-def _dealt(receipts: list[Receipt], shares: list[tuple[str, int]]) -> Iterator[Receipt]:
-    """What was received jointly, to each what it asked for."""
-    joint = iter(receipts)
-    for _, several in groupby(shares, key=lambda one: one[0]):
-        receipt = next(joint)
-        start = 0
-        for _, limit in several:
-            yield msgspec.structs.replace(receipt, rows=receipt.rows[start : start + limit])
-            start += limit
 
 
 def row_id(row: Row, receipt: Receipt) -> str:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
+from starlette.requests import ClientDisconnect
 
-from penstock.client.aio.delivery import AsyncDelivery
+from penstock.client.aio.gathering import Call as StoreCall
+from penstock.client.aio.grouping import share_receive
+from penstock.client.aio.queue import AsyncQueue
 from penstock.client.settling import Held
+from penstock.client.view import DeliveryView
 from penstock.domain.errors import LeaseLost, NotFound
 from penstock.domain.identity import check_id
 from penstock.domain.names import check_name
 from penstock.domain.settlement import Ack, Nak, Reject, Reschedule, Settled, Settlement
 from penstock.domain.times import to_time
+from penstock.engines.contract import Receipt
 from penstock.servers.access import Right
 from penstock.servers.http.api.documents import (
     Deliveries,
@@ -40,7 +46,8 @@ from penstock.servers.http.api.values import (
     Wait,
 )
 from penstock.servers.http.problems import Problem
-from penstock.servers.http.waiting import attended
+from penstock.servers.http.waiting import attended, is_gone
+from penstock.servers.taking import Taking
 
 TAG = "deliveries"
 
@@ -65,23 +72,38 @@ async def receive(call: Call, queue: QueueName, body: Receiving) -> Deliveries:
     that goes away meanwhile takes no message with it.
     """
     source = call.queue(queue)
-    receiving = source.receive(
-        limit=body.limit,
-        group=body.group,
-        consumer=_consumer(call) if body.consumer is None else body.consumer,
-        lease_seconds=body.lease_seconds,
-        wait_seconds=min(body.wait_seconds, call.site.settings.max_wait_seconds),
-    )
-
-    def let_go(deliveries: Sequence[AsyncDelivery]) -> None:
-        if deliveries:
-            call.store._let_go(deliveries[0]._receipt)
-
-    deliveries = await attended(call.request, receiving, let_go, [])
-    if deliveries and not call.is_still_allowed(Right.RECEIVE, queue):
-        let_go(deliveries)
+    group = None if body.group is None else check_name("group", body.group)
+    consumer = _consumer(call) if body.consumer is None else check_name("consumer", body.consumer)
+    taking = Taking(source.engine, queue, group, consumer, body.limit, body.lease_seconds)
+    seconds = min(body.wait_seconds, call.site.settings.max_wait_seconds)
+    receipt = await _take(call, taking)
+    if not receipt.rows and seconds:
+        waiting = _take_later(call, source, taking, receipt, seconds)
+        receipt = await attended(call.request, waiting, call.store._let_go, receipt)
+    elif receipt.rows and await is_gone(call.request):
+        call.store._let_go(receipt)
+        raise ClientDisconnect
+    if receipt.rows and not call.is_still_allowed(Right.RECEIVE, queue):
+        call.store._let_go(receipt)
         raise Problem(403, "the right to receive was taken away meanwhile", "Forbidden")
-    return Deliveries([delivery_document(one) for one in deliveries])
+    return Deliveries([delivery_document(DeliveryView(row, receipt)) for row in receipt.rows])
+
+
+async def _take(call: Call, taking: Taking) -> Receipt:
+    """Together with others who ask for the same at this moment."""
+    key = ("take", taking.queue, taking.group, taking.lease_seconds)
+    receipt: Receipt = await call.store._writes.answer(
+        StoreCall(taking, None, key, share_receive, unwanted=call.store._let_go, weight=taking.limit)
+    )
+    return receipt
+
+
+async def _take_later(call: Call, source: AsyncQueue, taking: Taking, receipt: Receipt, seconds: float) -> Receipt:
+    ends = time.monotonic() + seconds
+    while not receipt.rows and (left := ends - time.monotonic()) > 0:
+        await source._wait_for_work(receipt.group, left)
+        receipt = await _take(call, taking)
+    return receipt
 
 
 def _consumer(call: Call) -> str:
