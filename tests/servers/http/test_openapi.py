@@ -12,7 +12,7 @@ import pytest
 
 from penstock.domain.names import MAX_NAME_BYTES
 from penstock.servers.http.api import ROUTES
-from penstock.servers.http.api.openapi import document
+from penstock.servers.http.api.openapi import document, markdown
 from penstock.servers.http.api.operations import OPERATIONS
 from tests.servers.http.processes import HttpServer
 
@@ -46,6 +46,11 @@ def test_bounds_are_those_of_the_domain() -> None:
 def test_without_users_no_login_is_described() -> None:
     assert "security" not in document(needs_login=False)
     assert document(needs_login=True)["security"] == [{"token": []}, {"password": []}]
+
+
+def test_the_page_lists_every_operation() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "http.md").read_text(encoding="utf-8")
+    assert markdown() in page, "run python -m penstock.servers.http.api.openapi and put the table into docs/http.md"
 
 
 def test_every_reference_leads_somewhere() -> None:

@@ -47,18 +47,19 @@ class Body:
         except UnicodeDecodeError as error:
             raise Problem(400, f"{where} is not UTF-8 at byte {error.start}", "MalformedJson") from None
         except msgspec.ValidationError as error:
-            raise Problem(400, f"{where}: {self._told(str(error))}", "InvalidInput") from None
+            raise self._refusal(str(error), where) from None
         except msgspec.DecodeError as error:
             raise Problem(400, f"{where} is not JSON: {_lower_first(str(error))}", "MalformedJson") from None
         except RecursionError:
             raise Problem(400, f"{where} is nested too deeply", "MalformedJson") from None
 
-    def _told(self, message: str) -> str:
+    def _refusal(self, message: str, where: str) -> Problem:
         found = UNKNOWN.search(message)
         if found is None:
-            return _lower_first(message)
+            return Problem(400, f"{where}: {_lower_first(message)}", "InvalidInput")
         name = found["name"]
-        return f"unknown field {shown(name)}{nearest(name, self._fields)}{message[found.end() :]}"
+        told = f"unknown field {shown(name)}{nearest(name, self._fields)}{message[found.end() :]}"
+        return Problem(400, f"{where}: {told}", "UnknownField")
 
 
 def _fields(kind: Any) -> Iterator[str]:

@@ -131,3 +131,18 @@ def _problem(schemas: _Schemas) -> dict[str, Any]:
         "description": "what went wrong, and what would be right",
         "content": {CONTENT_TYPE: {"schema": schemas.of(ProblemDocument)}},
     }
+
+
+def markdown() -> str:
+    """The table of operations for docs/http.md."""
+    lines = ["| | needs | |", "|---|---|---|"]
+    for one in sorted(OPERATIONS, key=lambda one: (one.tag, one.pattern, one.method)):
+        summary = one.description.partition("\n")[0]
+        lines.append(f"| `{one.method} {one.pattern.removeprefix(PREFIX)}` | {one.right.value} | {summary} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    import penstock.servers.http.api as _filled  # noqa: F401  # fills the table
+
+    print(markdown(), end="")
