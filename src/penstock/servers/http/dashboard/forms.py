@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
-import msgspec
 from starlette.requests import Request
 
 from penstock.domain.errors import InvalidInput, InvalidPolicy
@@ -16,8 +15,6 @@ from penstock.servers.http.auth import identity_of
 
 
 class Form:
-    ABSENT: Final = msgspec.UNSET
-
     def __init__(self, fields: dict[str, str], sender: str) -> None:
         self._fields = fields
         self.sender = sender
@@ -68,10 +65,11 @@ class Form:
             headers[name.strip()] = value.strip()
         return headers or None
 
+    def differs(self, name: str, before: str) -> bool:
+        """Whether a field was given another value than the one it came with."""
+        return name in self._fields and self._fields[name] != self._fields.get(before)
+
     def policy_value(self, name: str, kind: str) -> Any:
-        """What the form says of a policy field; ABSENT when it says nothing of it at all."""
-        if name not in self._fields:
-            return self.ABSENT
         if kind == "flag":
             return self.text(name) == "true"
         if kind in ("text", "delivery"):

@@ -14,16 +14,17 @@ from penstock.servers.http.site import site_of
 
 
 async def known_queue(request: Request, queue: str) -> QueueInfo:
-    sample = await history_of(request).latest()
-    if queue not in sample.queues:
-        sample = await site_of(request).sampler.sample(max_age_seconds=0)
-    if queue not in sample.queues:
+    sample = history_of(request).sample
+    if sample is not None and queue in sample.queues:
+        return sample.queues[queue].info
+    # It may be younger than the sample.
+    found = next((info for info in await site_of(request).store.queues() if info.name == queue), None)
+    if found is None:
         raise NotFound(f"there is no queue {shown(queue)}: a queue is made by the first message sent to it")
-    return sample.queues[queue].info
+    return found
 
 
 async def visible_queues(request: Request) -> list[QueueInfo]:
     """All that this user may look at, by name."""
-    sample = await history_of(request).latest()
     identity = identity_of(request)
-    return [one.info for name, one in sorted(sample.queues.items()) if identity.may(Right.LOOK, name)]
+    return [info for info in await site_of(request).store.queues() if identity.may(Right.LOOK, info.name)]

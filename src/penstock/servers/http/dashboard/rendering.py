@@ -99,7 +99,7 @@ def _surroundings(request: Request) -> Mapping[str, Any]:
         "now": datetime.now(UTC),
         "version": penstock.__version__,
         "engine": site_of(request).store.engine.name,
-        "here": request.url.path + (f"?{request.url.query}" if request.url.query else ""),
+        "address": request.url.path + (f"?{request.url.query}" if request.url.query else ""),
     }
 
 

@@ -144,8 +144,7 @@ async def send(request: Request, queue: str) -> Response:
 async def change_policy(request: Request, queue: str) -> Response:
     await known_queue(request, queue)
     form = await form_of(request)
-    before = await (await site_of(request).store.queue(queue)).policy()
-    changes = _changes(form, before)
+    changes = _changes(form)
     if not changes:
         return back(request, "queues", queue, told="The policy is as it was: no field had another value.")
     await site_of(request).store.queue(queue, **changes)
@@ -153,14 +152,13 @@ async def change_policy(request: Request, queue: str) -> Response:
     return back(request, "queues", queue, told=f"Policy changed: {told}.")
 
 
-def _changes(form: Form, before: Policy) -> dict[str, Any]:
-    """Only what differs: two people who edit different fields do not undo each other."""
-    changes = {}
-    for field in fields_of(before):
-        given = form.policy_value(field["name"], field["kind"])
-        if given is not form.ABSENT and given != getattr(before, field["name"]):
-            changes[field["name"]] = given
-    return changes
+def _changes(form: Form) -> dict[str, Any]:
+    """Only what was changed on the page: two people who edit different fields do not undo each other."""
+    return {
+        field["name"]: form.policy_value(field["name"], field["kind"])
+        for field in fields_of(Policy())
+        if form.differs(field["name"], f"was_{field['name']}")
+    }
 
 
 def fields_of(policy: Policy) -> list[dict[str, Any]]:
@@ -179,6 +177,7 @@ def fields_of(policy: Policy) -> list[dict[str, Any]]:
                 "kind": kind,
                 "value": value,
                 "text": _spelled(value),
+                "sent": _spelled(value).lower() if kind == "flag" else _spelled(value),
                 "told": told,
                 "is_default": value == getattr(plain, name),
             }

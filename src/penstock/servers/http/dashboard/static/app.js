@@ -41,10 +41,14 @@ const live = {
   },
 
   take({regions, chart, changed}) {
+    let strange = false;
     for (const [id, html] of Object.entries(regions)) {
       const target = document.getElementById(id);
       if (target) htmx.swap({target, text: html, swap: "outerMorph"});
+      else strange = true;
     }
+    // A line for a queue that the page does not have yet: the list is read again, where it shows all of them.
+    if (strange && $("#queues[data-all]")) document.body.dispatchEvent(new CustomEvent("penstock:rows"));
     if (chart) document.dispatchEvent(new CustomEvent("penstock:chart", {detail: chart}));
     document.body.dispatchEvent(new CustomEvent("penstock:sample"));
     // What is open or being typed in must not change under the cursor.
