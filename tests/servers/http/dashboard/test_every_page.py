@@ -48,9 +48,12 @@ def paths(served: Served) -> dict[str, str]:
 
 @pytest.fixture(params=[LIGHT, DARK, PHONE])
 def look(request: pytest.FixtureRequest, browser: Browser, served: Served) -> Iterator[tuple[str, Page]]:
-    size = {"width": 390, "height": 844} if request.param == PHONE else {"width": 1280, "height": 900}
-    scheme = "dark" if request.param == DARK else "light"
-    context = browser.new_context(base_url=served.base, viewport=size, color_scheme=scheme)
+    width, height = (390, 844) if request.param == PHONE else (1280, 900)
+    context = browser.new_context(
+        base_url=served.base,
+        viewport={"width": width, "height": height},
+        color_scheme="dark" if request.param == DARK else "light",
+    )
     yield request.param, context.new_page()
     context.close()
 
