@@ -33,6 +33,7 @@ check: .venv/.test-ready ## formatting, lint and strict types
 
 clients: .venv/.redis7-ready
 	@sh tests/servers/clients/install.sh
+	@sh tests/servers/http/dashboard/install.sh
 
 bench: .venv/.bench-ready ## measure Penstock and its peers side by side
 	$(BIN)/python -m bench $(ARGS)

@@ -40,9 +40,10 @@ def shielded(send: Callable[[Any], Any], is_secure: bool) -> Callable[[Any], Any
 
     async def wrapped(message: Any) -> None:
         if message["type"] == "http.response.start":
-            headers = [*message.get("headers", ()), *HEADERS]
-            if not any(name == b"cache-control" for name, _ in headers):
-                headers.append(NO_STORE)
+            given = list(message.get("headers", ()))
+            names = {name for name, _ in given}
+            # What a handler says itself counts: a page may have a stricter policy, a file may be kept.
+            headers = [*given, *(one for one in (*HEADERS, NO_STORE) if one[0] not in names)]
             if is_secure:
                 headers.append(TRANSPORT_SECURITY)
             message["headers"] = headers

@@ -109,7 +109,7 @@ async def download(request: Request, queue: str, id: str) -> Response:
     ending = "json" if message.content_type == JSON else "bin"
     headers = {
         "content-disposition": f'attachment; filename="{message.id}.{ending}"',
-        "content-security-policy": "sandbox; default-src 'none'",
+        "content-security-policy": "sandbox; default-src 'none'; frame-ancestors 'none'",
     }
     return Response(message.payload, headers=headers, media_type="application/octet-stream")
 

@@ -23,7 +23,7 @@ KIND = "pipeline"
 RUNS_SHOWN = 50
 MAX_REPORT_BYTES = 64 << 20
 # A report is one file with its plots inside. It is shown, but nothing in it may run or load anything.
-REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
 GENERATOR = b'<meta name="generator" content="penstock report">'
 HEAD_BYTES = 2048
 
