@@ -21,6 +21,7 @@ from penstock.domain.errors import InvalidInput
 from penstock.domain.names import nearest, shown
 
 DEFAULT_URL = "sqlite:///penstock.db"
+DEFAULT_HTTP_PORT = 4778
 URL_VARIABLE = "PENSTOCK_URL"
 CONFIG_VARIABLE = "PENSTOCK_CONFIG"
 
@@ -109,7 +110,7 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     host: Annotated[str, said("the address to listen on; others than loopback need users, a password or a token")] = (
         "127.0.0.1"
     )
-    port: Annotated[Whole, said("the port to listen on")] = 4778
+    port: Annotated[Whole, said("the port to listen on")] = DEFAULT_HTTP_PORT
     hosts: Annotated[
         str | None,
         said("names by which clients may call the server, with commas between; without it any, with a login"),

@@ -19,7 +19,7 @@ from penstock.client.aio.connecting import connect_async
 from penstock.domain.errors import InvalidInput, PenstockError, StoreUnavailable
 from penstock.servers.access import User, Users, make_users
 from penstock.servers.resp.server import Server, sweep_forever
-from penstock.settings import HttpSettings, RespSettings, UserSettings
+from penstock.settings import DEFAULT_HTTP_PORT, HttpSettings, RespSettings, UserSettings
 
 if TYPE_CHECKING:
     from penstock.client.aio.store import AsyncStore
@@ -122,7 +122,7 @@ class Doors:
         try:
             await listener.begin()
         except OSError as error:
-            if settings.port != HttpSettings().port:
+            if settings.port != DEFAULT_HTTP_PORT:
                 raise _cannot_listen(settings, error) from None
             # Nobody has chosen this port: another server that has it is no reason to keep the other doors shut.
             logger.warning("%s; trying again until it is free (choose another with --http-port)", error)
@@ -139,7 +139,7 @@ class HttpDoor:
 
     @property
     def port(self) -> int | None:
-        return self._listener.port if self._waiting is None else None
+        return self._listener.port if self._waiting is None or self._waiting.done() else None
 
     def begin_later(self) -> None:
         self._waiting = asyncio.create_task(self._try_again())

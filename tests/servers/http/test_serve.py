@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -15,13 +16,17 @@ from pathlib import Path
 import httpx
 import pytest
 
+from penstock import AsyncStore
 from penstock.domain.errors import InvalidInput
+from penstock.servers import running
 from penstock.servers.access import Users, hash_password, hash_token, make_token
-from penstock.servers.running import ServerSettings, check_exposure, http_users_of
+from penstock.servers.running import Doors, ServerSettings, check_exposure, http_users_of
 from penstock.settings import HttpSettings, RespSettings, UserSettings, load_door
 from tests.cli.running import Cli
 from tests.servers.clients.wire import Wire
 from tests.servers.http.processes import HttpServer
+
+pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
@@ -142,6 +147,24 @@ def test_a_port_that_was_chosen_must_be_free(tmp_path: Path) -> None:
         done = serve(tmp_path, "--http-port", str(taken.getsockname()[1]))
     assert done.returncode != 0
     assert "cannot listen on 127.0.0.1" in done.stderr
+
+
+async def test_a_port_that_nobody_chose_is_waited_for(store: AsyncStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(running, "DEFAULT_HTTP_PORT", port)
+        monkeypatch.setattr(running, "PORT_SECONDS", 0.01)
+        door = await Doors(ServerSettings(RespSettings(), HttpSettings(port=port))).open_http(store)
+        assert door.port is None
+    async with asyncio.timeout(20):
+        while door.port is None:
+            await asyncio.sleep(0.01)
+    async with httpx.AsyncClient() as client:
+        assert (await client.get(f"http://127.0.0.1:{port}/healthz")).status_code == 200
+    await door.end()
 
 
 def test_settings_come_from_flag_environment_and_file(tmp_path: Path) -> None:
