@@ -33,11 +33,12 @@ check: .venv/.test-ready ## formatting, lint and strict types
 
 clients: .venv/.redis7-ready
 	@sh tests/servers/clients/install.sh
+	@sh tests/servers/http/dashboard/install.sh
 
 bench: .venv/.bench-ready ## measure Penstock and its peers side by side
 	$(BIN)/python -m bench $(ARGS)
 
-serve: .venv/.server-ready ## run the Redis-protocol server on port 4777
+serve: .venv/.server-ready ## run the server: Redis protocol on port 4777, HTTP on 4778
 	@$(BIN)/penstock serve $(ARGS)
 
 lock: ## renew requirements/*.txt (newer versions: LOCK_ARGS=--upgrade)

@@ -25,13 +25,18 @@ OUTSIDE = {
     "apsw": {"engines", "cli"},
     "cronsim": {"domain"},
     "hiredis": {"servers"},
+    "jinja2": {"servers"},
+    "markupsafe": {"servers"},
     "matplotlib": {"spark"},
     "msgspec": {"domain", "engines", "client", "settings", "servers", "cli", "spark"},
     "numpy": {"engines"},
+    "prometheus_client": {"servers"},
     "pyarrow": {"engines", "spark"},
     "pyspark": {"spark"},
     "rich": {"cli"},
+    "starlette": {"servers"},
     "typer": {"cli"},
+    "uvicorn": {"servers"},
     "uvloop": {"servers"},
 }
 

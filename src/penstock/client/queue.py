@@ -36,7 +36,7 @@ from penstock.domain.observations import (
 from penstock.domain.policy import Policy
 from penstock.domain.settlement import Ack, Settle, Settled, Settlement
 from penstock.domain.times import check_integer, check_seconds
-from penstock.engines.contract import Engine, Receipt
+from penstock.engines.contract import Edge, Engine, Receipt
 
 if TYPE_CHECKING:
     from penstock.client.store import Store
@@ -224,7 +224,7 @@ class Queue:
         limit: int = 100,
         group: str | None = None,
         outcome: str | None = None,
-        before: datetime | DeadLetter | None = None,
+        before: datetime | DeadLetter | Edge | None = None,
     ) -> list[DeadLetter]:
         """Messages that ended without success, newest first, of all groups or of one. `before` is a time, or the last
         one seen, for paging."""

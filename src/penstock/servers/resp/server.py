@@ -14,12 +14,12 @@ from collections.abc import Iterator
 
 from penstock.client.aio.store import AsyncStore
 from penstock.domain.errors import PenstockError
+from penstock.servers.access import Users
+from penstock.servers.guard import Guard
 from penstock.servers.resp import commands as _commands  # noqa: F401  # fills the table
-from penstock.servers.resp.access import Users
 from penstock.servers.resp.connection import Connection
 from penstock.servers.resp.desks import Desks
 from penstock.servers.resp.door import Door
-from penstock.servers.resp.guard import Guard
 from penstock.servers.resp.words import CommandError
 from penstock.settings import Limits, RespSettings
 

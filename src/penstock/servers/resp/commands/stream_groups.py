@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from penstock.domain.lifecycle import Event
 from penstock.domain.settlement import Settle
+from penstock.servers.access import Right
 from penstock.servers.resp.arguments import Text, Words, read_name
 from penstock.servers.resp.commands.bounds import upto_bound
 from penstock.servers.resp.commands.entries import read_bound
 from penstock.servers.resp.encoder import OK, Reply
 from penstock.servers.resp.session import Begun, Session
-from penstock.servers.resp.table import Order, Right, command
+from penstock.servers.resp.table import Order, command
 from penstock.servers.resp.words import CommandError, printable, quoted, unknown_subcommand, wrong_arity
 
 FAMILY = "stream"
