@@ -1,4 +1,4 @@
-"""Who may import whom: domain <- engines <- client <- servers <- cli."""
+"""Who may import whom: domain <- engines <- client <- workers <- servers <- cli."""
 
 from __future__ import annotations
 
@@ -15,16 +15,21 @@ MAY_KNOW: dict[str, set[str]] = {
     "engines": {"domain"},
     "client": {"domain", "engines"},
     "settings": {"domain"},
-    "servers": {"domain", "engines", "client", "settings"},
-    "cli": {"domain", "engines", "client", "servers", "settings"},
+    "workers": {"domain", "engines", "client"},
+    "testing": {"domain", "engines", "client", "workers"},
+    "servers": {"domain", "engines", "client", "workers", "settings"},
+    "cli": {"domain", "engines", "client", "workers", "servers", "settings"},
 }
 # What comes from outside, and who may use it.
 OUTSIDE = {
     "apsw": {"engines", "cli"},
     "cronsim": {"domain"},
     "hiredis": {"servers"},
-    "msgspec": {"domain", "engines", "client", "settings", "servers", "cli"},
+    "msgspec": {"domain", "engines", "client", "workers", "settings", "servers", "cli"},
+    "opentelemetry": {"workers"},
+    "prometheus_client": {"workers"},
     "pyarrow": {"engines"},
+    "pytest": {"testing"},
     "rich": {"cli"},
     "typer": {"cli"},
     "uvloop": {"servers"},

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Hashable
 from typing import TypeVar
 
+from penstock.client.slot import current_slot
 from penstock.domain.message import Draft
 from penstock.domain.settlement import Settle, Settled
 from penstock.engines.contract import Engine, Receipt
@@ -55,6 +56,17 @@ class Calls:
             if seconds == 0 or left <= 0:
                 return
             seen = self.engine.wait(seen, min(left, BACKSTOP_SECONDS if seconds is None else seconds))
+
+    def _leave_slot(self) -> None:
+        """A handler of a worker gives its slot back before it waits."""
+        slot = current_slot.get()
+        if slot is not None:
+            slot.leave()
+
+    def _enter_slot(self) -> None:
+        slot = current_slot.get()
+        if slot is not None:
+            slot.enter()
 
     def _close(self) -> None:
         self.engine.close()

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from penstock.client.aio.gathering import Answer, Call, Gatherer, run_each
 from penstock.client.aio.grouping import ALONE, can_merge, merge_items, merge_receives, run_together
 from penstock.client.aio.watching import Watcher
+from penstock.client.slot import current_slot
 from penstock.domain.errors import StoreUnavailable
 from penstock.domain.identity import made_id
 from penstock.domain.lifecycle import Event
@@ -100,6 +101,17 @@ class AsyncCalls:
         means that the same thing is waited for: it is looked at once for all."""
         self._check()
         await self._watcher.until(awaited, ready_in, timeout_seconds)
+
+    def _leave_slot(self) -> None:
+        """A handler of a worker gives its slot back before it waits."""
+        slot = current_slot.get()
+        if slot is not None:
+            slot.leave()
+
+    async def _enter_slot(self) -> None:
+        slot = current_slot.get()
+        if slot is not None:
+            await slot.enter_async()
 
     async def _close(self) -> None:
         """Finish what was begun, wake those who wait, and leave no threads. Goes on even if its task is cancelled."""

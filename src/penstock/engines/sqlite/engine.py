@@ -376,6 +376,9 @@ class SqliteEngine:
     def sweep(self) -> SweepReport:
         return sweeping.sweep(self.database)
 
+    def claim_sweep(self, every_seconds: float) -> bool:
+        return sweeping.claim(self.database, every_seconds)
+
     # -- windows ---------------------------------------------------------------------------------------------------
 
     def horizon(self, queue: str) -> int:
