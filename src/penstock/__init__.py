@@ -59,6 +59,7 @@ from penstock.domain.policy import Policy
 from penstock.domain.recurrence import Schedule
 from penstock.domain.settlement import Ack, Nak, Reject, Reschedule, Retry, Settled
 from penstock.workers.app import App
+from penstock.workers.tracing import trace
 from penstock.workers.worker import Worker
 
 __version__ = "0.1.0"
@@ -128,4 +129,5 @@ __all__ = [
     "Worker",
     "connect",
     "connect_async",
+    "trace",
 ]

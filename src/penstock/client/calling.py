@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable
 from typing import TypeVar
 
 from penstock.client.slot import current_slot
+from penstock.client.tracing import Tracing
 from penstock.domain.message import Draft
 from penstock.domain.settlement import Settle, Settled
 from penstock.engines.contract import Engine, Receipt
@@ -18,6 +19,9 @@ BACKSTOP_SECONDS = 5.0
 
 
 class Calls:
+    # Set by whoever traces this store.
+    tracing: Tracing | None = None
+
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
 
@@ -32,7 +36,18 @@ class Calls:
         return operation()
 
     def _send(self, queue: str, messages: list[Draft], transaction: object) -> list[str]:
-        return self.engine.send(queue, messages, transaction) if messages else []
+        if not messages:
+            return []
+        if self.tracing is None:
+            return self.engine.send(queue, messages, transaction)
+        messages, finish = self.tracing.sending(queue, messages)
+        try:
+            ids = self.engine.send(queue, messages, transaction)
+        except BaseException as error:
+            finish(None, error)
+            raise
+        finish(ids, None)
+        return ids
 
     def _receive(
         self, queue: str, group: str | None, consumer: str, limit: int, lease_seconds: float | None

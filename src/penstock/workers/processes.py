@@ -1,8 +1,8 @@
 """Slots that are processes: a function that keeps a core busy, or may crash, runs in a process of its own.
 
 Each slot is a thread that hands its work to a child and waits for the answer. So a handler can be ended from outside,
-and a child that dies takes only its own message with it. Children hold no store: what their handlers settle or extend goes
-through the worker.
+and a child that dies takes only its own message with it. Children hold no store: what their handlers settle or extend
+goes through the worker.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.client.slot import current_slot
 from penstock.domain.errors import LeaseLost, PenstockError
 from penstock.domain.lifecycle import Event
 from penstock.domain.settlement import Ack, Nak, Reject, Reschedule, Retry, Signal
@@ -63,6 +64,7 @@ class ProcessSlots(ThreadSlots):
 
     def __init__(self, source: Source) -> None:
         super().__init__(source)
+        self.call = self._call_child
         self._children: dict[ThreadSlot, Child] = {}
 
     def close(self) -> None:
@@ -81,11 +83,11 @@ class ProcessSlots(ThreadSlots):
         if child is not None:
             child.end()
 
-    def _call(self, slot: ThreadSlot, delivery: AnyHeld) -> Any:
-        return self._ask(slot, [delivery])[0]
-
-    def _call_batch(self, slot: ThreadSlot, several: list[AnyHeld], payloads: list[Any]) -> Any:
-        return self._ask(slot, several)
+    def _call_child(self, given: Any, payloads: Any = None) -> Any:
+        """In the place of the handler."""
+        slot = current_slot.get()
+        assert isinstance(slot, ThreadSlot)
+        return self._ask(slot, given) if isinstance(given, list) else self._ask(slot, [given])[0]
 
     def _ask(self, slot: ThreadSlot, several: list[AnyHeld]) -> list[Signal | None]:
         """The child's outcomes, one for each message: None for an ack."""

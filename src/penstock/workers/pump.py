@@ -34,6 +34,7 @@ class Step(NamedTuple):
     operation: Callable[[], Any]
     apply: Callable[[Any], None]
     undo: Callable[[], None] = lambda: None
+    frees: bool = False
 
 
 class Want:
@@ -155,11 +156,15 @@ class Pump:
         for step, answer in zip(steps, answers, strict=True):
             if not isinstance(answer, BaseException):
                 step.apply(answer)
+                # What was settled may make other messages ready: a retry, the next of a shard, the end of a batch.
+                self._heard = self._heard or step.frees
         if errors:
             raise errors[0]
 
     def _rest(self) -> float:
         """How long nothing will happen by itself."""
+        if self._heard:
+            return 0.0
         now = time.monotonic()
         wait = BACKSTOP_SECONDS
         is_idle, listens = True, False
@@ -274,7 +279,7 @@ class Pump:
                 # Somebody has changed a part of it: the parts that are still ours are acked one by one.
                 self._take([self._settle_parts(source, [(take, list(take.acked), [])])])
 
-        return Step(operation, apply, partial(source.touched.append, take))
+        return Step(operation, apply, partial(source.touched.append, take), frees=True)
 
     def _settle_parts(self, source: Source, parts: list[tuple[Take, list[AnyHeld], list[Settle]]]) -> Step:
         """In the order in which they came to an end, as far as it matters: what is tried again comes last, because an
@@ -293,7 +298,7 @@ class Pump:
                 self._close(source, take, acked, others)
 
         operation = partial(self._engine.settle, source.name, source.group, settles) if settles else list
-        return Step(operation, apply, lambda: source.touched.extend(take for take, _, _ in parts))
+        return Step(operation, apply, lambda: source.touched.extend(take for take, _, _ in parts), frees=True)
 
     def _close(self, source: Source, take: Take, acked: list[AnyHeld], others: list[Settle]) -> None:
         take.closed.update(delivery.position for delivery in acked)

@@ -2,8 +2,8 @@
 
 The first parameter decides. Without an annotation, or annotated `penstock.Delivery`, it gets the delivery. Annotated
 with anything else, or named `payload`, it gets the payload, decoded to that type: `bytes` as it was sent, `dict`,
-`list`, a dataclass, a TypedDict, a msgspec or pydantic model from JSON. A handler with two parameters gets both. A handler of
-batches gets lists: `list[Delivery]`, or `list[Order]` for payloads.
+`list`, a dataclass, a TypedDict, a msgspec or pydantic model from JSON. A handler with two parameters gets both. A
+handler of batches gets lists: `list[Delivery]`, or `list[Order]` for payloads.
 """
 
 from __future__ import annotations

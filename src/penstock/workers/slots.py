@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from penstock.domain.settlement import Nak, Reschedule, Settle
@@ -43,6 +44,9 @@ class Hand:
 
 class Slots(Protocol):
     """Everything that runs the handler of one source."""
+
+    call: Callable[..., Any]
+    """The handler as it is called; somebody may have put something around it."""
 
     @property
     def unfinished(self) -> int:

@@ -237,7 +237,7 @@ class ThreadSlots:
         slot.take_up(several, began_at)
         error: BaseException | None = None
         try:
-            result = self._call(slot, delivery)
+            result = self.call(delivery)
         except BaseException as raised:
             result = error = raised
         if not slot.put_down():
@@ -253,18 +253,12 @@ class ThreadSlots:
         slot.take_up(several, began_at)
         error: BaseException | None = None
         try:
-            result = self._call_batch(slot, several, payloads)
+            result = self.call(several, payloads)
         except BaseException as raised:
             result = error = raised
         if not slot.put_down():
             return False
         return comes_again(several, conclude(self.source, several, result, error, began_at))
-
-    def _call(self, slot: ThreadSlot, delivery: AnyHeld) -> Any:
-        return self.call(delivery)
-
-    def _call_batch(self, slot: ThreadSlot, several: list[AnyHeld], payloads: list[Any]) -> Any:
-        return self.call(several, payloads)
 
     def _dismiss(self, slot: ThreadSlot) -> None:
         """The thread ends."""

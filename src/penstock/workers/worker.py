@@ -25,6 +25,7 @@ from penstock.workers.app import MAX_CONCURRENCY, App, Handler, as_app
 from penstock.workers.gate import Gate
 from penstock.workers.heartbeat import Keeper, give_up, quietly
 from penstock.workers.loop import LoopSlots, LoopThread
+from penstock.workers.patience import patiently
 from penstock.workers.processes import ProcessSlots
 from penstock.workers.pump import Pump
 from penstock.workers.slots import Slots
@@ -102,11 +103,12 @@ class Worker:
 
     # -- running ---------------------------------------------------------------------------------------------------
 
-    def run(self, once: bool = False) -> None:
-        """Until `stop` is called from elsewhere or a signal comes: SIGTERM or SIGINT stop gracefully, a second one at
-        once. With `once`, until there is nothing left to do."""
+    def run(self, once: bool = False, patience_seconds: float = 0) -> None:
+        """Until a signal comes or `request_stop` is called: SIGTERM or SIGINT stop gracefully, a second one at once.
+        With `once`, until there is nothing left to do. A store that is down at the start is waited for with patience;
+        one that goes away later is always waited for."""
         with Stopper(self.request_stop):
-            self.start(once=once)
+            patiently("the store of this worker", lambda: self.start(once=once), patience_seconds, self._ended)
             try:
                 self._ended.wait()
             finally:
@@ -114,17 +116,19 @@ class Worker:
 
     def start(self, once: bool = False) -> None:
         """Begin in the background; `stop` must follow."""
-        if self._pump is not None:
+        if self._keeper is not None:
             raise InvalidInput("this worker was started already: make another one")
+        engine = self.store.engine
         self._declare()
         try:
             self._make_sources()
+            keeper = Keeper(engine, self.name, self._sources, self.heartbeat_seconds, self._fail)
+            keeper.register()
         except BaseException:
+            self._sources.clear()
             self._close_loop()
             raise
-        engine = self.store.engine
-        self._keeper = Keeper(engine, self.name, self._sources, self.heartbeat_seconds, self._fail)
-        self._keeper.register()
+        self._keeper = keeper
         idle = self.request_stop if once else _do_nothing
         self._pump = Pump(engine, self.name, self._sources, self._fail, idle)
         for source in self._sources:
@@ -234,7 +238,10 @@ class Worker:
             source.observer = self._observer
             source.fail = self._fail
             source.accepted = source.name in self.accepted
-            self._sources[source] = self._make_slots(source, handler, queue)
+            slots = self._make_slots(source, handler, queue)
+            if self.store.tracing is not None:
+                slots.call = self.store.tracing.wrapped(slots.call, handler.signature.is_async)
+            self._sources[source] = slots
 
     def _make_slots(self, source: Source, handler: Handler, queue: Queue) -> Slots:
         if not handler.signature.is_async:
@@ -242,6 +249,7 @@ class Worker:
             return ProcessSlots(source) if handler.run == "process" else ThreadSlots(source)
         if self._loop is None:
             self._loop = LoopThread(self.store.engine)
+            self._loop.store.tracing = self.store.tracing
         awaited = AsyncQueue(self._loop.store, queue.name)
         source.make = lambda receipt: _async_held(receipt, awaited)
         return LoopSlots(source, self._loop.loop)
