@@ -22,6 +22,7 @@ from penstock.cli import (
     sending,
     serve,
     settling,
+    worker,
 )
 from penstock.cli.command import Config, Json, Url, command, session_of
 from penstock.cli.demo.entry import demo
@@ -40,7 +41,15 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Looking": (looking.status, looking.info, receiving.peek, looking.audit, looking.explain, consumers.consumers),
     "Dead letters": (dead.dead, dead.redrive, dead.purge),
     "Queues": (queues.pause, queues.resume, queues.seek, queues.flush),
-    "The store": (serve.serve, maintenance.sweep, maintenance.migrate, maintenance.doctor, demo, maintenance.version),
+    "The store": (
+        worker.worker,
+        serve.serve,
+        maintenance.sweep,
+        maintenance.migrate,
+        maintenance.doctor,
+        demo,
+        maintenance.version,
+    ),
 }
 FAMILIES: dict[str, tuple[str, str, dict[str, Callable[..., None]]]] = {
     "queues": (
