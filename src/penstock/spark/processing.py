@@ -19,7 +19,7 @@ from uuid import uuid4
 import msgspec
 from pyspark import InheritableThread
 
-from penstock.client.connecting import connect
+from penstock.client.connecting import absolute_url, connect
 from penstock.client.store import Store
 from penstock.domain.errors import GroupMisused, InvalidInput, NotFound
 from penstock.domain.names import nearest, shown
@@ -75,7 +75,7 @@ def process(
     context = spark.sparkContext
     plan = Plan(
         job=f"{context.applicationId}/{uuid4().hex[:8]}",
-        url=url,
+        url=absolute_url(url),
         queue=queue,
         target=target,
         folder=os.getcwd(),
