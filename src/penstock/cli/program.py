@@ -16,6 +16,7 @@ from penstock.cli import (
     dead,
     looking,
     maintenance,
+    pipeline_processing,
     queues,
     receiving,
     schedule,
@@ -79,6 +80,11 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Callable[..., None]]]] = {
             "resume": schedule.resume,
             "remove": schedule.remove,
         },
+    ),
+    "pipeline": (
+        "The store",
+        "Jobs on Spark, here or on a cluster.",
+        {"process": pipeline_processing.process, "replay": pipeline_processing.replay},
     ),
 }
 # These need nothing to list, so the bare word lists.

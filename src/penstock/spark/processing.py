@@ -19,11 +19,13 @@ from uuid import uuid4
 import msgspec
 from pyspark import InheritableThread
 
-from penstock.client.connecting import absolute_url, connect
+from penstock.client.connecting import connect
 from penstock.client.store import Store
 from penstock.domain.errors import GroupMisused, InvalidInput, NotFound
 from penstock.domain.names import nearest, shown
 from penstock.domain.times import check_integer, check_seconds
+from penstock.spark.options import reachable_url
+from penstock.spark.telling import as_error
 from penstock.workers.app import App
 from penstock.workers.stopping import Stopper
 from penstock.workers.worker import Worker
@@ -75,7 +77,7 @@ def process(
     context = spark.sparkContext
     plan = Plan(
         job=f"{context.applicationId}/{uuid4().hex[:8]}",
-        url=absolute_url(url),
+        url=reachable_url(url),
         queue=queue,
         target=target,
         folder=os.getcwd(),
@@ -116,7 +118,7 @@ def _run(spark: SparkSession, plan: Plan, count: int, interrupt: Callable[[], No
         while running.is_alive():
             running.join(LOOK_SECONDS)
     if failures:
-        raise failures[0]
+        raise as_error("the job could not be finished", failures[0]) from failures[0]
     return told
 
 

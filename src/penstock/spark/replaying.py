@@ -19,6 +19,8 @@ from penstock.domain.names import check_name, nearest, shown
 from penstock.engines.contract import Engine
 from penstock.spark.lake.frames import read_table
 from penstock.spark.lake.opening import open_lake
+from penstock.spark.options import reachable_url
+from penstock.spark.telling import as_error
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -48,6 +50,7 @@ def replay(
     `where` is a condition in SQL on the columns of the table, such as `outcome = 'failed' and reason like '%timeout%'`.
     """
     check_name("into", into)
+    url = reachable_url(url)
     with connect(url) as store:
         rows = (
             _finished(spark, store.engine, lake, queue) if lake is not None else _dead(spark, store.engine, url, queue)
@@ -59,6 +62,8 @@ def replay(
     try:
         count = outgoing.count()
         outgoing.write.format("penstock").mode("append").option("url", url).option("queue", into).save()
+    except PySparkException as error:
+        raise as_error("nothing was replayed", error) from error
     finally:
         outgoing.unpersist()
     return Replayed(replay_name, into, count)
