@@ -16,6 +16,7 @@ from penstock.cli import (
     dead,
     looking,
     maintenance,
+    pipeline,
     pipeline_processing,
     queues,
     receiving,
@@ -84,7 +85,15 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Callable[..., None]]]] = {
     "pipeline": (
         "The store",
         "Jobs on Spark, here or on a cluster.",
-        {"process": pipeline_processing.process, "replay": pipeline_processing.replay},
+        {
+            "run": pipeline.run,
+            "archive": pipeline.archive,
+            "verify": pipeline.verify,
+            "report": pipeline.report,
+            "status": pipeline.status,
+            "process": pipeline_processing.process,
+            "replay": pipeline_processing.replay,
+        },
     ),
 }
 # These need nothing to list, so the bare word lists.
