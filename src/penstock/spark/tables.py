@@ -27,7 +27,7 @@ Period = tuple[datetime | None, datetime | None]
 class Tables(msgspec.Struct, frozen=True):
     """The tables of one audit, each already computed."""
 
-    width_seconds: int
+    width_seconds: float
     period: Period
     lifecycles: DataFrame
     outcomes: DataFrame
@@ -38,7 +38,7 @@ class Tables(msgspec.Struct, frozen=True):
 
 
 def compute(
-    spark: SparkSession, audit: DataFrame, folder: Folder, aside: str, width: Callable[[float], int], say: Say
+    spark: SparkSession, audit: DataFrame, folder: Folder, aside: str, width: Callable[[float], float], say: Say
 ) -> Tables:
     """Every table, written aside and then put in the place of the one before it: each is computed only once."""
     period = _period(audit)

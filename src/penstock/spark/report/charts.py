@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from penstock.domain.lifecycle import OUTCOMES
+from penstock.spark.metrics import MINUTE
 from penstock.spark.report.drawing import Line, Share, lines, stacked, strips
 from penstock.spark.report.summary import SHOWN_READERS, Point, Reader, Summary
-from penstock.spark.report.wording import duration, every, number, plural, quoted, reader_name, share
+from penstock.spark.report.wording import duration, number, plural, quoted, reader_name, share
 
 Key = tuple[str, str | None]
 # The classes of the style sheet, in the order in which readers take them.
@@ -49,7 +50,7 @@ def timeline(summary: Summary) -> list[datetime]:
     seen = [point.starts_at for points in summary.points.values() for point in points]
     if not seen:
         return []
-    count = int((max(seen) - min(seen)).total_seconds()) // summary.width_seconds + 1
+    count = round((max(seen) - min(seen)).total_seconds() / summary.width_seconds) + 1
     return [min(seen) + timedelta(seconds=summary.width_seconds * place) for place in range(count)]
 
 
@@ -71,15 +72,17 @@ def _throughput(summary: Summary, times: list[datetime]) -> Chart:
     sent = [sum(max((_at(one, time).sent for one in groups), default=0) for groups in by_queue) for time in times]
     succeeded = [sum(_at(points, time).succeeded for points in readers.values()) for time in times]
     dead = [sum(_at(points, time).dead for points in readers.values()) for time in times]
+    # Of short stretches the rate per second says more than the count.
+    unit = "second" if summary.width_seconds < MINUTE else "minute"
+    rate = (1 if unit == "second" else MINUTE) / summary.width_seconds
     drawn = [
-        Line("sent", "sent", sent, filled=True),
-        Line("succeeded", "good", succeeded),
-        Line("dead letters", "bad", dead),
+        Line("sent", "sent", [rate * count for count in sent], filled=True),
+        Line("succeeded", "good", [rate * count for count in succeeded]),
+        Line("dead letters", "bad", [rate * count for count in dead]),
     ]
-    width = every(summary.width_seconds)
     return Chart(
         "Throughput",
-        f"Messages per {width}, all queues and groups together.",
+        f"Messages per {unit}, all queues and groups together.",
         [(line.name, line.colour) for line in drawn],
         lines(times, summary.width_seconds, drawn, title="Throughput over time"),
     )
@@ -133,7 +136,7 @@ def _backlog(summary: Summary, times: list[datetime]) -> Chart | None:
         return None
     return Chart(
         "Backlog",
-        f"Messages that were sent and had not ended, at the end of each {every(summary.width_seconds)}.",
+        "Messages that were sent and had not ended.",
         [(line.name, line.colour) for line in drawn],
         lines(times, summary.width_seconds, drawn, stepped=True, title="Backlog over time"),
     )

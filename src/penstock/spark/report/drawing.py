@@ -40,7 +40,7 @@ class Axis(NamedTuple):
 
 def lines(
     times: Sequence[datetime],
-    width_seconds: int,
+    width_seconds: float,
     series: Sequence[Line],
     label: Callable[[float], str] = short,
     *,
@@ -167,7 +167,7 @@ def _grid(axis: Axis) -> str:
     return "".join(drawn)
 
 
-def _time_labels(times: Sequence[datetime], width_seconds: int, across: Callable[[float], float], y: float) -> str:
+def _time_labels(times: Sequence[datetime], width_seconds: float, across: Callable[[float], float], y: float) -> str:
     """At round times, where there is room for the letters."""
     if not times:
         return ""
@@ -175,7 +175,7 @@ def _time_labels(times: Sequence[datetime], width_seconds: int, across: Callable
     step = next((one for one in TIME_STEPS if whole / one <= TIME_TICKS), TIME_STEPS[-1])
     first = math.ceil(times[0].timestamp() / step) * step
     drawn = []
-    for tick in range(first, int(times[0].timestamp()) + whole + 1, step):
+    for tick in range(first, math.ceil(times[0].timestamp() + whole) + 1, step):
         x = across((tick - times[0].timestamp()) / width_seconds)
         anchor = "start" if x < LABEL_ROOM else "end" if x > WIDTH - LABEL_ROOM else "middle"
         label = clock(datetime.fromtimestamp(tick, times[0].tzinfo), whole)
@@ -215,25 +215,25 @@ def stacked(rows: Sequence[tuple[str, str, Sequence[Share]]], title: str = "") -
 
 def strips(
     times: Sequence[datetime],
-    width_seconds: int,
+    width_seconds: float,
     rows: Sequence[tuple[str, str, dict[datetime, float]]],
     title: str = "",
 ) -> str:
     """A strip for each row, darker where more was done."""
-    tall = 34
+    tall = 38
     wide = WIDTH / max(1, len(times))
     drawn = []
     for place, (name, told, parts) in enumerate(rows):
         y = place * tall
         drawn.append(f'<text class="name" x="0" y="{y + 13}">{safe(_cut(name, 46))}</text>')
         drawn.append(f'<text class="told" x="{WIDTH}" y="{y + 13}" text-anchor="end">{safe(told)}</text>')
-        drawn.append(f'<rect class="track" x="0" y="{y + 18}" width="{WIDTH}" height="10" rx="2"/>')
+        drawn.append(f'<rect class="track" x="0" y="{y + 19}" width="{WIDTH}" height="11" rx="2"/>')
         for index, time in enumerate(times):
             value = parts.get(time, 0)
             if value > 0.001:
                 text = safe(f"{moment(time)}: {value:.0%} busy")
                 drawn.append(
-                    f'<rect class="bar busy" x="{wide * index:.1f}" y="{y + 18}" width="{wide + 0.2:.1f}" height="10" '
+                    f'<rect class="bar busy" x="{wide * index:.1f}" y="{y + 19}" width="{wide + 0.2:.1f}" height="11" '
                     f'opacity="{0.15 + 0.85 * value:.2f}"><title>{text}</title></rect>'
                 )
     height = max(1, len(rows)) * tall

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from penstock.domain.lifecycle import OUTCOMES, Event
-from penstock.spark.failures import SILENT
+from penstock.spark.failures import BY_ITSELF
 from penstock.spark.report.charts import name_of
 from penstock.spark.report.summary import Failure, Point, Reader, Summary
 from penstock.spark.report.wording import clock, duration, every, number, plural, quoted, share
@@ -18,6 +18,8 @@ STORM_SHARE, STORM_RECEIVED = 0.5, 20
 # A backlog is growing when it is so much larger at the end than in the middle.
 GROWTH, GROWTH_LEAST = 1.5, 50
 TOLD_FAILURES = 4
+# Times that differ by less are the same to a reader, and work is uneven from so many times as much on.
+SAME, UNEVEN, UNEVEN_SECONDS = 1.2, 4, 10
 
 
 class Finding(NamedTuple):
@@ -62,8 +64,9 @@ def _failing(summary: Summary) -> Iterator[Finding]:
                 f"{share(dead, ended)} of the messages that ended in {name_of(summary, _key(reader))} did not succeed: "
                 f"{number(dead)} of {number(ended)}.",
             )
-    told = [failure for failure in summary.failures if failure.pattern not in SILENT.values()][:TOLD_FAILURES]
-    for failure in told:
+    told = [failure for failure in summary.failures if failure.pattern not in BY_ITSELF.values()]
+    told.sort(key=lambda failure: (-failure.dead, -failure.failures))
+    for failure in told[:TOLD_FAILURES]:
         yield Finding("bad" if failure.dead else "note", _failure_sentence(summary, failure))
 
 
@@ -108,7 +111,7 @@ def _is_storm(point: Point) -> bool:
 
 def _vanished(summary: Summary) -> Iterator[Finding]:
     for failure in summary.failures:
-        if failure.pattern == SILENT[Event.LEASE_END]:
+        if failure.pattern == BY_ITSELF[Event.LEASE_END]:
             where = name_of(summary, (failure.queue, failure.group))
             late = f", too late for {number(failure.dead)}" if failure.dead else ""
             yield Finding(
@@ -144,12 +147,12 @@ def _times(summary: Summary) -> Iterator[Finding]:
     if not waiting:
         return
     slowest = max(waiting, key=lambda reader: reader.waited[1] or 0)
-    yield Finding(
-        "good",
-        f"Half of the messages of {name_of(summary, _key(slowest))} waited {duration(slowest.waited[0])} or less, "
-        f"one in twenty more than {duration(slowest.waited[1])}"
-        + (": nobody waits longer." if len(waiting) > 1 else "."),
-    )
+    half, most = slowest.waited[0] or 0, slowest.waited[1] or 0
+    who = f"Messages of {name_of(summary, _key(slowest))} waited longest" if len(waiting) > 1 else "Messages waited"
+    if most <= SAME * half:
+        yield Finding("good", f"{who}: about {duration(half)}.")
+    else:
+        yield Finding("good", f"{who}: half of them up to {duration(half)}, one in twenty more than {duration(most)}.")
 
 
 def _balance(summary: Summary) -> Iterator[Finding]:
@@ -157,7 +160,7 @@ def _balance(summary: Summary) -> Iterator[Finding]:
     if len(busy) < 2 or summary.more["workers"]:
         return
     most, least = busy[0], busy[-1]
-    if most.busy_seconds > 4 * least.busy_seconds and most.busy_seconds > 1:
+    if most.busy_seconds > UNEVEN * least.busy_seconds and most.busy_seconds > UNEVEN_SECONDS:
         yield Finding(
             "note",
             f"Work is spread unevenly: {most.worker} was busy for {duration(most.busy_seconds)}, "

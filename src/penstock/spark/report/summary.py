@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from penstock.spark.tables import Tables
 
 # A plot has about this many points at most.
-POINTS = 120
-WIDTHS = (1, 2, 5, 10, 30, 60, 300, 900, 1800, 3600, 3 * 3600, 6 * 3600, 86_400, 7 * 86_400)
+POINTS = 80
+WIDTHS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 900, 1800, 3600, 3 * 3600, 6 * 3600, 86_400, 7 * 86_400)
 SHOWN_FAILURES = 12
 SHOWN_POISON = 10
 SHOWN_WORKERS = 24
@@ -96,7 +96,7 @@ class Summary(msgspec.Struct, frozen=True):
     made_at: datetime
     begins_at: datetime | None
     ends_at: datetime | None
-    width_seconds: int
+    width_seconds: float
     sent: dict[str, int]
     readers: list[Reader]
     points: dict[tuple[str, str | None], list[Point]]
@@ -112,7 +112,7 @@ class Summary(msgspec.Struct, frozen=True):
         return (self.ends_at - self.begins_at).total_seconds()
 
 
-def width_for(seconds: float) -> int:
+def width_for(seconds: float) -> float:
     """The shortest stretch with which a plot of so long a time has not too many points."""
     return next((width for width in WIDTHS if seconds / width <= POINTS), WIDTHS[-1])
 
@@ -181,7 +181,7 @@ def _points(metrics: DataFrame) -> dict[tuple[str, str | None], list[Point]]:
     return points
 
 
-def _workers(workers: DataFrame, width_seconds: int) -> list[WorkerLoad]:
+def _workers(workers: DataFrame, width_seconds: float) -> list[WorkerLoad]:
     by_worker: dict[str, list[Row]] = {}
     for row in workers.orderBy("worker", "starts_at").collect():
         by_worker.setdefault(row["worker"], []).append(row)

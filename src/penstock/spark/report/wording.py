@@ -42,8 +42,10 @@ def duration(seconds: float | None) -> str:
     """At most two units: 4 ms, 2.5 s, 3 min 20 s, 5 h, 9 d 3 h."""
     if seconds is None:
         return NOTHING
-    if seconds < 0.0005:
-        return "0 ms" if seconds <= 0 else "less than 1 ms"
+    if seconds < 0.00005:
+        return "0 ms"
+    if seconds < 0.00095:
+        return f"{seconds * 1000:.1f} ms"
     if seconds < 0.9995:
         return f"{seconds * 1000:.0f} ms"
     if seconds < 59.95:
@@ -56,11 +58,13 @@ def duration(seconds: float | None) -> str:
     return f"{whole} s"
 
 
-def every(seconds: int) -> str:
+def every(seconds: float) -> str:
     """The name of a stretch of time: second, minute, 5 minutes."""
+    if seconds < 1:
+        return f"{seconds:g} seconds"
     for unit, length in (("day", 86_400), ("hour", 3600), ("minute", 60), ("second", 1)):
         if seconds % length == 0:
-            count = seconds // length
+            count = round(seconds / length)
             return unit if count == 1 else f"{count} {unit}s"
     return f"{seconds} seconds"
 
