@@ -111,7 +111,7 @@ def _queues(summary: Summary) -> str:
         for reader in summary.readers
     ]
     header = ["Queue", "Sent", "Deliveries", "Succeeded", "Dead", "Live"]
-    header += [f"{what} {part}" for what in ("Waited", "Worked on") for part in ("p50", "p95", "p99")]
+    header += [f"{what} {part}" for what in ("Waited", "Processed") for part in ("p50", "p95", "p99")]
     return _table("Queues", header, rows)
 
 
