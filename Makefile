@@ -20,7 +20,7 @@ COMPILE := build/lock/bin/uv pip compile --quiet --universal --python-version 3.
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
-demo: .venv/.run-ready ## see Penstock work, in a minute
+demo: .venv/.spark-ready ## see Penstock work, in a minute or two
 	@$(BIN)/penstock demo $(ARGS)
 
 test: check clients ## check, then run all tests

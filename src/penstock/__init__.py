@@ -3,6 +3,7 @@
 import logging
 
 from penstock.client.aio.connecting import connect_async
+from penstock.client.aio.delivery import AsyncDelivery
 from penstock.client.aio.store import AsyncStore
 from penstock.client.batch import Batch
 from penstock.client.connecting import connect
@@ -60,7 +61,10 @@ from penstock.domain.observations import (
 )
 from penstock.domain.policy import Policy
 from penstock.domain.recurrence import Schedule
-from penstock.domain.settlement import Ack, Nak, Reject, Reschedule, Settled
+from penstock.domain.settlement import Ack, Nak, Reject, Reschedule, Retry, Settled
+from penstock.workers.app import App
+from penstock.workers.tracing import trace
+from penstock.workers.worker import Worker
 
 __version__ = "0.1.0"
 
@@ -69,7 +73,9 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 __all__ = [
     "Ack",
+    "App",
     "Archived",
+    "AsyncDelivery",
     "AsyncStore",
     "AuditEntry",
     "Batch",
@@ -113,6 +119,7 @@ __all__ = [
     "Refused",
     "Reject",
     "Reschedule",
+    "Retry",
     "Schedule",
     "SchemaMissing",
     "SchemaTooNew",
@@ -127,6 +134,8 @@ __all__ = [
     "StoreUnavailable",
     "SweepReport",
     "WaitTimeout",
+    "Worker",
     "connect",
     "connect_async",
+    "trace",
 ]

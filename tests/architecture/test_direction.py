@@ -1,4 +1,4 @@
-"""Who may import whom: domain <- engines <- client <- servers, spark <- cli."""
+"""Who may import whom: domain <- engines <- client <- workers <- servers, spark <- cli."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ MAY_KNOW: dict[str, set[str]] = {
     "engines": {"domain"},
     "client": {"domain", "engines"},
     "settings": {"domain"},
-    "servers": {"domain", "engines", "client", "settings"},
-    "spark": {"domain", "engines", "client", "settings"},
-    "cli": {"domain", "engines", "client", "servers", "settings", "spark"},
+    "workers": {"domain", "engines", "client"},
+    "testing": {"domain", "engines", "client", "workers"},
+    "servers": {"domain", "engines", "client", "workers", "settings"},
+    "spark": {"domain", "engines", "client", "workers", "settings"},
+    "cli": {"domain", "engines", "client", "workers", "servers", "settings", "spark"},
     "pyspark_penstock": {"spark"},
 }
 # What comes from outside, and who may use it.
@@ -28,11 +30,13 @@ OUTSIDE = {
     "jinja2": {"servers"},
     "markupsafe": {"servers"},
     "matplotlib": {"spark"},
-    "msgspec": {"domain", "engines", "client", "settings", "servers", "cli", "spark"},
+    "msgspec": {"domain", "engines", "client", "workers", "testing", "settings", "servers", "cli", "spark"},
     "numpy": {"engines"},
-    "prometheus_client": {"servers"},
+    "opentelemetry": {"workers"},
+    "prometheus_client": {"servers", "workers"},
     "pyarrow": {"engines", "spark"},
     "pyspark": {"spark"},
+    "pytest": {"testing"},
     "rich": {"cli"},
     "starlette": {"servers"},
     "typer": {"cli"},

@@ -10,6 +10,8 @@ from pyspark.sql import SparkSession
 
 from penstock.spark.session import open_session
 
+# Java on a busy machine takes its time.
+PATIENCE_SECONDS = 300
 FOLDER = Path(__file__).parent
 # Small plans and few tasks: what is tested is what comes out, on two cores.
 QUICK = {
@@ -35,6 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if FOLDER in item.path.parents:
             item.add_marker(pytest.mark.xdist_group("spark"))
+            item.add_marker(pytest.mark.timeout(PATIENCE_SECONDS))
 
 
 @pytest.fixture(scope="session")

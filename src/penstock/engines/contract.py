@@ -311,6 +311,9 @@ class Engine(Protocol):
     def sweep(self) -> SweepReport:
         """One pass over all queues: reclaim, promote, expire, fire schedules, remove dead consumers, trim."""
 
+    def claim_sweep(self, every_seconds: float) -> bool:
+        """Whether nobody has claimed a pass for that long; if so, it is claimed. Many processes ask, one sweeps."""
+
     # -- windows: how the pipeline reads -------------------------------------------------------------------------
     #
     # A table is read from mark to mark. What lies between two marks that are not beyond the horizon never changes.

@@ -23,27 +23,31 @@ BLANKS = (
     (r"\d+(\.\d+)?", "<n>"),
     (r"\s+", " "),
 )
-# What to call a failure that nobody gave a reason for.
-SILENT = {
+# What happens by itself has no reason but its kind.
+BY_ITSELF = {
     Event.LEASE_END: "the lease ended: its consumer vanished or was too slow",
     Event.EXPIRE: "its time to live was over",
     Event.DEADLINE: "its deadline had passed",
-    Event.NAK: "no reason was given",
-    Event.REJECT: "rejected without a reason",
 }
+# What to call a failure that somebody gave no reason for.
+SILENT = {Event.NAK: "tried again without a reason", Event.REJECT: "rejected without a reason"}
 PATTERN_CHARACTERS = 300
 POISON_FAILURES = 3
 
 
 def fingerprinted(audit: DataFrame) -> DataFrame:
     """The entries that say that something did not work, with their pattern and its fingerprint."""
-    silent = F.create_map(*(F.lit(str(word)) for pair in SILENT.items() for word in pair))
+    by_itself, silent = _words(BY_ITSELF)[F.col("event")], _words(SILENT)[F.col("event")]
     return (
         audit.where(is_event(*FAILING))
-        .withColumn("reason", F.coalesce(F.col("reason"), silent[F.col("event")]))
+        .withColumn("reason", F.coalesce(by_itself, F.col("reason"), silent))
         .withColumn("pattern", pattern(F.col("reason")))
         .withColumn("fingerprint", F.substring(F.sha2("pattern", 256), 1, 12))
     )
+
+
+def _words(words: dict[Event, str]) -> Column:
+    return F.create_map(*(F.lit(str(word)) for pair in words.items() for word in pair))
 
 
 def pattern(reason: Column) -> Column:

@@ -17,6 +17,7 @@ from penstock.spark.trails import (
     by_group,
     count_when,
     has_ended,
+    interval,
     is_event,
     is_revival,
     seconds_between,
@@ -36,7 +37,7 @@ ACCURACY = 1000
 COHORTS = 60
 
 
-def flows(audit: DataFrame, width_seconds: int = MINUTE) -> DataFrame:
+def flows(audit: DataFrame, width_seconds: float = MINUTE) -> DataFrame:
     """How many messages went which way in each stretch."""
     succeeded = F.col("state") == "succeeded"
     return (
@@ -54,7 +55,7 @@ def flows(audit: DataFrame, width_seconds: int = MINUTE) -> DataFrame:
     )
 
 
-def metrics(flows: DataFrame, lifecycles: DataFrame, width_seconds: int = MINUTE) -> DataFrame:
+def metrics(flows: DataFrame, lifecycles: DataFrame, width_seconds: float = MINUTE) -> DataFrame:
     """Rates, percentiles and backlog of each stretch, from `flows` and `lifecycles` of the same audit.
 
     Waiting counts where a message was first received, processing where it ended.
@@ -78,7 +79,7 @@ def metrics(flows: DataFrame, lifecycles: DataFrame, width_seconds: int = MINUTE
     )
 
 
-def _percentiles(lifecycles: DataFrame, time: str, what: str, width_seconds: int) -> DataFrame:
+def _percentiles(lifecycles: DataFrame, time: str, what: str, width_seconds: float) -> DataFrame:
     seconds = f"{what}_seconds"
     found = (
         lifecycles.where(F.col(time).isNotNull() & F.col(seconds).isNotNull())
@@ -91,7 +92,7 @@ def _percentiles(lifecycles: DataFrame, time: str, what: str, width_seconds: int
     )
 
 
-def backlog(flows: DataFrame, lifecycles: DataFrame, width_seconds: int = MINUTE) -> DataFrame:
+def backlog(flows: DataFrame, lifecycles: DataFrame, width_seconds: float = MINUTE) -> DataFrame:
     """What was sent and had not ended when each stretch ended, and how old the oldest of it was.
 
     Every stretch has a row from the first to the last that anything happened in, by queue and group.
@@ -100,7 +101,7 @@ def backlog(flows: DataFrame, lifecycles: DataFrame, width_seconds: int = MINUTE
     change = F.col("sent") + F.col("revived") - F.col("succeeded") - F.col("dead")
     counted = _filled(flows, width_seconds).withColumn("change", F.sum(change).over(upto))
     oldest = _oldest(lifecycles, width_seconds)
-    ends_at = F.col("starts_at") + F.make_dt_interval(secs=F.lit(width_seconds))
+    ends_at = F.col("starts_at") + interval(width_seconds)
     return (
         counted.alias("counted")
         .join(oldest.alias("oldest"), _same("counted", "oldest", *KEY), "left")
@@ -115,11 +116,11 @@ def backlog(flows: DataFrame, lifecycles: DataFrame, width_seconds: int = MINUTE
     )
 
 
-def _filled(flows: DataFrame, width_seconds: int) -> DataFrame:
+def _filled(flows: DataFrame, width_seconds: float) -> DataFrame:
     """With a row of zeros where nothing happened, up to the last stretch of all queues."""
     last = flows.agg(F.max("starts_at").alias("last"))
     spans = flows.groupBy("queue", "group").agg(F.min("starts_at").alias("first")).crossJoin(F.broadcast(last))
-    step = F.make_dt_interval(secs=F.lit(width_seconds))
+    step = interval(width_seconds)
     empty = spans.select("queue", "group", F.explode(F.sequence("first", "last", step)).alias("starts_at"))
     return (
         empty.unionByName(flows, allowMissingColumns=True)
@@ -128,13 +129,13 @@ def _filled(flows: DataFrame, width_seconds: int) -> DataFrame:
     )
 
 
-def _oldest(lifecycles: DataFrame, width_seconds: int) -> DataFrame:
+def _oldest(lifecycles: DataFrame, width_seconds: float) -> DataFrame:
     """For each stretch, when the oldest message was sent that had not ended at its end.
 
     Messages sent at about the same time are one cohort, which lives as long as the last of them. A cohort that ends
     before an older one is never the oldest; the others take turns, so each stretch is looked at once.
     """
-    cohort_seconds = max(1, width_seconds // COHORTS)
+    cohort_seconds = min(width_seconds, max(1.0, width_seconds / COHORTS))
     cohorts = (
         lifecycles.where(F.col("sent_at").isNotNull())
         .withColumn("cohort", stretch(F.col("sent_at"), cohort_seconds))
@@ -149,7 +150,7 @@ def _oldest(lifecycles: DataFrame, width_seconds: int) -> DataFrame:
     )
     older = Window.partitionBy("queue", "group").orderBy("cohort").rowsBetween(Window.unboundedPreceding, -1)
     last = lifecycles.agg(stretch(F.max(F.greatest("sent_at", "first_received_at", "finished_at")), width_seconds))
-    step = F.make_dt_interval(secs=F.lit(width_seconds))
+    step = interval(width_seconds)
     turns = (
         cohorts.withColumn("after", F.max("until").over(older))
         .crossJoin(F.broadcast(last.toDF("last")))

@@ -9,7 +9,7 @@ from datetime import datetime
 
 import msgspec
 
-from penstock.client.connecting import redacted
+from penstock.client.connecting import absolute_url
 from penstock.domain.errors import InvalidInput, InvalidUrl
 from penstock.domain.names import check_name, nearest, shown
 from penstock.domain.times import from_time
@@ -107,7 +107,7 @@ def store_url(given: str | None) -> str:
     """The URL itself, or that of an environment variable: `env:NAME`, and PENSTOCK_URL when nothing is given."""
     given = given or f"{VARIABLE}{URL_VARIABLE}"
     if not given.startswith(VARIABLE):
-        return given
+        return reachable_url(given)
     variable = given.removeprefix(VARIABLE)
     url = os.environ.get(variable)
     if not url:
@@ -115,11 +115,14 @@ def store_url(given: str | None) -> str:
             f"no store: the environment variable {shown(variable)} is not set where Spark's driver runs; set it before "
             'the session starts, or give option("url", "sqlite:////var/app.db")'
         )
-    return url
+    return reachable_url(url)
 
 
-def shown_url(url: str) -> str:
-    return redacted(url)
+def reachable_url(url: str) -> str:
+    """For other processes, wherever they were started."""
+    if url.endswith("/:memory:"):
+        raise InvalidUrl(f"{url} lives in the memory of one process, and Spark has several: use a file")
+    return absolute_url(url)
 
 
 def _known(given: Mapping[str, str], names: tuple[str, ...], doing: str) -> dict[str, str]:

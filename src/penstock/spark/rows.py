@@ -59,7 +59,8 @@ def check_rows(schema: StructType) -> None:
         if name not in _TYPES:
             known = (*_TYPES, *_SHORT)
             raise InvalidInput(
-                f"a message has no column {shown(field.name)}: select only {', '.join(_TYPES)}{nearest(field.name, known)}"
+                f"a message has no column {shown(field.name)}: select only {', '.join(_TYPES)}"
+                f"{nearest(field.name, known)}"
             )
         if names.count(name) > 1:
             raise InvalidInput(f"column {name} is there twice: {', '.join(schema.names)}")

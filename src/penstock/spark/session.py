@@ -39,6 +39,13 @@ def open_session(name: str, master: str | None = None, conf: Mapping[str, str] |
         session.stop()
 
 
+def check_spark() -> None:
+    """Whether Spark can run here at all: for saying so before anything is begun."""
+    _session_type()
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        check_java()
+
+
 def parse_conf(settings: list[str]) -> dict[str, str]:
     """`key=value` texts as Spark's own settings."""
     parsed = {}

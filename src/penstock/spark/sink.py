@@ -1,9 +1,9 @@
 """Queues as a sink of Spark: rows become messages exactly once, whatever dies on the way.
 
 Tasks put their rows aside in the store, each under a name of its own, so that a task that runs twice does no harm. When
-all have finished, the driver sends what the successful ones put aside: in one transaction, together with an entry in the
-ledger that says so. A batch that Spark runs again, because the driver died before it could write down that it was done,
-finds the entry and sends nothing.
+all have finished, the driver sends what the successful ones put aside: in one transaction, together with an entry in
+the ledger that says so. A batch that Spark runs again, because the driver died before it could write down that it was
+done, finds the entry and sends nothing.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
             raise InvalidInput(
                 "Spark did not say which batch of which query this is; use penstock.spark.sink.each_batch"
             )
-        return self._stage(f"{self.options.ledger or query}/{batch}", iterator)
+        return self._stage(f"{query}/{batch}", iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         for key in {one.key for one in _present(messages)}:
@@ -121,17 +121,16 @@ def forget_old(options: WriteOptions, ledger: str, batch: int) -> None:
     engine_at(options.url).record("sink", {}, [old])
 
 
-def each_batch(queue: str, url: str | None = None, ledger: str | None = None) -> Callable[[DataFrame, int], None]:
-    """For `writeStream.foreachBatch`: sends each micro-batch exactly once. `ledger` names the stream when its checkpoint
-    must be given up without sending anything twice; otherwise the query id does."""
+def each_batch(queue: str, url: str | None = None) -> Callable[[DataFrame, int], None]:
+    """For `writeStream.foreachBatch`: sends each micro-batch exactly once, however often Spark runs it."""
 
     def send(frame: DataFrame, batch_id: int) -> None:
-        name = ledger or frame.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
-        if not name:
-            raise InvalidInput("Spark did not say which query this is: give each_batch a ledger of its own")
+        query = frame.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
+        if not query:
+            raise InvalidInput("this is not called by a stream: write with format('penstock') and a ledger instead")
         writer = frame.write.format("penstock").mode("append").option("queue", queue)
         if url is not None:
             writer = writer.option("url", url)
-        writer.option("ledger", name).option("batch", str(batch_id)).save()
+        writer.option("ledger", query).option("batch", str(batch_id)).save()
 
     return send

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -60,10 +61,15 @@ def in_order() -> Column:
     return F.struct("at", "entry")
 
 
-def stretch(time: Column, width_seconds: int) -> Column:
+def stretch(time: Column, width_seconds: float) -> Column:
     """When the stretch of time begins in which a time lies."""
-    seconds = F.unix_seconds(time)
-    return F.timestamp_seconds(seconds - F.pmod(seconds, F.lit(width_seconds)))
+    micros = F.unix_micros(time)
+    return F.timestamp_micros(micros - F.pmod(micros, F.lit(round(width_seconds * MICROSECONDS))))
+
+
+def interval(seconds: float) -> Column:
+    """As long as a stretch."""
+    return F.make_dt_interval(secs=F.lit(Decimal(round(seconds * MICROSECONDS)) / MICROSECONDS))
 
 
 def seconds_between(start: Column, end: Column) -> Column:

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from penstock.domain.lifecycle import Event
 from penstock.spark.metrics import MINUTE
 from penstock.spark.schemas import WORKERS, conform
-from penstock.spark.trails import count_when, seconds_between, stretch
+from penstock.spark.trails import count_when, interval, seconds_between, stretch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 KEY = ("worker", "starts_at")
 
 
-def utilisation(leases: DataFrame, width_seconds: int = MINUTE) -> DataFrame:
+def utilisation(leases: DataFrame, width_seconds: float = MINUTE) -> DataFrame:
     """From `leases`: how long each worker had something in hand, and how much.
 
     A worker that takes twenty messages at once is busy once, not twenty times: overlapping deliveries are joined
@@ -47,9 +47,9 @@ def utilisation(leases: DataFrame, width_seconds: int = MINUTE) -> DataFrame:
     )
 
 
-def _pieces(ended: DataFrame, width_seconds: int) -> DataFrame:
+def _pieces(ended: DataFrame, width_seconds: float) -> DataFrame:
     """Deliveries cut where stretches meet; those of one receive that ended together are one piece."""
-    step = F.make_dt_interval(secs=F.lit(width_seconds))
+    step = interval(width_seconds)
     together = ended.groupBy("worker", "leased_at", "ended_at").agg(F.count("*").alias("deliveries"))
     return (
         together.withColumn(
@@ -63,7 +63,7 @@ def _pieces(ended: DataFrame, width_seconds: int) -> DataFrame:
     )
 
 
-def _counts(leases: DataFrame, width_seconds: int) -> DataFrame:
+def _counts(leases: DataFrame, width_seconds: float) -> DataFrame:
     """Counted where the delivery began."""
     ended_by = F.col("ended_by")
     failed = ended_by.isin(str(Event.NAK), str(Event.REJECT), str(Event.LEASE_END))

@@ -8,7 +8,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from penstock.servers.resp.access import Users, make_users
+from penstock.servers.access import Users, make_users
 
 from penstock import connect_async
 from penstock.servers.resp.connection import Connection

@@ -406,6 +406,9 @@ class SqliteEngine:
     def sweep(self) -> SweepReport:
         return sweeping.sweep(self.database, self._rounds)
 
+    def claim_sweep(self, every_seconds: float) -> bool:
+        return sweeping.claim(self.database, every_seconds)
+
     # -- windows ---------------------------------------------------------------------------------------------------
 
     def epoch(self) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import repeat
 from typing import NamedTuple
-from zlib import crc32
 
 from penstock.domain.errors import DuplicateAddress, InvalidInput
 from penstock.domain.identity import made_id, made_ids, position_of, random_id
@@ -312,4 +311,4 @@ def shard_of(key: str | None, policy: Policy, otherwise: int) -> int:
     """A key always has the same shard; in an ordered queue messages without a key count as one key."""
     if key is None and not policy.ordered:
         return otherwise
-    return crc32((key or "").encode()) % policy.shards
+    return policy.shard_of(key)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 # A directory with so many files that are smaller than half the wanted size is worth the work.
 SMALL_FILES = 8
 WANTED_BYTES = 128 << 20
+DATED = ("audit", "archive")
 # Windows are joined when there are more; the last ones stay as they were.
 WINDOWS = 200
 
@@ -47,8 +48,8 @@ def compact(spark: SparkSession, lake: Lake, small_files: int = SMALL_FILES) -> 
             frame = read_files(spark, lake.folder, table, paths)
             queues = sorted(row["queue"] for row in frame.select("queue").distinct().collect())
             files, _ = write_aside(_gathered(frame, table, queues), lake.folder, table, aside)
-            name = f"{lake.manifest.state.windows:010d}-{lake.manifest.owner[:8]}"
-            lake.manifest.stage(adds=tuple(places(files, table, queues, name)), removes=tuple(paths))
+            adds = places(files, table, queues, lake.file_name(lake.manifest.state.windows))
+            lake.manifest.stage(adds=tuple(adds), removes=tuple(paths))
         before, after = before + len(paths), after + len(files)
     _join_windows(lake)
     return Compacted(before, after)
@@ -94,10 +95,10 @@ def _joined(one: Window, next_one: Window) -> Window:
 
 
 def drop_old(lake: Lake, keep_days: int) -> int:
-    """Remove days that are older; how many files that were. What the store still has of them stays there."""
+    """Remove days that are older; how many files that were. Dead letters are what the store has: they stay."""
     today = to_time(lake.engine.now())
     first = f"{today - timedelta(days=keep_days):%Y-%m-%d}"
-    old = [path for table in LAKE_TABLES for path in lake.manifest.files(table) if day_of(path) < first]
+    old = [path for table in DATED for path in lake.manifest.files(table) if day_of(path) < first]
     if old:
         with lake.changing("drop"):
             lake.manifest.stage(removes=tuple(old), kept_from=first)

@@ -27,6 +27,9 @@ class Folder:
         self.path = located(path)
         self._path: Any = context._jvm.org.apache.hadoop.fs.Path
         self._files: Any = self._path(self.path).getFileSystem(context._jsc.hadoopConfiguration())
+        # Hadoop would lay a hidden file with checksums beside each on a local disk; Parquet has its own.
+        self._files.setWriteChecksum(False)
+        self._files.setVerifyChecksum(False)
         self._jvm: Any = context._jvm
 
     def under(self, *names: str) -> str:

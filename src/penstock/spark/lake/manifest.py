@@ -102,6 +102,7 @@ class Manifest:
         self.engine = engine
         self.lake = lake
         self.owner = uuid4().hex
+        self.process = os.getpid()
         self._text: str | None = None
         self.state = State("", "")
         self.refresh()
@@ -114,6 +115,9 @@ class Manifest:
     @property
     def is_known(self) -> bool:
         return self._text is not None
+
+    def new_name(self) -> str:
+        return uuid4().hex[:12]
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
@@ -140,7 +144,7 @@ class Manifest:
         """Plan a change; what another run left must have been finished before."""
         assert self.state.change is None
         now = self.engine.now()
-        change = Change(kind, "planned", self.owner, socket.gethostname(), os.getpid(), now, now, folder)
+        change = Change(kind, "planned", self.owner, socket.gethostname(), self.process, now, now, folder)
         self._put(msgspec.structs.replace(self.state, change=change))
 
     def stage(self, **fields: Any) -> None:
@@ -181,7 +185,7 @@ class Manifest:
                 f"a run of process {change.process} on {change.host} has been writing to {self.state.path} since "
                 f"{to_time(change.began_at):%Y-%m-%d %H:%M:%S} UTC: wait for it, or stop it"
             )
-        self._step(None, owner=self.owner, host=socket.gethostname(), process=os.getpid())
+        self._step(None, owner=self.owner, host=socket.gethostname(), process=self.process)
         assert self.state.change is not None
         return self.state.change
 

@@ -46,23 +46,38 @@ class Lake:
     def staging(self) -> str:
         return f"{STAGING}/{self.manifest.owner}"
 
+    def file_name(self, window: int) -> str:
+        """How the files of a change begin: no two changes have the same name for a file."""
+        return f"{window:010d}-{self.manifest.new_name()}"
+
     @contextmanager
     def changing(self, kind: str) -> Iterator[str]:
         """A change from plan to end: the directory to write to, and publishing when the caller has staged it."""
         self.finish()
         self.manifest.begin(kind, self.staging())
-        with self._alive():
-            yield self.staging()
+        try:
+            with self._alive():
+                yield self.staging()
+        except LakeBusy:
+            raise
+        except Exception:
+            self.undo()
+            raise
         self.roll_forward()
+
+    def undo(self) -> None:
+        """A change that is only planned is as if it had never been."""
+        change = self.manifest.state.change
+        if change is not None and change.step == "planned":
+            self.folder.remove(change.folder)
+            self.manifest.end()
 
     def finish(self) -> None:
         """Bring to its end what another run has begun and did not live to finish."""
         if self.manifest.state.change is None:
             return
-        change = self.manifest.take_over()
-        if change.step == "planned":
-            self.folder.remove(change.folder)
-            self.manifest.end()
+        if self.manifest.take_over().step == "planned":
+            self.undo()
         else:
             self.roll_forward()
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.client.connecting import open_engine
-from penstock.domain.lifecycle import Event, State
+from penstock.domain.lifecycle import OUTCOMES, Event, State
 from penstock.domain.observations import Part
 from penstock.engines import tables
 from penstock.engines.contract import Table
+from penstock.spark.stores import engine_at
 
 if TYPE_CHECKING:
     import pyarrow
@@ -32,18 +32,18 @@ BATCH_ROWS = 20_000
 
 
 class Source(msgspec.Struct, frozen=True):
-    """A part of a window, and what to make of it: rows of a lake's table, or sends for its audit."""
+    """A part of a window, and the place of its queue in the order given."""
 
     part: Part
-    place: int  # of the queue, in the order given
-    makes_sends: bool = False
+    place: int
 
 
 def sources(engine: Engine, table: Table, spans: dict[str, Span], parts: int) -> list[Source]:
     """What has to be read for one table of the lake.
 
     The audit of a store begins with what happens after the send, which is the message itself. The lake's audit is
-    whole: sends are read off the log, and for messages that ended while they were held, off their ending.
+    whole: sends are read off the log. A message that ended while it was held never came to the log; its send is read
+    off its end, which does not say who sent it.
     """
     found: list[Source] = []
     for place, (queue, span) in enumerate(spans.items()):
@@ -54,8 +54,7 @@ def sources(engine: Engine, table: Table, spans: dict[str, Span], parts: int) ->
         found += [Source(part, place) for part in engine.window(queue, *ends, parts, table)]
         if table == "audit":
             sent = engine.window(queue, span.start.messages, span.end.messages, parts, "messages")
-            ended = engine.window(queue, *ends, parts, "archive")
-            found += [Source(part, place, makes_sends=True) for part in [*sent, *ended]]
+            found += [Source(part, place) for part in sent]
     return found
 
 
@@ -64,13 +63,10 @@ def frame(spark: SparkSession, url: str, table: Table, window: int, found: list[
     bundles = _bundles(found, spark.sparkContext.defaultParallelism)
 
     def read(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-        engine = open_engine(url)
-        try:
-            for batch in batches:
-                for number in batch.column(0).to_pylist():
-                    yield from _rows(engine, table, window, bundles[number])
-        finally:
-            engine.close()
+        engine = engine_at(url)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from _rows(engine, table, window, bundles[number])
 
     return spark.range(0, len(bundles), 1, max(1, len(bundles))).mapInArrow(read, _spark_schema(table, place=True))
 
@@ -91,44 +87,39 @@ def _bundles(found: list[Source], parallelism: int) -> list[list[Source]]:
 def _rows(engine: Engine, table: Table, window: int, bundle: list[Source]) -> Iterator[pyarrow.RecordBatch]:
     schema = arrow_schema(table, place=True)
     for source in bundle:
-        columns = None
-        if source.makes_sends:
-            columns = (*SEND_COLUMNS, "group") if source.part.table == "archive" else SEND_COLUMNS
+        columns = SEND_COLUMNS if source.part.table == "messages" else None
         for batch in engine.read(source.part, BATCH_ROWS, columns):
-            made = _sends(batch) if source.makes_sends else batch
-            if made.num_rows:
+            for made in _audit_batches(batch) if table == "audit" else [batch]:
                 yield _widened(made, schema, window, source.place)
 
 
-def _sends(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
-    """Messages as the entries of their sends; of endings only those that concern all groups: they were held."""
-    arrow = tables.pyarrow_module()
+def _audit_batches(batch: pyarrow.RecordBatch) -> Iterator[pyarrow.RecordBatch]:
+    """Messages become the entries of their sends; entries stay, and those that ended held messages make sends too."""
     from pyarrow import compute
 
-    if "group" in batch.schema.names:
-        batch = batch.filter(batch.column("group").is_null())
-        held = [str(State.HELD)] * batch.num_rows
-    else:
-        held = compute.if_else(
-            compute.greater(batch.column("available_at"), batch.column("created_at")), str(State.HELD), str(State.READY)
-        )
-    count = batch.num_rows
-    given: dict[str, Any] = {
-        "entry": arrow.array([0] * count, arrow.int64()),
-        "position": batch.column("position"),
-        "id": batch.column("id"),
-        "queue": batch.column("queue"),
-        "created_at": batch.column("created_at"),
-        "at": batch.column("created_at"),
-        "event": [str(Event.SEND)] * count,
-        "state": held,
-        "by": batch.column("created_by"),
-        "group": arrow.nulls(count, arrow.string()),
-        "reason": arrow.nulls(count, arrow.string()),
-        "attempt": arrow.array([0] * count, arrow.int32()),
-        "token": arrow.nulls(count, arrow.int64()),
-    }
-    return arrow.record_batch(given)
+    if "created_by" in batch.schema.names:
+        held = compute.greater(batch.column("available_at"), batch.column("created_at"))
+        yield _sends(batch, compute.if_else(held, str(State.HELD), str(State.READY)), batch.column("created_by"))
+        return
+    yield batch
+    if batch.column("group").null_count:
+        ended = compute.is_in(batch.column("state"), tables.pyarrow_module().array([str(one) for one in OUTCOMES]))
+        gone = batch.filter(compute.and_(batch.column("group").is_null(), ended))
+        if gone.num_rows:
+            yield _sends(gone, str(State.HELD), None)
+
+
+def _sends(batch: pyarrow.RecordBatch, state: Any, by: Any) -> pyarrow.RecordBatch:
+    arrow = tables.pyarrow_module()
+    given = {name: batch.column(name) for name in ("position", "id", "queue", "created_at")}
+    given |= {"at": batch.column("created_at"), "event": str(Event.SEND), "state": state, "by": by}
+    given |= {"entry": 0, "attempt": 0, "group": None, "reason": None, "token": None}
+    columns = []
+    for field in tables.schema("audit"):
+        value = given[field.name]
+        is_array = isinstance(value, arrow.Array)
+        columns.append(value if is_array else arrow.repeat(arrow.scalar(value, field.type), batch.num_rows))
+    return arrow.record_batch(columns, names=tables.columns_of("audit"))
 
 
 def _widened(batch: pyarrow.RecordBatch, schema: pyarrow.Schema, window: int, place: int) -> pyarrow.RecordBatch:
