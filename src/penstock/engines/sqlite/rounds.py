@@ -40,7 +40,8 @@ class Rounds:
         groups = self._groups(transaction)
         wanted: list[tuple[int, str]] = []
         for row in transaction.rows(SQL.queues):
-            queue, marked_at = queues.from_row(row[:7]), row[7]
+            *found, marked_at = row
+            queue = queues.from_row(tuple(found))
             own = groups.get(queue.queue_id, [])
             last = self._visits.get(queue.queue_id)
             is_rested = last is not None and last.looks == _looks(queue, own) and 0 <= now - last.at < LONGEST_REST
@@ -53,7 +54,7 @@ class Rounds:
         groups = self._groups(transaction)
         for row in transaction.rows(SQL.queues):
             if row[0] in queue_ids:
-                looks = _looks(queues.from_row(row[:7]), groups.get(row[0], []))
+                looks = _looks(queues.from_row(row[:-1]), groups.get(row[0], []))
                 self._visits[row[0]] = Visit(looks, transaction.now)
 
     def _groups(self, transaction: Transaction) -> dict[int, list[tuple[Any, ...]]]:
