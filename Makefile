@@ -20,7 +20,7 @@ COMPILE := build/lock/bin/uv pip compile --quiet --universal --python-version 3.
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
-demo: .venv/.run-ready ## see Penstock work, in a minute
+demo: .venv/.spark-ready ## see Penstock work, in a minute or two
 	@$(BIN)/penstock demo $(ARGS)
 
 test: check clients ## check, then run all tests
@@ -33,11 +33,12 @@ check: .venv/.test-ready ## formatting, lint and strict types
 
 clients: .venv/.redis7-ready
 	@sh tests/servers/clients/install.sh
+	@sh tests/servers/http/dashboard/install.sh
 
 bench: .venv/.bench-ready ## measure Penstock and its peers side by side
 	$(BIN)/python -m bench $(ARGS)
 
-serve: .venv/.server-ready ## run the Redis-protocol server on port 4777
+serve: .venv/.server-ready ## run the server: Redis protocol on port 4777, HTTP on 4778
 	@$(BIN)/penstock serve $(ARGS)
 
 lock: ## renew requirements/*.txt (newer versions: LOCK_ARGS=--upgrade)

@@ -22,8 +22,8 @@ TWINNED = "Batch|Calls|Consumer|Delivery|Producer|Queue|Store"
 
 # Everything that waits. A private name is one of `Calls`, or a method that calls one.
 WAITS = (
-    "_ack_all|_ack_each|_close|_group|_open|_read|_receive|_run|_run_alone|_send|_settle|_settle_one|_wait|_wait_for_end"
-    "|_wait_for_work|close|info|policy|settle"
+    "_ack_all|_ack_each|_close|_enter_slot|_group|_open|_read|_receive|_run|_run_alone|_send|_settle|_settle_one|_wait"
+    "|_wait_for_end|_wait_for_work|close|info|policy|settle"
 )
 
 # In this order, each as (pattern, replacement).
@@ -32,7 +32,7 @@ RULES = (
     (rf"from penstock\.client\.(\w+) import (?=(?:{TWINNED})\n)", r"from penstock.client.aio.\1 import "),
     (rf"\b({TWINNED})\b", r"Async\1"),
     (r"`penstock\.connect\(", r"`penstock.connect_async("),
-    (r"May be shared by threads\. .*?\"", r'Belongs to the event loop it was made in."'),
+    (r"May be shared by threads.*?\"", r'Belongs to the event loop it was made in."'),
     (r"Made by `(?=penstock|store\.queue|queue\.register)", r"Made by `await "),
     # waiting
     (rf"(?<!await )\bself(?:\.queue|\._queue|\.store)?\.(?:{WAITS})\(", r"await \g<0>"),

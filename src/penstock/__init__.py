@@ -3,6 +3,7 @@
 import logging
 
 from penstock.client.aio.connecting import connect_async
+from penstock.client.aio.delivery import AsyncDelivery
 from penstock.client.aio.store import AsyncStore
 from penstock.client.batch import Batch
 from penstock.client.connecting import connect
@@ -22,17 +23,21 @@ from penstock.domain.errors import (
     InvalidPolicy,
     InvalidSchedule,
     InvalidUrl,
+    LakeBusy,
     LeaseLost,
     MessageFailed,
     MissingExtra,
+    NotALake,
     NotAStore,
     NotFound,
     PayloadTooLarge,
     PenstockError,
+    PipelineError,
     RangeTrimmed,
     Refused,
     SchemaMissing,
     SchemaTooNew,
+    SparkUnavailable,
     StoreCorrupt,
     StoreError,
     StoreFull,
@@ -56,7 +61,10 @@ from penstock.domain.observations import (
 )
 from penstock.domain.policy import Policy
 from penstock.domain.recurrence import Schedule
-from penstock.domain.settlement import Ack, Nak, Reject, Reschedule, Settled
+from penstock.domain.settlement import Ack, Nak, Reject, Reschedule, Retry, Settled
+from penstock.workers.app import App
+from penstock.workers.tracing import trace
+from penstock.workers.worker import Worker
 
 __version__ = "0.1.0"
 
@@ -65,7 +73,9 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 __all__ = [
     "Ack",
+    "App",
     "Archived",
+    "AsyncDelivery",
     "AsyncStore",
     "AuditEntry",
     "Batch",
@@ -88,16 +98,19 @@ __all__ = [
     "InvalidPolicy",
     "InvalidSchedule",
     "InvalidUrl",
+    "LakeBusy",
     "LeaseLost",
     "Message",
     "MessageFailed",
     "MissingExtra",
     "Nak",
+    "NotALake",
     "NotAStore",
     "NotFound",
     "Outgoing",
     "PayloadTooLarge",
     "PenstockError",
+    "PipelineError",
     "Policy",
     "Producer",
     "Queue",
@@ -106,10 +119,12 @@ __all__ = [
     "Refused",
     "Reject",
     "Reschedule",
+    "Retry",
     "Schedule",
     "SchemaMissing",
     "SchemaTooNew",
     "Settled",
+    "SparkUnavailable",
     "State",
     "Store",
     "StoreCorrupt",
@@ -119,6 +134,8 @@ __all__ = [
     "StoreUnavailable",
     "SweepReport",
     "WaitTimeout",
+    "Worker",
     "connect",
     "connect_async",
+    "trace",
 ]

@@ -4,7 +4,8 @@ penstock --url sqlite:///app.db status
 PENSTOCK_URL=sqlite:///app.db penstock status
 penstock --config penstock.toml status          # or PENSTOCK_CONFIG; the file says: url = "sqlite:///app.db"
 
-What the server needs has a name in each place: `port` in the file's table [resp] is PENSTOCK_RESP_PORT is --resp-port.
+What a door of the server needs has a name in each place: `port` in the file's table [resp] is PENSTOCK_RESP_PORT is
+--resp-port, and so for [http].
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import msgspec
 
@@ -20,6 +21,7 @@ from penstock.domain.errors import InvalidInput
 from penstock.domain.names import nearest, shown
 
 DEFAULT_URL = "sqlite:///penstock.db"
+DEFAULT_HTTP_PORT = 4778
 URL_VARIABLE = "PENSTOCK_URL"
 CONFIG_VARIABLE = "PENSTOCK_CONFIG"
 
@@ -74,6 +76,8 @@ class UserSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """One user of the server: the patterns of the queues it may use, and what it may do with them."""
 
     password_hash: str | None = None
+    token_hash: str | None = None
+    role: str | None = None
     queues: tuple[str, ...] = ()
     rights: tuple[str, ...] = ()
 
@@ -99,11 +103,51 @@ class RespSettings(Limits, frozen=True, kw_only=True):
     users: dict[str, UserSettings] = msgspec.field(default_factory=dict)
 
 
+class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The HTTP server: API, metrics and dashboard."""
+
+    enabled: Annotated[bool, said("whether to listen at all")] = True
+    host: Annotated[str, said("the address to listen on; others than loopback need users, a password or a token")] = (
+        "127.0.0.1"
+    )
+    port: Annotated[Whole, said("the port to listen on")] = DEFAULT_HTTP_PORT
+    hosts: Annotated[
+        str | None,
+        said("names by which clients may call the server, with commas between; without it any, with a login"),
+    ] = None
+    password: Annotated[str | None, said("the default user's password")] = None
+    token: Annotated[str | None, said("a token that makes a client the default user")] = None
+    tls_certificate: Annotated[str | None, said("a PEM file; with it clients must speak TLS")] = None
+    tls_key: Annotated[str | None, said("the certificate's private key, a PEM file")] = None
+    tls_client_authority: Annotated[str | None, said("clients must show a certificate that this PEM file signed")] = (
+        None
+    )
+    body_bytes: Annotated[Whole, said("bytes of a request's body, and of a line of a stream")] = 32 * MEBIBYTE
+    header_bytes: Annotated[Whole, said("bytes of a request's headers")] = 64 * KIBIBYTE
+    clients: Annotated[Whole, said("clients; 0 for no limit")] = 10_000
+    clients_per_address: Annotated[Whole, said("clients from one address; 0 for no limit")] = 0
+    idle_seconds: Annotated[Seconds, said("a client that asks nothing more is closed after this")] = 75
+    request_seconds: Annotated[
+        Seconds, said("the headers of a request must be whole, and each part of its body come, by then; 0 for no limit")
+    ] = 60
+    max_wait_seconds: Annotated[Seconds, said("waiting requests answer with nothing after this")] = 60
+    session_seconds: Annotated[Seconds, said("a browser that does nothing must log in again after this")] = 12 * 3600
+    failed_logins_per_second: Annotated[Whole, said("from one address; more are refused")] = 10
+    metrics_queues: Annotated[Whole, said("queues with metrics of their own; the others are left out")] = 1_000
+    users: dict[str, UserSettings] = msgspec.field(default_factory=dict)
+
+
 class SettingsFile(msgspec.Struct, frozen=True):
     """Everything a settings file may say."""
 
     url: str | None = None
+    users: dict[str, UserSettings] = msgspec.field(default_factory=dict)
     resp: dict[str, Any] = msgspec.field(default_factory=dict)
+    http: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+Door = TypeVar("Door", RespSettings, HttpSettings)
+DOORS: dict[str, type[RespSettings] | type[HttpSettings]] = {"resp": RespSettings, "http": HttpSettings}
 
 
 def load(url: str | None, config: str | None, environment: Mapping[str, str]) -> Settings:
@@ -121,30 +165,35 @@ def load(url: str | None, config: str | None, environment: Mapping[str, str]) ->
     return Settings()
 
 
-def load_resp(flags: Mapping[str, str | None], config: str | None, environment: Mapping[str, str]) -> RespSettings:
-    """The server's settings in force. Flags and variables come as text and are read like the file's values."""
+def load_door(
+    kind: type[Door], flags: Mapping[str, str | None], config: str | None, environment: Mapping[str, str]
+) -> Door:
+    """The settings of one door of the server. Flags and variables come as text and are read like the file's values."""
+    door = next(name for name, one in DOORS.items() if one is kind)
     path = config or environment.get(CONFIG_VARIABLE)
-    values = dict(read_file(Path(path)).resp) if path else {}
-    known = resp_fields()
+    from_file = read_file(Path(path)) if path else SettingsFile()
+    values: dict[str, Any] = dict(getattr(from_file, door))
+    known = door_fields(door)
     for name in values:
         if name not in known and name != "users":
-            raise InvalidInput(f"{path}: unknown setting resp.{name}{nearest(name, known)}")
+            raise InvalidInput(f"{path}: unknown setting {door}.{name}{nearest(name, known)}")
     for name in known:
-        variable = f"PENSTOCK_RESP_{name.upper()}"
+        variable = f"PENSTOCK_{door.upper()}_{name.upper()}"
         given = flags.get(name)
         if given is not None:
             values[name] = given
         elif environment.get(variable):
             values[name] = environment[variable]
     try:
-        return msgspec.convert(values, RespSettings, strict=False)
+        settings = msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"server settings: {_lower_first(str(error))}") from None
+    return msgspec.structs.replace(settings, users={**from_file.users, **settings.users})
 
 
-def resp_fields() -> dict[str, str]:
-    """Every setting of the server that is one value, and what it means."""
-    hints = get_type_hints(RespSettings, include_extras=True)
+def door_fields(door: str) -> dict[str, str]:
+    """Every setting of a door that is one value, and what it means."""
+    hints = get_type_hints(DOORS[door], include_extras=True)
     return {name: _description(hint) for name, hint in hints.items() if name != "users"}
 
 
@@ -155,21 +204,37 @@ def _description(hint: Any) -> str:
 
 def example_file() -> str:
     """A settings file with every setting at its default."""
-    defaults = RespSettings()
-    lines = ["# The store.", f'url = "{DEFAULT_URL}"', "", "# The Redis-protocol server: penstock serve.", "[resp]"]
-    for name, about in resp_fields().items():
+    lines = ["# The store.", f'url = "{DEFAULT_URL}"', "", *EXAMPLE_USERS]
+    for door, kind in DOORS.items():
+        lines += ["", f"# {TITLES[door]}: penstock serve.", f"[{door}]", *_example_lines(door, kind())]
+    return "\n".join([*lines, ""])
+
+
+def _example_lines(door: str, defaults: RespSettings | HttpSettings) -> list[str]:
+    lines = []
+    for name, about in door_fields(door).items():
         value = getattr(defaults, name)
-        shown_value = '""' if value is None else f'"{value}"' if isinstance(value, str) else f"{value}"
-        lines += [f"# {about}", f"{'# ' if value is None else ''}{name} = {shown_value}"]
-    return "\n".join([*lines, "", *EXAMPLE_USER, ""])
+        lines += [f"# {about}", f"{'# ' if value is None else ''}{name} = {_toml(value)}"]
+    return lines
 
 
-EXAMPLE_USER = (
-    "# A user with rights of its own. Make the hash with: penstock serve --hash-password",
-    "# [resp.users.billing]",
-    '# password_hash = "scrypt$..."',
-    '# queues = ["invoices", "orders-*"]',
-    '# rights = ["send", "receive", "look"]          # and "manage"',
+def _toml(value: object) -> str:
+    if value is None:
+        return '""'
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f'"{value}"' if isinstance(value, str) else f"{value}"
+
+
+TITLES = {"resp": "The Redis-protocol server", "http": "The HTTP server, with API and dashboard"}
+EXAMPLE_USERS = (
+    "# A user of all doors, with rights of its own. [resp.users.NAME] and [http.users.NAME] are users of one door.",
+    "# [users.billing]",
+    '# password_hash = "scrypt$..."                   # made by: penstock serve --hash-password',
+    '# token_hash = "sha256$..."                      # made by: penstock serve --make-token',
+    '# role = "operator"                              # or "observer", "admin"; or single rights instead:',
+    '# rights = ["send", "receive", "look"]           # and "operate", "manage"',
+    '# queues = ["invoices", "orders-*"]              # with a role: all, unless told',
 )
 
 

@@ -29,16 +29,17 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 def test_the_demo_ends_well_and_starts_clean_again(tmp_path: Path) -> None:
-    first = run(tmp_path)
+    first = run(tmp_path, "--no-pipeline")
     assert first.returncode == 0, first.stdout + first.stderr
     assert "All checks passed" in first.stdout
     assert "✗" not in first.stdout
-    second = run(tmp_path, "--json")
+    second = run(tmp_path, "--json", "--no-pipeline")
     assert second.returncode == 0, second.stdout + second.stderr
     document = json.loads(second.stdout)
     assert document["ok"] is True
     assert document["taken_over"] == plan.VICTIM_COUNT
     assert document["url"] == "sqlite:///penstock-demo/demo.db"
+    assert document["pipeline"] == {"skipped": "--no-pipeline", "failed": None}
     assert not (tmp_path / "precious.db").exists()
 
 

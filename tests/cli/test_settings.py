@@ -45,7 +45,7 @@ def test_the_program_follows_them(cli: Cli, config: str, tmp_path: Path, monkeyp
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (b'ulr = "x"\n', "unknown setting 'ulr'; did you mean 'url'? (known: url, resp)"),
+        (b'ulr = "x"\n', "unknown setting 'ulr'; did you mean 'url'? (known: url, users, resp, http)"),
         (b'url = "x"\nurl = = 2\n', "is not valid TOML: invalid value (at line 2, column 7)"),
         (b"url = 7\n", "`int`"),
         (b"\xff", "byte 0 is not UTF-8"),

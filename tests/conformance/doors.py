@@ -86,8 +86,12 @@ def inward(value: Any) -> Any:
 def _inner(value: Any) -> Any:
     if isinstance(value, AwaitingDoor):
         return value._inner
-    if isinstance(value, Ack | Nak | Reject | Reschedule):
+    if isinstance(value, Ack | Nak):
         return msgspec.structs.replace(value, delivery=_inner(value.delivery))
+    if isinstance(value, Reject):
+        return Reject(_inner(value.delivery), value.reason)
+    if isinstance(value, Reschedule):
+        return Reschedule(_inner(value.delivery), value.delay_seconds, value.reason)
     return value
 
 

@@ -222,6 +222,52 @@ def test_at_most_once_nothing_in_order_is_handed_out_again_without_a_nak_of_its_
     assert not handed_out_twice, "law 6: at_most_once is never redelivered without a nak"
 
 
+def test_a_queue_that_became_at_most_once_hands_out_nothing_of_an_open_lease_again(store: Store, clock: Clock) -> None:
+    line = store.queue("line", **{**POLICY, "ordered": True, "lease_seconds": 30})
+    line.send_many([1, 2, 3])
+    assert payloads(line.receive(limit=3)) == [1, 2, 3]
+    store.queue("line", delivery="at_most_once")
+    clock.advance(seconds=31)
+    assert line.receive(limit=3) == []
+    assert [letter.outcome for letter in line.dead_letters()] == [State.LEASE_EXPIRED] * 3
+    assert_books_balance(line, 3)
+
+
+def test_a_nak_in_a_queue_that_became_at_most_once_leaves_the_others_to_their_consumer(store: Store) -> None:
+    line = store.queue("line", **{**POLICY, "ordered": True})
+    line.send_many([1, 2])
+    first, second = line.receive(limit=2)
+    store.queue("line", delivery="at_most_once")
+    first.nak("busy", delay_seconds=60)
+    second.ack()
+    assert line.stats("default").done == 1
+
+
+def test_a_message_redriven_before_it_was_read_keeps_back_only_what_comes_after_it(
+    store: Store, line: Queue, clock: Clock
+) -> None:
+    line.send_many([1, 2, Outgoing(payload=3, ttl_seconds=8), 4])
+    clock.advance(seconds=9)
+    store.sweep()
+    assert line.redrive() == 1
+    redriven = take(line)
+    assert redriven.json() == 3
+    redriven.nak("busy", delay_seconds=5)
+    assert payloads(line.peek()) == [1, 2]
+    for expected in (1, 2):
+        delivery = take(line)
+        assert delivery.json() == expected
+        delivery.ack()
+    assert line.peek() == []
+    assert line.receive(limit=10) == []
+    clock.advance(seconds=6)
+    for expected in (3, 4):
+        delivery = take(line)
+        assert delivery.json() == expected
+        delivery.ack()
+    assert_books_balance(line, 4)
+
+
 def test_the_number_of_shards_does_not_change_under_live_messages(lanes: Queue, store: Store) -> None:
     lanes.send(1, key=A)
     with pytest.raises(InvalidPolicy, match="shards"):

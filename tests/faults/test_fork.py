@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import traceback
 import warnings
 from collections.abc import Callable
@@ -62,3 +64,35 @@ def test_a_child_that_connects_anew_works_beside_its_parent(tmp_path: Path) -> N
 def _send_and_close(url: str) -> None:
     with penstock.connect(url) as store:
         store.queue("work").send(b"from a child")
+
+
+def test_a_fork_in_the_middle_of_other_threads_work_leaves_the_child_a_working_store(tmp_path: Path) -> None:
+    """A thread that is inside SQLite when another one forks has locks there which nobody in the child could open."""
+    with penstock.connect(f"sqlite:///{tmp_path}/store.db") as store:
+        queue, idle = store.queue("work"), store.queue("idle")
+        over = threading.Event()
+        busy = [
+            threading.Thread(target=_again_and_again, args=(over, act))
+            for act in (lambda: queue.send(b"busy"), queue.stats, lambda: idle.receive(wait_seconds=0.02))
+        ]
+        for thread in busy:
+            thread.start()
+        try:
+            answers = [in_a_child(lambda: _in_time(lambda: queue.send(b"from a child"))) for _ in range(40)]
+        finally:
+            over.set()
+            for thread in busy:
+                thread.join()
+        assert answers == [FINE] * 40
+        assert [one.payload for one in queue.receive(limit=1_000_000)].count(b"from a child") == 40
+
+
+def _again_and_again(over: threading.Event, act: Callable[[], object]) -> None:
+    while not over.is_set():
+        act()
+
+
+def _in_time(act: Callable[[], object]) -> None:
+    """A child that hangs ends by a signal, which its parent sees."""
+    signal.alarm(10)
+    act()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, NamedTuple, Protocol
 
 from typer.testing import CliRunner
@@ -23,6 +23,11 @@ class Got(NamedTuple):
 
 
 class Door(Protocol):
+    """`url` is where its store is; some doors have no words for why a message was acked."""
+
+    url: str
+    forgets_ack_reasons: bool
+
     def declare(self, queue: str, **policy: Any) -> None: ...
     def send(self, queue: str, payload: Any, **options: Any) -> str: ...
     def receive(self, queue: str, limit: int, group: str) -> list[Got]: ...
@@ -34,7 +39,10 @@ class Door(Protocol):
 
 
 class PythonDoor:
+    forgets_ack_reasons = False
+
     def __init__(self, url: str) -> None:
+        self.url = url
         self.store = penstock.connect(url)
 
     def declare(self, queue: str, **policy: Any) -> None:
@@ -69,7 +77,10 @@ class PythonDoor:
 
 
 class AsyncDoor:
+    forgets_ack_reasons = False
+
     def __init__(self, url: str) -> None:
+        self.url = url
         self.runner = asyncio.Runner()
         self.store = self._run(penstock.connect_async(url))
 
@@ -120,6 +131,8 @@ class AsyncDoor:
 
 
 class CliDoor:
+    forgets_ack_reasons = False
+
     def __init__(self, url: str) -> None:
         self.url = url
 
@@ -182,6 +195,3 @@ def _flags(options: dict[str, Any]) -> list[str]:
         else:
             flags += [f"--{name.replace('_', '-')}", str(value)]
     return flags
-
-
-DOORS: dict[str, Callable[[str], Door]] = {"python": PythonDoor, "async python": AsyncDoor, "cli": CliDoor}

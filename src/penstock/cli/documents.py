@@ -1,19 +1,14 @@
-"""What programs get: the JSON documents that answer `--json`.
-
-Times are ISO 8601 in UTC, names are those of Python. A payload is the JSON value it is (`payload`); any other content
-is given as base64 (`payload_base64`), with its `content_type` beside it.
-"""
+"""What programs get: the JSON documents that answer `--json`. Times are ISO 8601 in UTC, names are those of Python."""
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 import msgspec
 
 from penstock.client.delivery import Delivery
-from penstock.domain.errors import InvalidInput
-from penstock.domain.message import JSON, Message, decode_json
+from penstock.client.documents import payload_fields
+from penstock.domain.message import Message
 from penstock.domain.observations import ConsumerInfo, DeadLetter, GroupStats, QueueInfo
 from penstock.domain.recurrence import Schedule
 
@@ -47,24 +42,6 @@ def with_payload(value: Message | DeadLetter | Schedule) -> dict[str, Any]:
     fields = msgspec.structs.asdict(value)
     payload, content_type = fields.pop("payload"), fields.pop("content_type")
     return {**fields, **payload_fields(payload, content_type)}
-
-
-def payload_fields(payload: bytes, content_type: str) -> dict[str, Any]:
-    if is_json(payload, content_type):
-        # Raw: digits and spelling stay exactly as they were sent.
-        return {"content_type": content_type, "payload": msgspec.Raw(payload)}
-    return {"content_type": content_type, "payload_base64": base64.b64encode(payload).decode("ascii")}
-
-
-def is_json(payload: bytes, content_type: str) -> bool:
-    """The content type is only what the sender claimed; a wrong claim must not break the document."""
-    if content_type != JSON:
-        return False
-    try:
-        decode_json(payload)
-    except InvalidInput:
-        return False
-    return True
 
 
 def group_document(queue: str, group: str, stats: GroupStats, paused: bool) -> dict[str, Any]:

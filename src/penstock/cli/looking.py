@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Annotated, Any
+
+import typer
 from rich.table import Table
 from rich.text import Text
 
@@ -9,23 +12,33 @@ from penstock.cli.batch import batches_view
 from penstock.cli.consumers import consumers_view
 from penstock.cli.documents import group_document, queue_document
 from penstock.cli.escaping import escaped
-from penstock.cli.options import Group, MessageId, QueueName, QueueNames
+from penstock.cli.options import Group, MessageId, QueueName, QueueNames, seconds_option
 from penstock.cli.rendering import cell, clock_time, duration, fields_table, moment, table
 from penstock.cli.session import Session, known_queue
+from penstock.cli.watching import Watcher, pace_documents, paces_view, watch
 from penstock.client.connecting import redacted
 from penstock.client.store import Store
 from penstock.domain.lifecycle import LIVE, State
 from penstock.domain.observations import AuditEntry, Explanation, GroupStats, QueueInfo
 from penstock.domain.policy import Policy
+from penstock.domain.times import check_seconds
 
 COUNTS = ("available", "redo", "in_progress", "held", "done", "dead", "lag")
 
 
-def status(session: Session, queue: QueueNames = None) -> None:
+def status(
+    session: Session,
+    queue: QueueNames = None,
+    watched: Annotated[bool, typer.Option("--watch", help="Look again and again, with rates.")] = False,
+    every_seconds: Annotated[float, seconds_option("--every-seconds", "Time between two looks of --watch.")] = 1,
+) -> None:
     """Count the messages of every queue and group.
 
     Example: penstock status orders
     """
+    if watched:
+        _watch(session, queue, check_seconds("every_seconds", every_seconds, above=True))
+        return
     with session.store() as store:
         chosen = _chosen(store, queue)
         counted = [(info, store.queue(info.name).stats()) for info in chosen]
@@ -38,6 +51,18 @@ def status(session: Session, queue: QueueNames = None) -> None:
         session.answer(document, Text(f"No queues yet in {redacted(session.settings().url)}.", style="dim"))
     else:
         session.answer(document, groups_view(counted))
+
+
+def _watch(session: Session, names: list[str] | None, every_seconds: float) -> None:
+    with session.store() as store:
+        chosen = None if not names else [info.name for info in _chosen(store, names)]
+        watcher = Watcher(store)
+
+        def look() -> tuple[Table, list[dict[str, Any]]]:
+            looks = watcher.look(chosen)
+            return paces_view(looks), pace_documents(looks)
+
+        watch(session.console, look, every_seconds, session.as_json, session.answer)
 
 
 def info(session: Session, queue: QueueName) -> None:

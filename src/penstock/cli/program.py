@@ -16,12 +16,15 @@ from penstock.cli import (
     dead,
     looking,
     maintenance,
+    pipeline,
+    pipeline_processing,
     queues,
     receiving,
     schedule,
     sending,
     serve,
     settling,
+    worker,
 )
 from penstock.cli.command import Config, Json, Url, command, session_of
 from penstock.cli.demo.entry import demo
@@ -40,7 +43,15 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Looking": (looking.status, looking.info, receiving.peek, looking.audit, looking.explain, consumers.consumers),
     "Dead letters": (dead.dead, dead.redrive, dead.purge),
     "Queues": (queues.pause, queues.resume, queues.seek, queues.flush),
-    "The store": (serve.serve, maintenance.sweep, maintenance.migrate, maintenance.doctor, demo, maintenance.version),
+    "The store": (
+        worker.worker,
+        serve.serve,
+        maintenance.sweep,
+        maintenance.migrate,
+        maintenance.doctor,
+        demo,
+        maintenance.version,
+    ),
 }
 FAMILIES: dict[str, tuple[str, str, dict[str, Callable[..., None]]]] = {
     "queues": (
@@ -69,6 +80,19 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Callable[..., None]]]] = {
             "pause": schedule.pause,
             "resume": schedule.resume,
             "remove": schedule.remove,
+        },
+    ),
+    "pipeline": (
+        "The store",
+        "Jobs on Spark, here or on a cluster.",
+        {
+            "run": pipeline.run,
+            "archive": pipeline.archive,
+            "verify": pipeline.verify,
+            "report": pipeline.report,
+            "status": pipeline.status,
+            "process": pipeline_processing.process,
+            "replay": pipeline_processing.replay,
         },
     ),
 }

@@ -15,48 +15,77 @@ from penstock.cli.rendering import sentence
 from penstock.cli.session import Session
 from penstock.client.connecting import redacted
 from penstock.domain.errors import InvalidInput, MissingExtra
-from penstock.settings import RespSettings, example_file, load_resp, resp_fields
+from penstock.settings import DOORS, HttpSettings, RespSettings, door_fields, example_file, load_door
 
-PANEL = "The Redis-protocol server (also PENSTOCK_RESP_…, and [resp] in the settings file)"
-PREFIX = "resp_"
+PANELS = {
+    "resp": "The Redis-protocol server (also PENSTOCK_RESP_…, and [resp] in the settings file)",
+    "http": "The HTTP server (also PENSTOCK_HTTP_…, and [http] in the settings file)",
+}
+NEEDED = ("hiredis", "httptools", "jinja2", "prometheus_client", "starlette", "uvicorn")
 
 
-def serve(session: Session, example_config: bool, hash_password: bool, **flags: Any) -> None:
-    """Serve the store to Redis clients, and sweep it meanwhile.
+def serve(session: Session, example_config: bool, hash_password: bool, make_token: bool, **flags: Any) -> None:
+    """Serve the store to Redis clients, over HTTP and to browsers, and sweep it meanwhile.
 
-    Example: penstock serve --url sqlite:///app.db --resp-port 4777
+    Example: penstock serve --url sqlite:///app.db --resp-port 4777 --http-port 4778
     """
     if example_config:
         typer.echo(example_file(), nl=False)
         return
-    if find_spec("hiredis") is None:
-        raise MissingExtra("the server needs hiredis: pip install 'penstock[server]'")
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        raise MissingExtra(f"the server needs {', '.join(missing)}: pip install 'penstock[server]'")
     if hash_password:
         _hash_password()
-        return
-    _serve(session, {name.removeprefix(PREFIX): value for name, value in flags.items()})
+    elif make_token:
+        _make_token()
+    else:
+        _serve(session, flags)
 
 
 def _serve(session: Session, flags: dict[str, str | None]) -> None:
-    from penstock.servers.running import run
+    from penstock.servers.running import Ports, ServerSettings, run
 
-    def load() -> RespSettings:
-        return load_resp(flags, session.config, os.environ)
+    def load() -> ServerSettings:
+        return ServerSettings(
+            load_door(RespSettings, _of("resp", flags), session.config, os.environ),
+            load_door(HttpSettings, _of("http", flags), session.config, os.environ),
+        )
 
     url = session.settings().url
     settings = load()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    # What uvicorn says of itself is either said by us or nobody's business.
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)
 
-    def tell(port: int) -> None:
-        document = {"host": settings.host, "port": port, "url": redacted(url)}
-        protocol = "rediss" if settings.tls_certificate else "redis"
-        session.answer(document, sentence(f"Serving {redacted(url)} on {protocol}://{settings.host}:{port}"))
+    def tell(ports: Ports) -> None:
+        resp, http = settings
+        redis = f"{'rediss' if resp.tls_certificate else 'redis'}://{resp.host}:{ports.resp}"
+        document: dict[str, Any] = {"host": resp.host, "port": ports.resp, "url": redacted(url), "http": None}
+        words = f"Serving {redacted(url)} on {redis}"
+        if ports.http is not None:
+            document["http"] = {"host": http.host, "port": ports.http}
+            words += f" and {'https' if http.tls_certificate else 'http'}://{http.host}:{ports.http}"
+        session.answer(document, sentence(words))
 
     run(url, settings, tell, load)
 
 
+def _of(door: str, flags: dict[str, str | None]) -> dict[str, str | None]:
+    prefix = f"{door}_"
+    return {name.removeprefix(prefix): value for name, value in flags.items() if name.startswith(prefix)}
+
+
+def _make_token() -> None:
+    from penstock.servers.access import hash_token, make_token
+
+    token = make_token()
+    typer.echo(f'token = "{token}"\ntoken_hash = "{hash_token(token)}"')
+    typer.echo("The token is for the client, its hash for the settings file.", err=True)
+
+
 def _hash_password() -> None:
-    from penstock.servers.resp.access import hash_password
+    from penstock.servers.access import hash_password
 
     password = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
     if not password:
@@ -69,17 +98,27 @@ def _parameters() -> Iterator[inspect.Parameter]:
     for name, about in (
         ("example_config", "Print a settings file with every setting, and stop."),
         ("hash_password", "Ask for a password, print its hash for the settings file, and stop."),
+        ("make_token", "Print a new token, and its hash for the settings file, and stop."),
     ):
         option = typer.Option(f"--{name.replace('_', '-')}", help=about)
         yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, option])
-    defaults = RespSettings()
-    for field, about in resp_fields().items():
-        default = getattr(defaults, field)
-        told = f"{about[:1].upper()}{about[1:]}." + ("" if default is None else f" ({default})")
-        option = typer.Option(f"--resp-{field.replace('_', '-')}", metavar="VALUE", help=told, rich_help_panel=PANEL)
-        yield inspect.Parameter(
-            f"{PREFIX}{field}", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[str | None, option]
-        )
+    for door, kind in DOORS.items():
+        defaults = kind()
+        for field, about in door_fields(door).items():
+            default = getattr(defaults, field)
+            told = f"{about[:1].upper()}{about[1:]}." + ("" if default is None else f" ({_shown(default)})")
+            flag = f"--{door}-{field.replace('_', '-')}"
+            option = typer.Option(flag, metavar="VALUE", help=told, rich_help_panel=PANELS[door])
+            yield inspect.Parameter(
+                f"{door}_{field}",
+                inspect.Parameter.KEYWORD_ONLY,
+                default=None,
+                annotation=Annotated[str | None, option],
+            )
+
+
+def _shown(default: object) -> str:
+    return str(default).lower() if isinstance(default, bool) else str(default)
 
 
 serve.__signature__ = inspect.Signature(list(_parameters()))  # type: ignore[attr-defined]  # functions may have one

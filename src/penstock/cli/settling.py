@@ -4,30 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
-
 from penstock.cli.options import Group, MessageId, QueueName, Reason, count_option, seconds_option
 from penstock.cli.rendering import moment, sentence
 from penstock.cli.session import Session, known_queue
 from penstock.client.queue import Queue
+from penstock.client.settling import MAX_TOKEN, Held
 from penstock.domain.errors import LeaseLost
 from penstock.domain.identity import check_id
 from penstock.domain.settlement import Ack, Nak, Reject, Reschedule, Settlement
 from penstock.domain.times import check_integer, check_seconds, to_time
 
 Token = Annotated[int, count_option("--token", "The token that receive printed.", metavar="TOKEN")]
-
-MAX_TOKEN = (1 << 63) - 1
-
-
-class Held(msgspec.Struct, frozen=True):
-    """What a settlement needs of a delivery, put together from the command line."""
-
-    id: str
-    token: int
-    queue: str
-    group: str
-    position: int
 
 
 def ack(

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Hashable
 from typing import TypeVar
 
+from penstock.client.slot import current_slot
+from penstock.client.tracing import Tracing
 from penstock.domain.message import Draft
 from penstock.domain.settlement import Settle, Settled
 from penstock.engines.contract import Engine, Receipt
@@ -17,6 +19,9 @@ BACKSTOP_SECONDS = 5.0
 
 
 class Calls:
+    # Set by whoever traces this store.
+    tracing: Tracing | None = None
+
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
 
@@ -31,7 +36,18 @@ class Calls:
         return operation()
 
     def _send(self, queue: str, messages: list[Draft], transaction: object) -> list[str]:
-        return self.engine.send(queue, messages, transaction) if messages else []
+        if not messages:
+            return []
+        if self.tracing is None:
+            return self.engine.send(queue, messages, transaction)
+        messages, finish = self.tracing.sending(queue, messages)
+        try:
+            ids = self.engine.send(queue, messages, transaction)
+        except BaseException as error:
+            finish(None, error)
+            raise
+        finish(ids, None)
+        return ids
 
     def _receive(
         self, queue: str, group: str | None, consumer: str, limit: int, lease_seconds: float | None
@@ -55,6 +71,17 @@ class Calls:
             if seconds == 0 or left <= 0:
                 return
             seen = self.engine.wait(seen, min(left, BACKSTOP_SECONDS if seconds is None else seconds))
+
+    def _leave_slot(self) -> None:
+        """A handler of a worker gives its slot back before it waits."""
+        slot = current_slot.get()
+        if slot is not None:
+            slot.leave()
+
+    def _enter_slot(self) -> None:
+        slot = current_slot.get()
+        if slot is not None:
+            slot.enter()
 
     def _close(self) -> None:
         self.engine.close()

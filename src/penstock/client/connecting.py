@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any
 
@@ -44,6 +45,15 @@ def _sqlite_path(url: str, rest: str) -> str:
     if "?" in path or "\0" in path:
         raise InvalidUrl(f"{shown(url)}: a SQLite path has no '?' and no NUL")
     return path
+
+
+def absolute_url(url: str) -> str:
+    """The same store for a process that was started in another folder."""
+    start = "sqlite:///"
+    path = url.removeprefix(start)
+    if not url.startswith(start) or path in ("", ":memory:") or os.path.isabs(path):
+        return url
+    return start + os.path.abspath(path)
 
 
 def redacted(url: str) -> str:

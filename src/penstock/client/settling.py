@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
+import msgspec
+
 from penstock.client.view import DeliveryView
 from penstock.domain.errors import InvalidInput
 from penstock.domain.lifecycle import Event
@@ -15,6 +17,18 @@ from penstock.domain.times import check_integer, check_seconds, from_time
 from penstock.engines.contract import POSITION, Edge, Receipt
 
 MAX_TOKEN = (1 << 63) - 1
+
+
+class Held(msgspec.Struct, frozen=True):
+    """What a settlement needs of a delivery, for those who know it by its id and token only."""
+
+    id: str
+    token: int
+    queue: str
+    group: str
+    position: int
+
+
 _EVENTS = {Ack: Event.ACK, Nak: Event.NAK, Reject: Event.REJECT, Reschedule: Event.RESCHEDULE}
 
 
@@ -70,8 +84,10 @@ def checked_target(target: int | datetime | str) -> tuple[int | str, bool]:
     return check_integer("position", target, 0, 1 << 48), False
 
 
-def checked_edge(before: datetime | DeadLetter | None) -> Edge | None:
+def checked_edge(before: datetime | DeadLetter | Edge | None) -> Edge | None:
     """Where a page of dead letters begins."""
+    if isinstance(before, tuple):
+        return before
     if isinstance(before, DeadLetter):
         return from_time("before", before.died_at), before.position, before.group
     return None if before is None else (from_time("before", before), 0, "")

@@ -16,7 +16,7 @@ from penstock.domain.recurrence import CatchUp, Schedule, check_catch_up, check_
 
 
 class Store(Calls):
-    """Made by `penstock.connect(url)`. May be shared by threads. Fork before other threads use it, or spawn."""
+    """Made by `penstock.connect(url)`. May be shared by threads, and used after a fork."""
 
     def queue(self, name: str, **policy: Any) -> Queue:
         """The queue of that name. Given policy fields are set, the others keep their value; a queue is made by its

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Literal
+from zlib import crc32
 
 import msgspec
 
@@ -46,6 +47,10 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     @property
     def at_most_once(self) -> bool:
         return self.delivery == "at_most_once"
+
+    def shard_of(self, key: str | None) -> int:
+        """The shard of a key; in an ordered queue messages without a key count as one key."""
+        return crc32((key or "").encode()) % self.shards
 
 
 # SQLite's own limit for one value is a billion bytes; a page of headers must fit beside the payload.

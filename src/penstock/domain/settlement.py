@@ -7,11 +7,11 @@ says. The steps it may take are those of the lifecycle table.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 import msgspec
 
-from penstock.domain.errors import LeaseLost
+from penstock.domain.errors import InvalidInput, LeaseLost
 from penstock.domain.lifecycle import Event, State
 from penstock.domain.policy import Policy
 from penstock.domain.retry import backoff_seconds, has_retries
@@ -46,19 +46,77 @@ class Nak(msgspec.Struct, frozen=True):
     delay_seconds: float | None = None
 
 
-class Reject(msgspec.Struct, frozen=True):
-    """Never: the message becomes a dead letter at once."""
+class Signal(Exception):
+    """What a handler may raise instead of settling. It is no error of Penstock and stands in no error tree: it says
+    what shall become of the message, as `Retry` does, or of a delivery that is named, as `Reject` and `Reschedule` do
+    when they are handed to `settle`."""
 
-    delivery: Leased
-    reason: str | None = None
+    reason: Any = None
+
+    def __init__(self, delivery: Leased | None, reason: Any) -> None:
+        super().__init__(*(() if reason is None else (reason,)))
+        self._delivery = delivery
+        self.reason = reason
+
+    @property
+    def delivery(self) -> Leased:
+        if self._delivery is None:
+            name = type(self).__name__
+            raise InvalidInput(f"this {name} names no delivery: raise it in a handler, or write {name}(delivery, ...)")
+        return self._delivery
 
 
-class Reschedule(msgspec.Struct, frozen=True):
-    """Later, with attempts starting again; `expires_at` moves by the same delay."""
+class Reject(Signal):
+    """Never: the message becomes a dead letter at once. `Reject(delivery, "why")` settles that delivery;
+    `raise Reject("why")` in a handler settles the one it was called for."""
 
-    delivery: Leased
+    @overload
+    def __init__(self, delivery: Leased, reason: Any = None) -> None: ...
+    @overload
+    def __init__(self, reason: Any = None, /) -> None: ...
+    def __init__(self, delivery: Any = None, reason: Any = None) -> None:
+        if delivery is None or isinstance(delivery, str | BaseException):
+            delivery, reason = None, reason if delivery is None else delivery
+        super().__init__(delivery, reason)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._delivery, self.reason)
+
+
+class Reschedule(Signal):
+    """Later, with attempts starting again; `expires_at` moves by the same delay. `Reschedule(delivery, 60)` settles
+    that delivery; `raise Reschedule(60)` in a handler settles the one it was called for."""
+
     delay_seconds: float = 3600
-    reason: str | None = None
+
+    @overload
+    def __init__(self, delivery: Leased, delay_seconds: float = 3600, reason: Any = None) -> None: ...
+    @overload
+    def __init__(self, delay_seconds: float = 3600, reason: Any = None, /) -> None: ...
+    def __init__(self, delivery: Any = None, delay_seconds: Any = None, reason: Any = None) -> None:
+        if delivery is None or isinstance(delivery, int | float):
+            said = [value for value in (delivery, delay_seconds, reason) if value is not None]
+            delay_seconds = said.pop(0) if said and isinstance(said[0], int | float) else None
+            delivery, reason = None, said[0] if said else None
+        super().__init__(delivery, reason)
+        if delay_seconds is not None:
+            self.delay_seconds = delay_seconds
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._delivery, self.delay_seconds, self.reason)
+
+
+class Retry(Signal):
+    """Try again, after the queue's backoff or after `delay_seconds`: `raise Retry(5, "the gateway is busy")`."""
+
+    def __init__(self, delay_seconds: float | None = None, reason: Any = None) -> None:
+        if isinstance(delay_seconds, str | BaseException):
+            delay_seconds, reason = None, delay_seconds
+        super().__init__(None, reason)
+        self.delay_seconds = delay_seconds
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.delay_seconds, self.reason)
 
 
 Settlement = Ack | Nak | Reject | Reschedule

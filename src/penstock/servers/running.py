@@ -1,32 +1,58 @@
-"""Running the server: opening the store, listening, sweeping, and stopping when told to."""
+"""Running the server: opening the store and its doors, sweeping, and stopping when told to."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import gc
+import ipaddress
 import logging
 import signal
 import ssl
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from penstock.client.aio.connecting import connect_async
 from penstock.domain.errors import InvalidInput, PenstockError, StoreUnavailable
-from penstock.servers.resp.access import User, Users, make_users
+from penstock.servers.access import User, Users, make_users
 from penstock.servers.resp.server import Server, sweep_forever
-from penstock.settings import RespSettings
+from penstock.settings import DEFAULT_HTTP_PORT, HttpSettings, RespSettings, UserSettings
 
-logger = logging.getLogger("penstock.resp")
+if TYPE_CHECKING:
+    from penstock.client.aio.store import AsyncStore
+    from penstock.servers.http.serving import Listener
+
+logger = logging.getLogger("penstock.server")
 # The writer thread and the event loop share the interpreter: the shorter this is, the sooner a commit is answered.
 SWITCH_SECONDS = 0.001
 COLLECT_AFTER = 20_000
+# How often a port that somebody else has is asked for.
+PORT_SECONDS = 5.0
 
 
-def run(url: str, settings: RespSettings, tell: Callable[[int], None], reload: Callable[[], RespSettings]) -> None:
-    """Serve until SIGTERM or SIGINT. `tell` is called with the port when clients may come; SIGHUP reads users anew."""
+class ServerSettings(NamedTuple):
+    """The settings of all doors."""
+
+    resp: RespSettings
+    http: HttpSettings
+
+
+class Ports(NamedTuple):
+    """Where clients may come; `http` is None when that door is closed."""
+
+    resp: int
+    http: int | None
+
+
+Tell = Callable[[Ports], None]
+Reload = Callable[[], ServerSettings]
+
+
+def run(url: str, settings: ServerSettings, tell: Tell, reload: Reload) -> None:
+    """Serve until SIGTERM or SIGINT. `tell` is called with the ports when clients may come; SIGHUP reads users anew."""
     sys.setswitchinterval(SWITCH_SECONDS)
     # Commands make many objects that are gone with their reply, none of them in a cycle: looking for cycles that often
     # costs more than it finds, and what is there from the start need not be looked at.
@@ -44,35 +70,100 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _serve(
-    url: str, settings: RespSettings, tell: Callable[[int], None], reload: Callable[[], RespSettings]
-) -> None:
-    users = Users(users_of(settings))
-    tls = tls_of(settings)
+async def _serve(url: str, settings: ServerSettings, tell: Tell, reload: Reload) -> None:
+    doors = Doors(settings)
     stop = asyncio.Event()
     async with await connect_async(url) as store:
-        server = Server(store, users, settings)
-        try:
-            port = await server.listen(settings.host, settings.port, tls)
-        except OSError as error:
-            why = error.strerror or error
-            raise StoreUnavailable(f"cannot listen on {settings.host}:{settings.port}: {why}") from None
-        _on_signals(stop, users, reload)
-        sweeping = asyncio.create_task(sweep_forever(store, settings.sweep_seconds))
-        tell(port)
+        server = Server(store, doors.resp_users, settings.resp)
+        resp_port = await _listen(server, settings.resp)
+        http = await doors.open_http(store) if settings.http.enabled else None
+        _on_signals(stop, doors, reload)
+        sweeping = asyncio.create_task(sweep_forever(store, settings.resp.sweep_seconds))
+        tell(Ports(resp_port, None if http is None else http.port))
         await stop.wait()
         sweeping.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await sweeping
-        await server.close()
+        await asyncio.gather(server.close(), *([] if http is None else [http.end()]))
 
 
-def _on_signals(stop: asyncio.Event, users: Users, reload: Callable[[], RespSettings]) -> None:
+async def _listen(server: Server, settings: RespSettings) -> int:
+    try:
+        return await server.listen(settings.host, settings.port, tls_of(settings))
+    except OSError as error:
+        raise _cannot_listen(settings, error) from None
+
+
+def _cannot_listen(settings: RespSettings | HttpSettings, error: OSError) -> StoreUnavailable:
+    return StoreUnavailable(f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}")
+
+
+class Doors:
+    """The users of each door, and what is needed to open them."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        self.settings = settings
+        self.resp_users = Users(users_of(settings.resp))
+        self.http_users = Users(http_users_of(settings))
+
+    def replace_users(self, settings: ServerSettings) -> None:
+        resp, http = users_of(settings.resp), http_users_of(settings)
+        self.resp_users.replace(resp)
+        self.http_users.replace(http)
+
+    async def open_http(self, store: AsyncStore) -> HttpDoor:
+        from penstock.servers.http import application
+        from penstock.servers.http.serving import Listener
+
+        settings = self.settings.http
+        check_exposure(settings, self.http_users)
+        listener = Listener(application(store, users=self.http_users, settings=settings), settings, tls_of(settings))
+        door = HttpDoor(listener)
+        try:
+            await listener.begin()
+        except OSError as error:
+            if settings.port != DEFAULT_HTTP_PORT:
+                raise _cannot_listen(settings, error) from None
+            # Nobody has chosen this port: another server that has it is no reason to keep the other doors shut.
+            logger.warning("%s; trying again until it is free (choose another with --http-port)", error)
+            door.begin_later()
+        return door
+
+
+class HttpDoor:
+    """The HTTP server, open now or as soon as its port is free."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._waiting: asyncio.Task[None] | None = None
+
+    @property
+    def port(self) -> int | None:
+        return self._listener.port if self._waiting is None or self._waiting.done() else None
+
+    def begin_later(self) -> None:
+        self._waiting = asyncio.create_task(self._try_again())
+
+    async def _try_again(self) -> None:
+        while True:
+            await asyncio.sleep(PORT_SECONDS)
+            with contextlib.suppress(OSError):
+                await self._listener.begin()
+                logger.info("HTTP on port %d", self._listener.port)
+                return
+
+    async def end(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+        await self._listener.end()
+
+
+def _on_signals(stop: asyncio.Event, doors: Doors, reload: Reload) -> None:
     loop = asyncio.get_running_loop()
 
     def read_users() -> None:
         try:
-            users.replace(users_of(reload()))
+            doors.replace_users(reload())
         except PenstockError as error:
             logger.error("users stay as they were: %s", error)
 
@@ -84,10 +175,40 @@ def _on_signals(stop: asyncio.Event, users: Users, reload: Callable[[], RespSett
 
 
 def users_of(settings: RespSettings) -> list[User]:
-    return make_users(settings.password, {name: msgspec.structs.asdict(one) for name, one in settings.users.items()})
+    return make_users(settings.password, _table(settings.users))
 
 
-def tls_of(settings: RespSettings) -> ssl.SSLContext | None:
+def http_users_of(settings: ServerSettings) -> list[User]:
+    """Its own, or those of the Redis-protocol server: a store that is guarded at one door is not open at the other."""
+    http = settings.http
+    if http.password is None and http.token is None and not http.users:
+        return users_of(settings.resp)
+    return make_users(http.password, _table(http.users), http.token)
+
+
+def _table(users: Mapping[str, UserSettings]) -> dict[str, dict[str, object]]:
+    return {name: msgspec.structs.asdict(one) for name, one in users.items()}
+
+
+def check_exposure(settings: HttpSettings, users: Users) -> None:
+    """Nobody serves a store to a network by mistake."""
+    if users.need_password or is_loopback(settings.host):
+        return
+    raise InvalidInput(
+        f"the HTTP server must not listen on {settings.host} without a login: anybody who reaches it could do "
+        "everything. Set users, http.password or http.token (see `penstock serve --example-config`), or listen on "
+        "127.0.0.1"
+    )
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def tls_of(settings: RespSettings | HttpSettings) -> ssl.SSLContext | None:
     if settings.tls_certificate is None:
         if settings.tls_key is not None or settings.tls_client_authority is not None:
             raise InvalidInput("tls_key and tls_client_authority need a tls_certificate")

@@ -117,7 +117,12 @@ class PenstockServer(ServerProcess):
         self.path = folder / "store.db"
         self.url = f"sqlite:///{self.path}"
         command = [sys.executable, "-c", "import sys; from penstock.cli import main; sys.exit(main())", "serve", *words]
-        settings = {"PENSTOCK_URL": self.url, "PENSTOCK_RESP_PORT": str(port), **(environment or {})}
+        settings = {
+            "PENSTOCK_URL": self.url,
+            "PENSTOCK_RESP_PORT": str(port),
+            "PENSTOCK_HTTP_ENABLED": "false",
+            **(environment or {}),
+        }
         super().__init__(command, port, folder, settings)
 
 

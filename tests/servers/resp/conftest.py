@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock import AsyncStore, connect_async
-from penstock.servers.resp.access import Users, make_users
+from penstock.servers.access import Users, make_users
 from penstock.servers.resp.server import Server
 from penstock.settings import RespSettings
 from tests.servers.resp.talking import Client, Talk

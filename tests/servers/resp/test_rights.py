@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.servers.resp.access import hash_password, make_user
+from penstock.servers.access import hash_password, make_user
 from penstock.servers.resp.server import PROTECTED, Server
 from penstock.settings import RespSettings
 from tests.servers.resp.talking import Client, Talk

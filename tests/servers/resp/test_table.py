@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from penstock.domain.errors import InvalidInput
+from penstock.servers.access import Right
 from penstock.servers.resp import commands
-from penstock.servers.resp.table import TABLE, Right, find
+from penstock.servers.resp.table import TABLE, find
 from penstock.servers.resp.words import CommandError
 
 SEED = "QADD QGET QACK QNOTIFY QFLUSH QSTATUS QINFO QLPUSH QRPUSH QLPEEK QRPEEK QRPOP QREGISTER"

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from penstock import AsyncStore
-from penstock.servers.resp.access import make_user
+from penstock.servers.access import make_user
 from penstock.servers.resp.server import Server
 from tests.servers.resp.talking import Client, Talk
 

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from penstock.cli.demo import plan, summary
 from penstock.cli.demo.findings import look
+from penstock.cli.demo.pipeline import Outcome, run_pipeline
 from penstock.cli.demo.story import Stats, Story
 from penstock.cli.existing import SQLITE_PREFIX
 from penstock.cli.rendering import marked
@@ -32,6 +33,9 @@ def demo(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Remove the file that --url names, if there is one.")
     ] = False,
+    pipeline: Annotated[
+        bool, typer.Option("--pipeline/--no-pipeline", help="End with the data pipeline on Spark, if Spark is there.")
+    ] = True,
 ) -> None:
     """Watch Penstock at work in real processes, and check the result.
 
@@ -45,8 +49,16 @@ def demo(
         report = Story(url, stage.say, stage.draw).run()
     with connect(url) as store:
         findings = look(store, report)
-    session.answer(summary.document(url, report, findings), summary.view(url, report, findings))
-    if not findings.ok:
+    outcome = Outcome(Path(url.removeprefix(SQLITE_PREFIX)))
+    outcome.clear()
+    if pipeline:
+        stage.say("The pipeline reads what happened, with Spark.")
+        run_pipeline(url, outcome, stage.say)
+    else:
+        outcome.skipped = "--no-pipeline"
+    document = {**summary.document(url, report, findings), "pipeline": outcome.document()}
+    session.answer(document, summary.view(url, report, findings, outcome))
+    if not findings.ok or not outcome.ok:
         raise typer.Exit(1)
 
 
@@ -108,10 +120,11 @@ def _fresh_url(url: str, overwrite: bool) -> str:
         raise InvalidUrl(
             f"the demo runs several processes on one file: use a URL such as sqlite:///demo.db, not {shown(url)}"
         )
-    if Path(path).exists():
-        if not overwrite:
-            raise Refused(f"{path} is there already: the demo wants a fresh file, or --overwrite to remove this one")
-        _remove(Path(path))
+    made = Outcome(Path(path))
+    for there in (Path(path), made.lake, made.report):
+        if there.exists() and not overwrite:
+            raise Refused(f"{there} is there already: the demo wants a fresh file, or --overwrite to remove this one")
+    _remove(Path(path))
     return url
 
 

@@ -14,7 +14,9 @@ from rich.text import Text
 
 from penstock.cli.demo import plan
 from penstock.cli.demo.findings import Findings, Verdict
+from penstock.cli.demo.pipeline import Outcome
 from penstock.cli.demo.story import Report
+from penstock.cli.escaping import escaped
 from penstock.cli.looking import timeline
 from penstock.cli.rendering import cell, marked, table
 from penstock.domain.lifecycle import DEAD_OUTCOMES, OUTCOMES
@@ -41,7 +43,7 @@ def document(url: str, report: Report, findings: Findings) -> dict[str, Any]:
     }
 
 
-def view(url: str, report: Report, findings: Findings) -> RenderableType:
+def view(url: str, report: Report, findings: Findings, outcome: Outcome) -> RenderableType:
     return Group(
         Text(),
         _heading("How the messages ended"),
@@ -58,6 +60,9 @@ def view(url: str, report: Report, findings: Findings) -> RenderableType:
         Text(),
         _heading("Checks"),
         marked(_verdict_line(verdict) for verdict in findings.verdicts),
+        Text(),
+        _heading("What the pipeline found"),
+        _pipeline_view(outcome),
         Text(),
         _end_view(report, findings),
         Text(),
@@ -103,6 +108,15 @@ def _dead_view(findings: Findings) -> Table:
 def _verdict_line(verdict: Verdict) -> tuple[Text, Text]:
     mark = Text("✓", style="bold green") if verdict.ok else Text("✗", style="bold red")
     return mark, Text.assemble(verdict.name, (f": {verdict.found}", "dim"))
+
+
+def _pipeline_view(outcome: Outcome) -> RenderableType:
+    if outcome.skipped is not None:
+        return escaped(f"It did not run: {outcome.skipped}", style="dim")
+    if outcome.failed is not None:
+        return escaped(f"It failed: {outcome.failed}", style="bold red")
+    told = marked((Text("·", style="dim"), escaped(sentence)) for sentence in outcome.sentences)
+    return Group(told, Text.assemble("The whole report, for a browser: ", (str(outcome.report), "bold")))
 
 
 def _end_view(report: Report, findings: Findings) -> Text:

@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 from penstock.client.aio.gathering import Answer, Call, Gatherer, run_each
 from penstock.client.aio.grouping import ALONE, can_merge, merge_items, merge_receives, run_together
 from penstock.client.aio.watching import Watcher
+from penstock.client.slot import current_slot
+from penstock.client.tracing import Finish, Tracing
 from penstock.domain.errors import StoreUnavailable
 from penstock.domain.identity import made_id
 from penstock.domain.lifecycle import Event
@@ -24,6 +26,9 @@ T = TypeVar("T")
 class AsyncCalls:
     """Cancelling a task that awaits a call takes the call back if it has not begun; one that has begun is finished,
     and its outcome is dropped. A receive that was cancelled too late lets its messages go again."""
+
+    # Set by whoever traces this store.
+    tracing: Tracing | None = None
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -57,6 +62,14 @@ class AsyncCalls:
         the thread could not begin before it ends, and the connection is the caller's to use. It is quick, because what
         takes long is the commit, and that is the caller's."""
         self._check()
+        if self.tracing is not None and messages:
+            messages, finish = self.tracing.sending(queue, messages)
+            sent = self._put(queue, messages, transaction)
+            sent.add_done_callback(partial(_finish, finish))
+            return sent
+        return self._put(queue, messages, transaction)
+
+    def _put(self, queue: str, messages: list[Draft], transaction: object) -> asyncio.Future[list[str]]:
         if transaction is not None or not messages:
             ids: asyncio.Future[list[str]] = self._loop.create_future()
             ids.set_result(self.engine.send(queue, messages, transaction) if messages else [])
@@ -101,6 +114,17 @@ class AsyncCalls:
         self._check()
         await self._watcher.until(awaited, ready_in, timeout_seconds)
 
+    def _leave_slot(self) -> None:
+        """A handler of a worker gives its slot back before it waits."""
+        slot = current_slot.get()
+        if slot is not None:
+            slot.leave()
+
+    async def _enter_slot(self) -> None:
+        slot = current_slot.get()
+        if slot is not None:
+            await slot.enter_async()
+
     async def _close(self) -> None:
         """Finish what was begun, wake those who wait, and leave no threads. Goes on even if its task is cancelled."""
         self._check_loop()
@@ -131,6 +155,15 @@ class AsyncCalls:
             raise RuntimeError(
                 "this store belongs to another event loop: call penstock.connect_async in the loop that uses it"
             )
+
+
+def _finish(finish: Finish, sent: asyncio.Future[list[str]]) -> None:
+    if sent.cancelled():
+        finish(None, asyncio.CancelledError())
+    elif (error := sent.exception()) is not None:
+        finish(None, error)
+    else:
+        finish(sent.result(), None)
 
 
 def _release(row: Row, receipt: Receipt) -> Settle:

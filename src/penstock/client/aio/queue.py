@@ -34,7 +34,7 @@ from penstock.domain.observations import (
 from penstock.domain.policy import Policy
 from penstock.domain.settlement import Ack, Settle, Settled, Settlement
 from penstock.domain.times import check_integer, check_seconds
-from penstock.engines.contract import Engine, Receipt
+from penstock.engines.contract import Edge, Engine, Receipt
 
 if TYPE_CHECKING:
     from penstock.client.aio.store import AsyncStore
@@ -222,7 +222,7 @@ class AsyncQueue:
         limit: int = 100,
         group: str | None = None,
         outcome: str | None = None,
-        before: datetime | DeadLetter | None = None,
+        before: datetime | DeadLetter | Edge | None = None,
     ) -> list[DeadLetter]:
         """Messages that ended without success, newest first, of all groups or of one. `before` is a time, or the last
         one seen, for paging."""
@@ -270,12 +270,20 @@ class AsyncQueue:
         if newest is None:
             raise NotFound(f"queue {self.name!r} never had a message with address {shown(address)}")
         state: AddressState | None = newest if newest.outcome is not None else None
-        while state is None:
-            left = BACKSTOP_SECONDS if ends is None else ends - time.monotonic()
-            if left <= 0:
-                raise WaitTimeout(f"message {newest.id} at address {shown(address)} did not end in {timeout_seconds} s")
-            await self._wait_for_end(newest.id, left)
-            state = await self._read(lambda: self.engine.ended(self.name, newest.id))
+        if state is None:
+            # In a handler the slot is free meanwhile: what is awaited may need it.
+            self.store._leave_slot()
+            try:
+                while state is None:
+                    left = BACKSTOP_SECONDS if ends is None else ends - time.monotonic()
+                    if left <= 0:
+                        raise WaitTimeout(
+                            f"message {newest.id} at address {shown(address)} did not end in {timeout_seconds} s"
+                        )
+                    await self._wait_for_end(newest.id, left)
+                    state = await self._read(lambda: self.engine.ended(self.name, newest.id))
+            finally:
+                await self.store._enter_slot()
         if state.outcome is not State.SUCCEEDED:
             why = state.reason or "no reason given"
             raise MessageFailed(

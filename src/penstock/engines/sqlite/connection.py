@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -43,7 +44,12 @@ class Database:
         self._current: Transaction | None
         self._owner: int
         self._durable: bool
+        self._write_lock = threading.RLock()
+        self._read_lock = threading.RLock()
+        # For whoever watches the file with a connection of its own; see `hold_for_fork`.
+        self.watch_lock = threading.RLock()
         self._open()
+        _databases.add(self)
 
     # -- transactions ----------------------------------------------------------------------------------------------
 
@@ -122,8 +128,6 @@ class Database:
         _check_version()
         self._check_path()
         self._process = os.getpid()
-        self._write_lock = threading.RLock()
-        self._read_lock = threading.RLock()
         self._current = None
         self._owner = 0
         self._durable = True
@@ -181,6 +185,21 @@ class Database:
             os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
         except OSError as error:
             raise errors.NotAStore(f"{self.path} cannot be made: {error.strerror}; name another path") from None
+
+    # -- forks -----------------------------------------------------------------------------------------------------
+
+    def hold_for_fork(self) -> None:
+        """Keep every thread out of SQLite while this one forks: a lock that another thread has inside SQLite would stay
+        locked in the child for ever, because the thread that could unlock it is not there."""
+        for lock in self._locks():
+            lock.acquire()
+
+    def go_on_after_fork(self) -> None:
+        for lock in reversed(self._locks()):
+            lock.release()
+
+    def _locks(self) -> tuple[threading.RLock, ...]:
+        return self._write_lock, self._read_lock, self.watch_lock
 
     # -- errors ----------------------------------------------------------------------------------------------------
 
@@ -267,6 +286,25 @@ class Write:
 
 # Connections of a parent process. Closing them here would drop the parent's locks, so they are kept, unused.
 _inherited: list[tuple[Any, Any]] = []
+
+
+_databases: weakref.WeakSet[Database] = weakref.WeakSet()
+_held: list[Database] = []
+
+
+def _hold_all() -> None:
+    for database in list(_databases):
+        database.hold_for_fork()
+        _held.append(database)
+
+
+def _let_go_of_all() -> None:
+    while _held:
+        _held.pop().go_on_after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_hold_all, after_in_parent=_let_go_of_all, after_in_child=_let_go_of_all)
 
 
 def _check_version() -> None:

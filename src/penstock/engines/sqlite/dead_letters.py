@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from penstock.domain.identity import made_id
 from penstock.domain.lifecycle import Event, State
@@ -13,6 +13,7 @@ from penstock.domain.times import to_time
 from penstock.engines.contract import Edge
 from penstock.engines.sqlite import ending, queues, sending, tracking
 from penstock.engines.sqlite.queues import Group, Queue
+from penstock.engines.sqlite.stretches import END
 from penstock.engines.sqlite.transaction import Transaction
 from penstock.engines.statements import Statements
 
@@ -30,41 +31,43 @@ def every(
     queue = queues.find(transaction, name)
     if queue is None:
         return []
-    reader = None if group_name is None else _reader(transaction, name, group_name)
-    if group_name is not None and reader is None:
-        return []
-    before_at, before_position, before_group = (None, None, None) if before is None else before
+    if group_name is None:
+        groups = queues.groups(transaction, queue)
+    else:
+        reader = _reader(transaction, name, group_name)
+        groups = [] if reader is None else [reader[1]]
+    letters = [one for group in groups for one in _letters(transaction, queue, group, outcome, limit, before)]
+    return sorted(letters, key=lambda one: (one.died_at, one.position, one.group), reverse=True)[:limit]
+
+
+def _letters(
+    transaction: Transaction, queue: Queue, group: Group, outcome: State | None, limit: int, before: Edge | None
+) -> Iterator[DeadLetter]:
+    before_at, before_position, before_group = (END, END, "") if before is None else before
     bindings = {
-        "queue_id": queue.queue_id,
-        "group_id": None if reader is None else reader[1].group_id,
+        "group_id": group.group_id,
         "outcome": outcome,
         "limit": limit,
         "before_at": before_at,
-        "before_position": before_position,
-        "before_group": before_group,
+        # Of two letters at one place the one of the later group comes first.
+        "before_position": before_position + (group.name < before_group),
     }
-    letters = []
     for row in transaction.rows(SQL.dead_letters, bindings):
-        reader_name, position, ended, reason, attempts, died_at, created_at, chosen, content_type, headers, payload = (
-            row
+        position, ended, reason, attempts, died_at, created_at, chosen, content_type, headers, payload = row
+        yield DeadLetter(
+            id=chosen or made_id(created_at, transaction.salt, position),
+            queue=queue.name,
+            group=group.name,
+            position=position,
+            payload=payload,
+            content_type=content_type or BYTES,
+            headers=decode_headers(headers),
+            outcome=State(ended),
+            reason=reason,
+            attempts=attempts,
+            died_at=to_time(died_at),
+            created_at=to_time(created_at),
         )
-        letters.append(
-            DeadLetter(
-                id=chosen or made_id(created_at, transaction.salt, position),
-                queue=name,
-                group=reader_name,
-                position=position,
-                payload=payload,
-                content_type=content_type or BYTES,
-                headers=decode_headers(headers),
-                outcome=State(ended),
-                reason=reason,
-                attempts=attempts,
-                died_at=to_time(died_at),
-                created_at=to_time(created_at),
-            )
-        )
-    return letters
 
 
 def redrive(

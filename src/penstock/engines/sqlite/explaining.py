@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shlex import quote
+
 from penstock.domain.errors import NotFound
 from penstock.domain.lifecycle import OUTCOMES, State
 from penstock.domain.observations import Explanation
@@ -29,7 +31,11 @@ def explain(transaction: Transaction, name: str, message_id: str, group_name: st
 def _held(transaction: Transaction, queue: Queue, held_id: int) -> Finding:
     available_at, waiting, _, _, _, batch = transaction.rows(SQL.held_state, {"held_id": held_id})[0]
     if waiting:
-        return State.HELD, f"its batch {batch!r} has not started", f"penstock batch start {queue.name} {batch}"
+        return (
+            State.HELD,
+            f"its batch {batch!r} has not started",
+            f"penstock batch start {quote(queue.name)} {quote(batch)}",
+        )
     if available_at <= transaction.now:
         return State.HELD, "it is due: the next receive or sweep makes it ready", None
     return State.HELD, f"it is delayed until {_at(available_at)}, {_left(transaction, available_at)} from now", None
@@ -38,7 +44,7 @@ def _held(transaction: Transaction, queue: Queue, held_id: int) -> Finding:
 def _in_log(transaction: Transaction, queue: Queue, group_name: str, position: int) -> Finding:
     group = queues.find_group(transaction, queue, group_name)
     if group is None:
-        advice = f"penstock receive {queue.name} --group {group_name}"
+        advice = f"penstock receive {quote(queue.name)} --group {quote(group_name)}"
         return State.READY, f"group {group_name!r} has never received from this queue", advice
     if group.stream_position is not None:
         raise NotFound(f"group {group_name!r} is read as a stream: it has no state for single messages")
@@ -60,7 +66,7 @@ def _ended(
     if kept is None:
         return state, because, None
     message = looking.message_at(transaction, queue, position)
-    return state, because, f"penstock redrive {queue.name} {message.id} --group {group.name}"
+    return state, because, f"penstock redrive {quote(queue.name)} {message.id} --group {quote(group.name)}"
 
 
 def _tracked(transaction: Transaction, queue: Queue, group: Group, position: int) -> Finding | None:
@@ -93,21 +99,25 @@ def _unread(transaction: Transaction, queue: Queue, group: Group, position: int)
     bindings = {"group_id": group.group_id, "position": position, "trimmed_position": queue.trimmed_position}
     cursor, _, _ = transaction.rows(SQL.cursor_of, bindings)[0]
     if position <= cursor:
-        advice = f"penstock seek {queue.name} {group.name} {position - 1}"
+        advice = f"penstock seek {quote(queue.name)} {quote(group.name)} {position - 1}"
         return State.READY, "the group's cursor was moved past it by a seek", advice
     return _ready(transaction, queue, group, "it is ready and has not been received")
 
 
 def _ready(transaction: Transaction, queue: Queue, group: Group, because: str) -> Finding:
     if queue.policy.paused:
-        return State.READY, "the queue is paused", f"penstock resume {queue.name}"
+        return State.READY, "the queue is paused", f"penstock resume {quote(queue.name)}"
     group_id = {"group_id": group.group_id}
     if queue.policy.ordered and transaction.rows(RECEIVE.blocked_shards, group_id):
         return State.READY, f"{because}; in its shard another message is in flight or waits for a retry", None
     stats = transaction.rows(SQL.group_counts, group_id)[0]
     ahead = f"{stats[6]} unread messages wait in the group"
     if stats[-1] == 0:
-        return State.READY, f"{because}; {ahead}, and no consumer is registered", f"penstock receive {queue.name}"
+        return (
+            State.READY,
+            f"{because}; {ahead}, and no consumer is registered",
+            f"penstock receive {quote(queue.name)}",
+        )
     return State.READY, f"{because}; {ahead}", None
 
 

@@ -11,8 +11,9 @@ from penstock.domain.message import BYTES, SYSTEM, Message, decode_headers
 from penstock.domain.names import shown
 from penstock.domain.observations import AddressState, Archived, AuditEntry
 from penstock.domain.times import to_optional_time, to_time
-from penstock.engines.sqlite import ending, queues, sending
+from penstock.engines.sqlite import ending, queues, sending, stretches
 from penstock.engines.sqlite.queues import Group, Queue
+from penstock.engines.sqlite.ranges import ranges
 from penstock.engines.sqlite.receiving import SQL as RECEIVE
 from penstock.engines.sqlite.sending import Place
 from penstock.engines.sqlite.transaction import Transaction
@@ -21,9 +22,6 @@ from penstock.engines.statements import Statements
 SQL = Statements("penstock.engines.sqlite", "sql/look.sql")
 # The number of a group that has not been used yet: it has read nothing, and what it would read can be looked at.
 NOBODY = -1
-# Stretches of the log looked up at a time, and a position beyond all.
-STRETCHES = 256
-LAST = 2**63 - 1
 
 
 def place(transaction: Transaction, queue: Queue, message_id: str) -> Place:
@@ -108,20 +106,18 @@ def browse(
     queue = queues.find(transaction, name)
     if queue is None:
         return []
-    after, upto = max(after, queue.trimmed_position), LAST if upto is None else upto
-    statement = SQL.browse_backwards if backwards else SQL.browse
-    found: list[Message] = []
-    while len(found) < limit and after < upto:
-        between = {"queue_id": queue.queue_id, "after": after, "upto": upto, "limit": STRETCHES}
-        stretches = transaction.rows(SQL.stretches_backwards if backwards else SQL.stretches, between)
-        for first, last in stretches:
-            if len(found) < limit:
-                reading = {"first": first, "last": last, "limit": limit - len(found)}
-                found += [_message(transaction, queue, row) for row in transaction.rows(statement, reading)]
-        if len(stretches) < STRETCHES:
-            break
-        after, upto = (after, stretches[-1][0] - 1) if backwards else (stretches[-1][1], upto)
-    return found
+    after, upto = max(after, queue.trimmed_position), stretches.END if upto is None else upto
+    if backwards:
+        reaches = stretches.whole_lanes(transaction, queue, upto)
+        positions = stretches.last_positions(transaction, reaches, after, limit)[::-1]
+    else:
+        positions = stretches.first_positions(transaction, queue, after, upto, limit)
+    messages = [
+        _message(transaction, queue, row)
+        for first, last in ranges(positions)
+        for row in transaction.rows(SQL.browse, {"first": first, "last": last})
+    ]
+    return messages[::-1] if backwards else messages
 
 
 def ready_in(transaction: Transaction, name: str, group_name: str | None) -> float | None:
@@ -196,8 +192,11 @@ def _behind(transaction: Transaction, queue: Queue, group: Group, before: int, l
         "before": before,
         "limit": limit,
     }
-    rows = transaction.rows(SQL.archive, bindings) or transaction.rows(SQL.kept_letters, bindings)
-    return [position for (position,) in rows]
+    reaches = transaction.rows(stretches.SQL.read_lanes, bindings)
+    passed = stretches.last_positions(transaction, reaches, queue.trimmed_position, limit)
+    skipped = [position for (position,) in transaction.rows(stretches.SQL.skipped_before, bindings)]
+    found = sorted({*passed, *skipped}, reverse=True)[:limit]
+    return found or [position for (position,) in transaction.rows(SQL.kept_letters, bindings)]
 
 
 def _archived(transaction: Transaction, queue: Queue, group: Group, position: int) -> Archived | None:

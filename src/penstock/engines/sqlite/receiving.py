@@ -9,7 +9,7 @@ written down as ended.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from penstock.domain.lifecycle import Event, State
 from penstock.domain.settlement import Attempt, lease_end
@@ -72,12 +72,12 @@ class Opening(NamedTuple):
 def begin(transaction: Transaction, name: str, group_name: str | None) -> Opening:
     """Queue and group are made by their first use."""
     row = transaction.row(SQL.open_receive, (name, group_name, transaction.now))
-    queue = queues.ensure(transaction, name) if row is None else queues.from_row(row[:7])
-    if row is None or row[7] is None:
+    queue = queues.ensure(transaction, name) if row is None else queues.from_row(row[:8])
+    if row is None or row[8] is None:
         group = queues.ensure_group(transaction, queue, group_name or queue.policy.default_group)
-        held = row is not None and row[12]
+        held = row is not None and row[14]
         return Opening(queue, group, NOTHING_DUE._replace(held=int(held)))
-    return Opening(queue, Group(*row[7:12]), Due(*row[12:]))
+    return Opening(queue, Group(*row[8:14]), Due(*row[14:]))
 
 
 def receive(
@@ -305,17 +305,10 @@ class _Receive:
         return self.transaction.rows(SQL.read_lane, reading)
 
     def _read_carefully(self, lane: Lane, room: int) -> tuple[list[Row], int]:
-        common = {
-            "lane_id": lane.lane_id,
-            "after": lane.position,
-            "now": self.transaction.now,
-            "group_id": self.group.group_id,
-            "at_most_once": int(self.queue.policy.at_most_once),
-        }
-        reading = {**common, "priority": lane.priority, "ends_at": self.ends_at, "limit": room}
-        rows = self.transaction.rows(SQL.read_lane_carefully, reading)
+        reading = self._reading(lane)
+        rows = self.transaction.rows(SQL.read_lane_carefully, {**reading, "limit": room})
         upto = rows[-1][POSITION] if len(rows) == room else lane.last_position
-        for position, event in self.transaction.rows(SQL.passed_over, {**common, "upto": upto}):
+        for position, event in self.transaction.rows(SQL.passed_over, {**reading, "upto": upto}):
             self._pass_over(position, Event(event))
         passed = {
             "group_id": self.group.group_id,
@@ -325,6 +318,17 @@ class _Receive:
         }
         self.transaction.rows(tracking.SQL.unskip, passed)
         return rows, upto
+
+    def _reading(self, lane: Lane) -> dict[str, Any]:
+        return {
+            "lane_id": lane.lane_id,
+            "after": lane.position,
+            "now": self.transaction.now,
+            "group_id": self.group.group_id,
+            "at_most_once": int(self.queue.policy.at_most_once),
+            "priority": lane.priority,
+            "ends_at": self.ends_at,
+        }
 
     def _pass_over(self, position: int, event: Event) -> None:
         state = State.CANCELLED if event is Event.BATCH_CANCEL else State.EXPIRED
@@ -379,6 +383,10 @@ class _Receive:
             retries = waiting.get(shard)
             if lane is not None and not retries:
                 self._take_unread(lane, most)
+            elif lane is not None and retries and self._is_unread_before(lane, retries[0][0]):
+                # A message redriven before it was ever read waits further on: what comes before it is free.
+                self._take_unread(lane, 1)
+                blocked.add(shard)
             elif lane is None and retries and retries[0] == (position, State.READY):
                 self.take_retry(position)
                 retries.pop(0)
@@ -386,6 +394,12 @@ class _Receive:
                 continue
             if most == 1:
                 blocked.add(shard)
+
+    def _is_unread_before(self, lane: Lane, position: int) -> bool:
+        if lane.next_first >= position:
+            return False
+        rows = self.transaction.rows(SQL.read_lane_carefully, {**self._reading(lane), "limit": 1})
+        return bool(rows) and rows[0][POSITION] < position
 
 
 class _Ring(NamedTuple):

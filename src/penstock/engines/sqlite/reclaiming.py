@@ -29,7 +29,9 @@ def reclaim(transaction: Transaction, queue: Queue, group: Group, consumer: str 
                 None, reason,
             )
         )  # fmt: skip
-    heads = _heads(transaction, queue, lapsed) if queue.policy.ordered else None
+    # At most once, nobody knows how far the consumer got: none may be handed out again.
+    released = queue.policy.ordered and not queue.policy.at_most_once
+    heads = _heads(transaction, queue, lapsed) if released else None
     for flight in sorted(lapsed):
         # In order, a consumer was at work on the first message of its lease: the others did not fail with it.
         event = Event.LEASE_END if heads is None or flight.position in heads else Event.RELEASE

@@ -29,6 +29,8 @@ class _Lane(NamedTuple):
 def seek(transaction: Transaction, name: str, group_name: str, target: int | str, is_time: bool) -> int:
     queue = queues.get(transaction, name)
     group = queues.ensure_group(transaction, queue, group_name)
+    if group.stream_position is not None and group.stream_table != "messages":
+        raise InvalidInput(f"group {group_name!r} of queue {name!r} follows the trail: it has no place in the log")
     position = _position(transaction, queue, target, is_time)
     if group.stream_position is not None:
         from penstock.engines.sqlite import windows

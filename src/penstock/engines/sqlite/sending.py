@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import repeat
 from typing import NamedTuple
-from zlib import crc32
 
 from penstock.domain.errors import DuplicateAddress, InvalidInput
 from penstock.domain.identity import made_id, made_ids, position_of, random_id
@@ -48,7 +47,7 @@ class Record(NamedTuple):
 
 def send(transaction: Transaction, name: str, drafts: Sequence[Draft]) -> list[str]:
     row = transaction.row(SQL.open_send, (name,))
-    queue, lane_id = (queues.ensure(transaction, name), None) if row is None else (queues.from_row(row[:7]), row[7])
+    queue, lane_id = (queues.ensure(transaction, name), None) if row is None else (queues.from_row(row[:8]), row[8])
     check_size(max([draft[0] for draft in drafts], key=len), queue.policy.max_payload_bytes)
     return put(transaction, queue, drafts, lane_id)
 
@@ -59,11 +58,16 @@ def put(transaction: Transaction, queue: Queue, drafts: Sequence[Draft], lane_id
     policy = queue.policy
     if policy.delay_seconds == 0:
         kinds = {id(options): options for _, _, options in drafts}.values()
-        if policy.ttl_seconds is None and all(options == PLAIN for options in kinds):
+        if is_plainly_sent(policy) and all(options == PLAIN for options in kinds):
             return _send_plain(transaction, _plain_lane(transaction, queue, lane_id), drafts)
         if not policy.ordered and all(_is_timed(options) for options in kinds):
             return _send_timed(transaction, _plain_lane(transaction, queue, lane_id), drafts)
     return _Send(transaction, queue).send(drafts)
+
+
+def is_plainly_sent(policy: Policy) -> bool:
+    """Whether a message that is nothing but a payload needs no more than a row of the log."""
+    return policy.delay_seconds == 0 and policy.ttl_seconds is None
 
 
 def _plain_lane(transaction: Transaction, queue: Queue, first_lane_id: int | None) -> int:
@@ -307,4 +311,4 @@ def shard_of(key: str | None, policy: Policy, otherwise: int) -> int:
     """A key always has the same shard; in an ordered queue messages without a key count as one key."""
     if key is None and not policy.ordered:
         return otherwise
-    return crc32((key or "").encode()) % policy.shards
+    return policy.shard_of(key)

@@ -106,7 +106,7 @@ def conclude(
         return verdict.state
     ending.record(transaction, queue.queue_id, group.group_id, step)
     tracking.track(transaction, group, flight, verdict, reason)
-    if queue.policy.ordered and event is not Event.RELEASE:
+    if queue.policy.ordered and not queue.policy.at_most_once and event is not Event.RELEASE:
         _release_behind(transaction, queue, group, flight)
     return verdict.state
 

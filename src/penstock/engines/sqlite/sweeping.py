@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from penstock.domain.lifecycle import Event, State
 from penstock.domain.observations import SweepReport
-from penstock.domain.times import SECOND
+from penstock.domain.times import SECOND, microseconds
 from penstock.engines.sqlite import consumers, ending, promoting, queues, reclaiming, scheduling, tracking, trimming
+from penstock.engines.sqlite.connection import SQL as CONNECTION
 from penstock.engines.sqlite.connection import Database
 from penstock.engines.sqlite.queues import Group, Queue
 from penstock.engines.sqlite.rounds import Rounds, has_calls
@@ -14,6 +15,8 @@ from penstock.engines.sqlite.transaction import Transaction
 from penstock.engines.sqlite.trimming import SQL
 
 LOOK_BACK = 60 * SECOND
+# The fact of the store that says when somebody last set out to sweep.
+SWEPT_AT = "swept_at"
 
 
 def sweep(database: Database, rounds: Rounds) -> SweepReport:
@@ -34,6 +37,24 @@ def sweep(database: Database, rounds: Rounds) -> SweepReport:
         with database.read() as transaction:
             rounds.visited(transaction, {queue_id for queue_id, _ in wanted})
     return SweepReport(fired=fired, removed_consumers=removed, **counts)
+
+
+def claim(database: Database, every_seconds: float) -> bool:
+    """Asking takes no write lock; claiming need not wait for the disk, because sweeping twice does no harm."""
+    with database.read() as transaction:
+        if not _is_due(transaction, every_seconds):
+            return False
+    with database.write(durable=False) as transaction:
+        is_due = _is_due(transaction, every_seconds)
+        if is_due:
+            transaction.run(CONNECTION.set_fact, {"name": SWEPT_AT, "value": transaction.now})
+        return is_due
+
+
+def _is_due(transaction: Transaction, every_seconds: float) -> bool:
+    swept_at: int | None = transaction.value(CONNECTION.fact, {"name": SWEPT_AT})
+    # A clock that was set back must not stop the sweeps until it has caught up.
+    return swept_at is None or not 0 <= transaction.now - swept_at < microseconds(every_seconds)
 
 
 def _sweep_queue(database: Database, name: str) -> dict[str, int]:

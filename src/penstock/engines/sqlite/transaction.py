@@ -39,6 +39,11 @@ class Transaction:
         self._cursor = cursor
         self._execute = cursor.execute
 
+    @property
+    def connection(self) -> apsw.Connection:
+        """For statements whose rows are read one by one, beside others."""
+        return self._cursor.connection
+
     def run(self, statement: str, bindings: Bindings = ()) -> None:
         self._execute(statement, bindings)
 
@@ -59,4 +64,4 @@ class Transaction:
     def changes(self, statement: str, bindings: Bindings = ()) -> int:
         """Run it, and count the rows it changed."""
         self._execute(statement, bindings).fetchall()
-        return self._cursor.connection.changes()
+        return self.connection.changes()

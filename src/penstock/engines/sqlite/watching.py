@@ -25,7 +25,7 @@ IDLE_LOOKS = 100
 class Watch:
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(database.watch_lock)
         self._numbers = itertools.count(1)
         self._commits = 0
         self._waiting = 0
@@ -75,9 +75,10 @@ class Watch:
 
     def _look(self) -> None:
         """Look at the file while somebody waits, and a little longer so that a polling loop keeps its thread."""
-        connection = self._database.connection()
+        with self._database.watch_lock:
+            connection = self._database.connection()
         try:
-            version = _version(connection)
+            version = self._version(connection)
             # Others may have committed between the caller's last look and this first one.
             self.committed()
             idle = quiet = 0
@@ -85,12 +86,19 @@ class Watch:
                 time.sleep(QUIET_LOOK_EVERY_SECONDS if quiet > QUIET_LOOKS else LOOK_EVERY_SECONDS)
                 idle = 0 if self._waiting else idle + 1
                 quiet += 1
-                latest = _version(connection)
+                latest = self._version(connection)
                 if latest != version:
                     version, quiet = latest, 0
                     self.committed()
         finally:
-            connection.close()
+            with self._database.watch_lock:
+                connection.close()
+
+    def _version(self, connection: apsw.Connection) -> int:
+        with self._database.watch_lock:
+            version = connection.execute(SQL.data_version).fetchall()[0][0]
+        assert isinstance(version, int)
+        return version
 
     def _is_over(self, idle: int) -> bool:
         with self._changed:
@@ -98,9 +106,3 @@ class Watch:
             if is_over:
                 self._thread = None
             return is_over
-
-
-def _version(connection: apsw.Connection) -> int:
-    version = connection.execute(SQL.data_version).fetchall()[0][0]
-    assert isinstance(version, int)
-    return version

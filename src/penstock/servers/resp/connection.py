@@ -15,11 +15,12 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock.domain.errors import PenstockError, StoreError
+from penstock.servers.access import Right
 from penstock.servers.resp.desks import Waiter
 from penstock.servers.resp.encoder import Encoded, Failure, Reply, encode
 from penstock.servers.resp.parser import Parser
 from penstock.servers.resp.session import Session
-from penstock.servers.resp.table import Command, Order, Right, find
+from penstock.servers.resp.table import Command, Order, find
 from penstock.servers.resp.words import failure
 from penstock.servers.resp.work import Waiting, Work
 

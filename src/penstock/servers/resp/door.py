@@ -26,8 +26,8 @@ from penstock.servers.resp.claims import Claims
 from penstock.servers.resp.consumers import Consumers
 from penstock.servers.resp.encoder import Reply
 from penstock.servers.resp.remembering import Lease, Remembered
-from penstock.servers.resp.taking import Taking
 from penstock.servers.resp.work import Finish, Work
+from penstock.servers.taking import Taking
 
 # A queue that begins with a command of this protocol: nothing is dead here, an unread message just expires, and one
 # that was not acknowledged comes back until it does.
@@ -136,7 +136,8 @@ class Door:
     ) -> Call:
         """A receive that is shared with those of other clients; its outcome is a list of receipts. No group is the
         primary one."""
-        taking = Taking(self, queue, group, consumer, limit, lease_seconds, makes, times)
+        prepare = self.make if makes else None
+        taking = Taking(self.engine, queue, group, consumer, limit, lease_seconds, prepare, times)
         key = ("take", queue, group, lease_seconds, makes)
         return Call(taking, None, key, share_receive, unwanted=self.let_go, weight=limit * times)
 

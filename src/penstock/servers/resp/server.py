@@ -5,22 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 import socket
 import ssl
 import time
 from collections import Counter
 
 from penstock.client.aio.store import AsyncStore
-from penstock.domain.errors import PenstockError
+from penstock.servers.access import Users
+from penstock.servers.guard import Guard
 from penstock.servers.resp import commands as _commands  # noqa: F401  # fills the table
-from penstock.servers.resp.access import Users
 from penstock.servers.resp.connection import Connection
 from penstock.servers.resp.desks import Desks
 from penstock.servers.resp.door import Door
-from penstock.servers.resp.guard import Guard
 from penstock.servers.resp.words import CommandError
 from penstock.settings import Limits, RespSettings
+from penstock.workers.sweeper import Sweeper
 
 logger = logging.getLogger("penstock.resp")
 # How often clients are looked at that keep the server waiting.
@@ -136,13 +135,10 @@ class Server:
 
 
 async def sweep_forever(store: AsyncStore, every_seconds: float) -> None:
-    """Maintenance while the server runs; not in step with other servers of the same store."""
+    """Maintenance while the server runs, shared with every worker and server of the same store."""
+    sweeper = Sweeper(store.engine, every_seconds)
     while True:
-        await asyncio.sleep(every_seconds * random.uniform(0.8, 1.2))
-        try:
-            await store.sweep()
-        except PenstockError as error:
-            logger.warning("sweep: %s", error)
+        await asyncio.sleep(await store._run_alone(sweeper.turn))
 
 
 def _keep_alive(sock: socket.socket | None) -> None:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.client.aio.gathering import Call
 from penstock.domain.errors import PenstockError, StoreError
-from penstock.servers.resp.access import DEFAULT, User
+from penstock.servers.access import DEFAULT, Right, User
 from penstock.servers.resp.encoder import RESP2, Reply, Simple
-from penstock.servers.resp.table import Command, Order, Right
+from penstock.servers.resp.table import Command, Order
 from penstock.servers.resp.words import CommandError, failure, unknown_command
 from penstock.servers.resp.work import Waiting, Work
 
@@ -87,7 +87,10 @@ class Session:
     async def log_in(self, name: str, password: bytes) -> None:
         users, guard = self.server.users, self.server.guard
         if not users.remembers(name, password):
-            guard.check(self.address)
+            if not guard.allows(self.address):
+                raise CommandError(
+                    "ERR too many failed attempts to authenticate from this address: try again in a second"
+                )
             right = await asyncio.get_running_loop().run_in_executor(None, users.check, name, password)
             if not right:
                 guard.note_failure(self.address)

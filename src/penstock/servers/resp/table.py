@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum, StrEnum
+from enum import Enum
 from typing import Any
 
+from penstock.servers.access import Right
 from penstock.servers.resp.arguments import Signature
 
 SINCE = "0.1.0"
@@ -19,16 +20,6 @@ class Order(Enum):
     RECEIVE = "merged with others, after sends and settlements; only receives may follow"
     TURN = "takes its turn among all calls"
     ALONE = "nothing else of this connection meanwhile"
-
-
-class Right(StrEnum):
-    """What a user may do. The words are those of the users table."""
-
-    NOTHING = "nothing"  # needs no right
-    SEND = "send"
-    RECEIVE = "receive"
-    LOOK = "look"
-    MANAGE = "manage"
 
 
 # The quick way for the plain form of a command that comes again and again: takes as many of the calls in front as go

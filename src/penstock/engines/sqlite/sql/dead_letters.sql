@@ -1,15 +1,13 @@
 -- name: dead_letters
--- Dead letters of a queue, newest first.
-select reader.name, dead.position, dead.outcome, dead.reason, dead.attempts, dead.died_at, log.created_at, log.id,
-    log.content_type, log.headers, log.payload
-from penstock_group as reader
-join penstock_dead_letter as dead using (group_id)
-join penstock_log as log using (position)
-where reader.queue_id = :queue_id
-    and (:group_id is null or reader.group_id = :group_id)
+-- Dead letters of a group before a place among them, newest first: in the order of an index, so that only those are read
+-- that are asked for.
+select dead.position, dead.outcome, dead.reason, dead.attempts, dead.died_at, log.created_at, log.id, log.content_type,
+    log.headers, log.payload
+from penstock_dead_letter as dead indexed by penstock_dead_letter_died_at
+cross join penstock_log as log using (position)
+where dead.group_id = :group_id and (dead.died_at, dead.position) < (:before_at, :before_position)
     and (:outcome is null or dead.outcome = :outcome)
-    and (:before_at is null or (dead.died_at, dead.position, reader.name) < (:before_at, :before_position, :before_group))
-order by dead.died_at desc, dead.position desc, reader.name desc
+order by dead.died_at desc, dead.position desc
 limit :limit;
 
 -- name: oldest

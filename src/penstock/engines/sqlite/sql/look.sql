@@ -15,53 +15,15 @@ from penstock_held as held
 left join penstock_batch as batch on batch.batch_id = held.batch_id
 where held.held_id = :held_id;
 
--- name: stretches
--- Stretches of a queue's log between two positions, in order. Lanes do not overlap: each position is of one of them.
-select max(run.first_position, :after + 1), min(run.last_position, :upto)
-from penstock_lane as lane
-cross join penstock_run as run on run.lane_id = lane.lane_id and run.last_position > :after
-where lane.queue_id = :queue_id and lane.priority >= 0 and run.first_position <= :upto
-    and run.last_position <= (
-        select coalesce(min(beyond.last_position), :upto) from penstock_run as beyond
-        where beyond.lane_id = lane.lane_id and beyond.last_position >= :upto
-    )
-order by run.last_position
-limit :limit;
-
--- name: stretches_backwards
--- The same, the last one first.
-select max(run.first_position, :after + 1), min(run.last_position, :upto)
-from penstock_lane as lane
-cross join penstock_run as run on run.lane_id = lane.lane_id and run.last_position > :after
-where lane.queue_id = :queue_id and lane.priority >= 0 and run.first_position <= :upto
-    and run.last_position <= (
-        select coalesce(min(beyond.last_position), :upto) from penstock_run as beyond
-        where beyond.lane_id = lane.lane_id and beyond.last_position >= :upto
-    )
-order by run.last_position desc
-limit :limit;
-
 -- name: browse
--- Messages of a stretch, in order.
+-- Messages at a stretch of positions, in order.
 select log.position, lane.priority, log.created_at, log.id, log.content_type, log.headers, log.expires_at,
     log.deadline_at, log.address, log.key, batch.name, log.created_by, log.available_at, log.payload
 from penstock_log as log
 cross join penstock_lane as lane using (lane_id)
 left join penstock_batch as batch on batch.batch_id = log.batch_id
 where log.position between :first and :last
-order by log.position
-limit :limit;
-
--- name: browse_backwards
--- The same, the last one first.
-select log.position, lane.priority, log.created_at, log.id, log.content_type, log.headers, log.expires_at,
-    log.deadline_at, log.address, log.key, batch.name, log.created_by, log.available_at, log.payload
-from penstock_log as log
-cross join penstock_lane as lane using (lane_id)
-left join penstock_batch as batch on batch.batch_id = log.batch_id
-where log.position between :first and :last
-order by log.position desc
-limit :limit;
+order by log.position;
 
 -- name: peek_tracked
 -- Retries that could be received now, best priority first.
@@ -230,6 +192,12 @@ from penstock_lane as lane
 join penstock_run as run using (lane_id)
 where lane.queue_id = :queue_id and lane.priority >= 0 and run.last_position > :after;
 
+-- name: ended_count
+-- How many messages of the queue have ended after an entry of the trail, for a stream that follows it.
+select coalesce(sum(last_position - first_position + 1), 0)
+from penstock_audit
+where entry_id > :after and queue_id = :queue_id and state not in ('held', 'ready', 'leased') and first_position > 0;
+
 -- name: trail
 -- What happened to the message at a position, in order.
 select audit.at, audit.event, audit.state, audit.by, reader.name, audit.reason, audit.attempt
@@ -265,21 +233,6 @@ where group_id = :group_id and first_position <= :position and last_position >= 
 select outcome, reason, attempts, died_at
 from penstock_dead_letter
 where group_id = :group_id and position = :position;
-
--- name: archive
--- Messages behind the group's cursor, latest first; those that are still live are left out by the caller.
-select log.position
-from penstock_log as log
-cross join penstock_lane as lane using (lane_id)
-left join penstock_cursor as cursor on cursor.group_id = :group_id and cursor.lane_id = lane.lane_id
-where log.position < :before and log.position > :trimmed_position and lane.queue_id = :queue_id
-    and (
-        lane.priority < 0
-        or log.position <= coalesce(cursor.position, :trimmed_position)
-        or exists (select 1 from penstock_skip as skip where skip.group_id = :group_id and skip.position = log.position)
-    )
-order by log.position desc
-limit :limit;
 
 -- name: archive_edge
 -- The latest position of the queue that can have ended in the group: what lies beyond is not worth looking at.

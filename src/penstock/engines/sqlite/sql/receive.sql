@@ -3,7 +3,8 @@
 -- given), whether anything has to be made ready or reclaimed before messages are taken, whether retries are ready,
 -- whether something has to be passed over, and the latest token in use.
 select queue.queue_id, queue.name, queue.policy, queue.held, queue.trimmed_position, queue.created_at,
-    queue.primary_group_id, reader.group_id, reader.queue_id, reader.name, reader.stream_position, reader.used_at,
+    queue.primary_group_id, queue.trimmed_entry,
+    reader.group_id, reader.queue_id, reader.name, reader.stream_position, reader.used_at, reader.stream_table,
     exists (
         select 1 from penstock_held as held
         where held.queue_id = queue.queue_id and held.waiting = 0 and held.available_at <= ?3

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from penstock.servers.resp.access import DEFAULT
+from penstock.servers.access import DEFAULT, Right
 from penstock.servers.resp.arguments import Count, Text, Words, read_text
 from penstock.servers.resp.encoder import OK, RESP2, RESP3, Reply, Simple
 from penstock.servers.resp.session import Begun, Session
-from penstock.servers.resp.table import Order, Right, command
+from penstock.servers.resp.table import Order, command
 from penstock.servers.resp.words import CommandError, quoted, unknown_subcommand, wrong_arity
 
 FAMILY = "connection"

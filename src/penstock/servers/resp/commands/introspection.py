@@ -7,11 +7,12 @@ import time
 from typing import Any
 
 import penstock
+from penstock.servers.access import Right
 from penstock.servers.resp.arguments import Words
 from penstock.servers.resp.commands.connection import REDIS_VERSION
 from penstock.servers.resp.encoder import Reply, Tags, Verbatim
 from penstock.servers.resp.session import Session
-from penstock.servers.resp.table import SINCE, TABLE, Command, Order, Right, command
+from penstock.servers.resp.table import SINCE, TABLE, Command, Order, command
 from penstock.servers.resp.words import CommandError, unknown_subcommand
 
 FAMILY = "server"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from penstock.domain.times import check_integer
+from penstock.servers.access import Right
 from penstock.servers.resp.arguments import Count, GroupName, MessageId, QueueName
 from penstock.servers.resp.commands.telling import told
 from penstock.servers.resp.session import Begun, Session
-from penstock.servers.resp.table import Order, Right, command
+from penstock.servers.resp.table import Order, command
 
 FAMILY = "model"
 MAX_LIMIT = 10_000

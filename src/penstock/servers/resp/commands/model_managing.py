@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 
 from penstock.domain.times import check_integer
+from penstock.servers.access import Right
 from penstock.servers.resp.arguments import Count, GroupName, MessageIds, QueueName, Text, Words, read_name, read_text
 from penstock.servers.resp.commands.telling import told
 from penstock.servers.resp.encoder import OK, Reply
 from penstock.servers.resp.session import Begun, Session
-from penstock.servers.resp.table import Order, Right, command
+from penstock.servers.resp.table import Order, command
 from penstock.servers.resp.words import CommandError, quoted, unknown_subcommand, wrong_arity
 
 FAMILY = "model"
@@ -36,7 +37,7 @@ def dead(
     return session.door.look(lambda: session.door.local.queue(queue).dead_letters(limit, group, outcome), told)
 
 
-@command("QREDRIVE", Order.TURN, Right.MANAGE, FAMILY)
+@command("QREDRIVE", Order.TURN, Right.OPERATE, FAMILY)
 def redrive(
     session: Session,
     queue: QueueName,
@@ -71,13 +72,13 @@ def _same(value: Any) -> Reply:
 # -- queues ----------------------------------------------------------------------------------------------------------
 
 
-@command("QPAUSE", Order.TURN, Right.MANAGE, FAMILY)
+@command("QPAUSE", Order.TURN, Right.OPERATE, FAMILY)
 def pause(session: Session, queue: QueueName) -> Begun:
     """Hand out nothing until QRESUME; sends and settlements go on."""
     return session.door.change(lambda: session.door.engine.declare(queue, {"paused": True}), lambda _: OK)
 
 
-@command("QRESUME", Order.TURN, Right.MANAGE, FAMILY)
+@command("QRESUME", Order.TURN, Right.OPERATE, FAMILY)
 def resume(session: Session, queue: QueueName) -> Begun:
     """Hand out messages again."""
     return session.door.change(lambda: session.door.engine.declare(queue, {"paused": False}), lambda _: OK)
@@ -118,7 +119,11 @@ def _json(value: bytes) -> Any:
 
 
 @command(
-    "QBATCH", Order.TURN, Right.MANAGE, FAMILY, usage="QBATCH INFO|START|CANCEL|END|ABORT|LIST queue [name] [payload]"
+    "QBATCH",
+    Order.TURN,
+    Right.OPERATE,
+    FAMILY,
+    usage="QBATCH INFO|START|CANCEL|END|ABORT|LIST queue [name] [payload [TYPE type]]",
 )
 def batch(session: Session, subcommand: Text, words: Words) -> Begun:
     """Batches: INFO, START and CANCEL one, set its END or ABORT message, LIST all of a queue; QSEND fills them."""
@@ -126,14 +131,15 @@ def batch(session: Session, subcommand: Text, words: Words) -> Begun:
     if not words:
         raise wrong_arity("qbatch")
     queue = read_name("queue")(words[0])
-    session.check(Right.MANAGE, queue)
+    session.check(Right.OPERATE, queue)
     local = session.door.local.queue(queue)
     if word == "LIST" and len(words) == 1:
         return session.door.change(local.batches, told)
     if word not in BATCHES:
         raise unknown_subcommand("QBATCH", subcommand.encode())
     run, count = BATCHES[word]
-    if len(words) != count:
+    has_type = count == 3 and len(words) == 5 and words[3].upper() == b"TYPE"
+    if len(words) != count and not has_type:
         raise wrong_arity(f"qbatch|{word.lower()}")
     name = read_name("batch")(words[1])
     return session.door.change(lambda: run(session, queue, name, words), told)
@@ -152,13 +158,17 @@ def _cancel(session: Session, queue: str, name: str, words: list[bytes]) -> obje
 
 
 def _end(session: Session, queue: str, name: str, words: list[bytes]) -> object:
-    session.door.local.queue(queue).batch(name).set_end(words[2])
+    session.door.local.queue(queue).batch(name).set_end(words[2], content_type=_type(words))
     return session.door.engine.batch(queue, name)
 
 
 def _abort(session: Session, queue: str, name: str, words: list[bytes]) -> object:
-    session.door.local.queue(queue).batch(name).set_abort(words[2])
+    session.door.local.queue(queue).batch(name).set_abort(words[2], content_type=_type(words))
     return session.door.engine.batch(queue, name)
+
+
+def _type(words: list[bytes]) -> str | None:
+    return read_text(words[4]) if len(words) > 3 else None
 
 
 Run = Callable[[Session, str, str, list[bytes]], object]
@@ -177,7 +187,7 @@ BATCHES: dict[str, tuple[Run, int]] = {
 @command(
     "QSCHEDULE",
     Order.TURN,
-    Right.MANAGE,
+    Right.OPERATE,
     FAMILY,
     usage="QSCHEDULE ADD name cron queue payload [TIMEZONE zone] [CATCHUP skip|one|all] | LIST | PAUSE name | "
     "RESUME name | REMOVE name",
@@ -188,7 +198,7 @@ def schedule(session: Session, subcommand: Text, words: Words) -> Begun:
     word = subcommand.upper()
     if word == "LIST" and not words:
         return session.door.change(
-            local.schedules, lambda found: [told(one) for one in found if session.may(Right.MANAGE, one.queue)]
+            local.schedules, lambda found: [told(one) for one in found if session.may(Right.OPERATE, one.queue)]
         )
     if word == "ADD":
         return _add_schedule(session, words)
@@ -201,7 +211,7 @@ def schedule(session: Session, subcommand: Text, words: Words) -> Begun:
     def operation() -> Reply:
         for one in local.schedules():
             if one.name == name:
-                session.check(Right.MANAGE, one.queue)
+                session.check(Right.MANAGE if word == "REMOVE" else Right.OPERATE, one.queue)
         if word == "REMOVE":
             local.unschedule(name)
             return OK

@@ -26,12 +26,13 @@ from penstock.engines.contract import (
     PRIORITY,
     Receipt,
 )
+from penstock.servers.access import Right
 from penstock.servers.resp.arguments import Blob, Count, GroupName, MessageId, Name, QueueName, Seconds, Text
 from penstock.servers.resp.commands.events import told_id
 from penstock.servers.resp.door import row_id
 from penstock.servers.resp.encoder import Reply
 from penstock.servers.resp.session import Begun, Session
-from penstock.servers.resp.table import Order, Right, command
+from penstock.servers.resp.table import Order, command
 from penstock.servers.resp.work import Waiting, Work
 
 FAMILY = "model"

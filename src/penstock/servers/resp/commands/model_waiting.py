@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from penstock.servers.access import Right
 from penstock.servers.resp.arguments import QueueName, Seconds, Text
 from penstock.servers.resp.encoder import Reply
 from penstock.servers.resp.session import Session
-from penstock.servers.resp.table import Order, Right, command
+from penstock.servers.resp.table import Order, command
 
 FAMILY = "model"
 

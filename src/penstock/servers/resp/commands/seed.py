@@ -11,13 +11,14 @@ from penstock.domain.message import Draft, Options
 from penstock.domain.observations import LeaseInfo
 from penstock.domain.times import check_seconds
 from penstock.engines.contract import PAYLOAD, POSITION, Receipt
+from penstock.servers.access import Right
 from penstock.servers.resp.arguments import Blob, Flag, GroupName, QueueName, Seconds, Words, read_name, read_seconds
 from penstock.servers.resp.commands.events import event_id, told_id
 from penstock.servers.resp.door import Door, portions
 from penstock.servers.resp.encoder import NO_ARRAY, OK, RESP2, Encoded, Reply, encode, integers, nothing
 from penstock.servers.resp.remembering import Lease
 from penstock.servers.resp.session import Begun, Session
-from penstock.servers.resp.table import Order, Right, command, several
+from penstock.servers.resp.table import Order, command, several
 from penstock.servers.resp.words import CommandError, failure, wrong_arity
 from penstock.servers.resp.work import Waiting, Work
 

@@ -8,10 +8,11 @@ import msgspec
 
 from penstock.domain.observations import GroupStats
 from penstock.engines.contract import Engine
+from penstock.servers.access import Right
 from penstock.servers.resp.arguments import Words, read_name
 from penstock.servers.resp.encoder import Reply
 from penstock.servers.resp.session import Begun, Session
-from penstock.servers.resp.table import Order, Right, command
+from penstock.servers.resp.table import Order, command
 from penstock.servers.resp.words import CommandError
 from penstock.servers.resp.work import Work
 

@@ -6,6 +6,7 @@ import msgspec
 
 from penstock.domain.observations import LeaseInfo
 from penstock.engines.contract import POSITION, Receipt
+from penstock.servers.access import Right
 from penstock.servers.resp.arguments import GroupName, Name, QueueName, Words, read_count
 from penstock.servers.resp.commands.bounds import after_bound, upto_bound
 from penstock.servers.resp.commands.entries import (
@@ -22,7 +23,7 @@ from penstock.servers.resp.commands.stream_groups import check_group
 from penstock.servers.resp.commands.stream_pending import MOST, lease_name
 from penstock.servers.resp.encoder import Reply
 from penstock.servers.resp.session import Begun, Session
-from penstock.servers.resp.table import Order, Right, command
+from penstock.servers.resp.table import Order, command
 from penstock.servers.resp.words import CommandError, quoted, wrong_arity
 
 FAMILY = "stream"

@@ -7,6 +7,7 @@ from functools import partial
 
 import msgspec
 
+from penstock.servers.access import Right
 from penstock.servers.resp.arguments import Words, read_count, read_name
 from penstock.servers.resp.commands.bounds import upto_bound
 from penstock.servers.resp.commands.entries import Bound, message_entry, read_parts
@@ -14,7 +15,7 @@ from penstock.servers.resp.commands.stream_reading import WITHOUT_COUNT, read_mi
 from penstock.servers.resp.commands.streams import browse
 from penstock.servers.resp.encoder import NO_ARRAY, Pairs, Reply
 from penstock.servers.resp.session import Begun, Session
-from penstock.servers.resp.table import Order, Right, command
+from penstock.servers.resp.table import Order, command
 from penstock.servers.resp.words import CommandError, quoted
 from penstock.servers.resp.work import Work
 

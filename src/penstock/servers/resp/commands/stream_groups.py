@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from penstock.domain.lifecycle import Event
 from penstock.domain.settlement import Settle
+from penstock.servers.access import Right
 from penstock.servers.resp.arguments import Text, Words, read_name
 from penstock.servers.resp.commands.bounds import upto_bound
 from penstock.servers.resp.commands.entries import read_bound
 from penstock.servers.resp.encoder import OK, Reply
 from penstock.servers.resp.session import Begun, Session
-from penstock.servers.resp.table import Order, Right, command
+from penstock.servers.resp.table import Order, command
 from penstock.servers.resp.words import CommandError, printable, quoted, unknown_subcommand, wrong_arity
 
 FAMILY = "stream"
@@ -84,7 +85,7 @@ def _move(session: Session, queue: str, group: str, target: bytes) -> None:
         engine.seek(queue, group, "end")
     else:
         place = upto_bound(session, queue, read_bound(target))
-        engine.seek(queue, group, min(place, engine.horizon(queue)))
+        engine.seek(queue, group, min(place, engine.last_position(queue)))
 
 
 def _set_id(session: Session, queue: str, group: str, words: list[bytes]) -> Begun:

@@ -8,6 +8,7 @@ from typing import Any
 from penstock.domain.message import Message
 from penstock.domain.observations import GroupStats, LeaseInfo
 from penstock.domain.times import EPOCH
+from penstock.servers.access import Right
 from penstock.servers.resp.arguments import Text, Words, read_count, read_name
 from penstock.servers.resp.claims import MILLISECOND
 from penstock.servers.resp.commands.entries import message_entry, message_entry_id
@@ -16,7 +17,7 @@ from penstock.servers.resp.commands.stream_pending import MOST, lease_name
 from penstock.servers.resp.commands.streams import browse, exists
 from penstock.servers.resp.encoder import Reply
 from penstock.servers.resp.session import Begun, Session
-from penstock.servers.resp.table import Order, Right, command
+from penstock.servers.resp.table import Order, command
 from penstock.servers.resp.words import CommandError, quoted, unknown_subcommand, wrong_arity
 
 FAMILY = "stream"

@@ -10,6 +10,7 @@ from itertools import takewhile
 
 from penstock.domain.observations import LeaseInfo
 from penstock.domain.times import EPOCH
+from penstock.servers.access import Right
 from penstock.servers.resp.arguments import GroupName, QueueName, Words, read_count, read_name
 from penstock.servers.resp.commands.bounds import after_bound, upto_bound
 from penstock.servers.resp.commands.entries import (
@@ -24,7 +25,7 @@ from penstock.servers.resp.commands.stream_reading import find_lease
 from penstock.servers.resp.commands.streams import BEGINNING
 from penstock.servers.resp.encoder import NO_ARRAY, Reply, integers
 from penstock.servers.resp.session import Begun, Session
-from penstock.servers.resp.table import Order, Right, command, several
+from penstock.servers.resp.table import Order, command, several
 from penstock.servers.resp.words import CommandError, wrong_arity
 from penstock.servers.resp.work import Work
 

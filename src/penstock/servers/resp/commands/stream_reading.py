@@ -12,6 +12,7 @@ from penstock.client.aio.gathering import Call
 from penstock.domain.observations import LeaseInfo
 from penstock.domain.times import EPOCH
 from penstock.engines.contract import POSITION, Receipt
+from penstock.servers.access import Right
 from penstock.servers.resp.arguments import Words, read_count, read_name
 from penstock.servers.resp.commands.bounds import after_bound
 from penstock.servers.resp.commands.entries import (
@@ -31,7 +32,7 @@ from penstock.servers.resp.door import Door, portions
 from penstock.servers.resp.encoder import NO_ARRAY, RESP3, Encoded, Pairs, Reply, nothing
 from penstock.servers.resp.remembering import Lease
 from penstock.servers.resp.session import Begun, Session
-from penstock.servers.resp.table import Order, Right, command, several
+from penstock.servers.resp.table import Order, command, several
 from penstock.servers.resp.words import CommandError, quoted
 from penstock.servers.resp.work import Waiting, Work
 

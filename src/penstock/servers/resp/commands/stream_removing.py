@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from penstock.servers.access import Right
 from penstock.servers.resp.arguments import QueueName, Words
 from penstock.servers.resp.commands.bounds import after_bound
 from penstock.servers.resp.commands.entries import BEYOND, Bound, is_whole_id, message_entry_id, read_parts
 from penstock.servers.resp.session import Begun, Session
-from penstock.servers.resp.table import Order, Right, command
+from penstock.servers.resp.table import Order, command
 from penstock.servers.resp.words import CommandError, quoted, wrong_arity
 
 FAMILY = "stream"

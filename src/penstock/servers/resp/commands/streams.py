@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.domain.message import Draft, Message
 from penstock.domain.times import to_time
+from penstock.servers.access import Right
 from penstock.servers.resp.arguments import Blob, QueueName, Words, read_count, read_name
 from penstock.servers.resp.commands.bounds import after_bound, upto_bound
 from penstock.servers.resp.commands.entries import message_entry, pack, read_bound
@@ -15,7 +16,7 @@ from penstock.servers.resp.commands.stream_removing import Trim, read_trim
 from penstock.servers.resp.door import NOW, sent
 from penstock.servers.resp.encoder import NO_ARRAY, RESP2, Encoded, Reply, encode
 from penstock.servers.resp.session import Begun, Session
-from penstock.servers.resp.table import Order, Right, command, several
+from penstock.servers.resp.table import Order, command, several
 from penstock.servers.resp.words import CommandError, failure, quoted, wrong_arity
 from penstock.servers.resp.work import Work
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from collections import deque
 
-from penstock.servers.resp.words import CommandError
-
 WINDOW_SECONDS = 1.0
 # Addresses remembered; the oldest are forgotten first.
 MAX_ADDRESSES = 10_000
@@ -17,14 +15,13 @@ class Guard:
         self._allowed = failures_per_second
         self._failures: dict[str, deque[float]] = {}
 
-    def check(self, address: str) -> None:
+    def allows(self, address: str) -> bool:
         failures = self._failures.get(address)
         if failures is None:
-            return
+            return True
         while failures and failures[0] < time.monotonic() - WINDOW_SECONDS:
             failures.popleft()
-        if len(failures) >= self._allowed:
-            raise CommandError("ERR too many failed attempts to authenticate from this address: try again in a second")
+        return len(failures) < self._allowed
 
     def note_failure(self, address: str) -> None:
         failures = self._failures.setdefault(address, deque(maxlen=self._allowed))

@@ -6,38 +6,35 @@ received together, and dealt out in the order in which they were asked for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
-from penstock.engines.contract import Receipt
-
-if TYPE_CHECKING:
-    from penstock.servers.resp.door import Door
+from penstock.engines.contract import Engine, Receipt
 
 
 class Taking:
-    """The operation of a receive, alone or for several clients at once: `limit` messages, `times` over."""
+    """The operation of a receive, alone or for several clients at once: `limit` messages, `times` over. `prepare` is
+    called with the queue before it."""
 
-    __slots__ = ("consumer", "door", "group", "lease_seconds", "limit", "makes", "queue", "times")
+    __slots__ = ("consumer", "engine", "group", "lease_seconds", "limit", "prepare", "queue", "times")
 
     def __init__(
         self,
-        door: Door,
+        engine: Engine,
         queue: str,
         group: str | None,
         consumer: str,
         limit: int,
         lease_seconds: float | None,
-        makes: bool,
-        times: int,
+        prepare: Callable[[str], None] | None = None,
+        times: int = 1,
     ) -> None:
-        self.door = door
+        self.engine = engine
         self.queue = queue
         self.group = group
         self.consumer = consumer
         self.limit = limit
         self.lease_seconds = lease_seconds
-        self.makes = makes
+        self.prepare = prepare
         self.times = times
 
     def __call__(self) -> list[Receipt]:
@@ -45,9 +42,9 @@ class Taking:
 
     def share(self, others: Sequence[Taking]) -> list[list[Receipt]]:
         """To each what it asked for: one receipt for all its shares, or one for each share of an ordered queue."""
-        if self.makes:
-            self.door.make(self.queue)
-        engine = self.door.engine
+        if self.prepare is not None:
+            self.prepare(self.queue)
+        engine = self.engine
         if len(others) == 1 and self.times == 1:
             return [[engine.receive(self.queue, self.group, self.consumer, self.limit, self.lease_seconds)]]
         if engine.policy(self.queue).ordered:

@@ -1,0 +1,113 @@
+"""`python -m bench.spark`: measure, print a table, and leave JSON behind. The contenders take turns in one session."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import penstock
+from bench.finding import Target, shown_spread, spread
+from bench.report import markdown
+from bench.spark.runs import Runs
+from bench.spark.tables import fill, peer_of
+from penstock.client.connecting import redacted
+from penstock.spark.session import open_session
+
+PAYLOAD_BYTES = 160
+CHUNK = 10_000
+# What the pipeline was built to reach on PostgreSQL.
+LEAST_READ_RATIO = 1.2
+LEAST_SINK_RATIO = 2.0
+LEAST_STREAM_RATE = 250_000
+
+
+def main() -> None:
+    arguments = _arguments()
+    out = Path(arguments.out).absolute()
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="spark-", dir=out) as folder:
+        url = arguments.url or f"sqlite:///{folder}/store.db"
+        _fill(url, arguments)
+        measured = _measure(url, Path(folder), arguments)
+    targets = _targets(measured)
+    document = {
+        "engine": url.partition("://")[0],
+        "messages": arguments.messages,
+        "load": os.getloadavg()[0],
+        "rows_per_second": measured,
+        "targets": [{"text": one.text, "measured": one.measured, "is_met": one.is_met} for one in targets],
+    }
+    written = out / "spark.json"
+    written.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    print(f"{arguments.messages:,} messages of {PAYLOAD_BYTES} bytes in {redacted(url)}, load {document['load']:.1f}\n")
+    print(markdown(["run", "rows/s"], [[name, shown_spread(found)] for name, found in measured.items()]))
+    for target in targets:
+        print(f"  {'met   ' if target.is_met else 'MISSED'}  {target.text}: {target.measured:,.2f}")
+    print(f"\nWritten: {written}")
+
+
+def _fill(url: str, arguments: argparse.Namespace) -> None:
+    payload = b"x" * PAYLOAD_BYTES
+    with penstock.connect(url) as store:
+        store.migrate()
+        queue = store.queue("bench")
+        for _ in range(arguments.messages // CHUNK):
+            queue.send_many([payload] * CHUNK)
+    if arguments.jdbc_jars:
+        fill(url, arguments.messages, payload)
+
+
+def _measure(url: str, folder: Path, arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    conf = {"spark.driver.memory": "3g"}
+    if arguments.jdbc_jars:
+        conf["spark.jars"] = arguments.jdbc_jars
+    if arguments.java_options:
+        conf["spark.driver.extraJavaOptions"] = arguments.java_options
+    samples: dict[str, list[float]] = {}
+    with open_session("bench", "local[2]", conf) as spark:
+        peer = peer_of(url) if arguments.jdbc_jars else None
+        runs = Runs(spark, url, folder, arguments.messages, peer, PAYLOAD_BYTES).all()
+        for turn in range(arguments.rounds + 1):
+            for name, run in runs.items():
+                rate = run()
+                if turn:  # the first turn warms up Java
+                    samples.setdefault(name, []).append(rate)
+                    print(f"  turn {turn}, {name}: {rate:,.0f} rows/s", flush=True)
+    return {name: spread(found) for name, found in samples.items()}
+
+
+def _targets(measured: dict[str, dict[str, Any]]) -> list[Target]:
+    targets = [_least("stream to Parquet, rows/s", measured["stream"]["median"], LEAST_STREAM_RATE)]
+    if "batch read by JDBC" in measured:
+        read = measured["batch read"]["median"] / measured["batch read by JDBC"]["median"]
+        sink = measured["sink"]["median"] / measured["sink by JDBC"]["median"]
+        targets.append(_least("batch read to Parquet, times JDBC", read, LEAST_READ_RATIO))
+        targets.append(_least("sink, times JDBC", sink, LEAST_SINK_RATIO))
+    return targets
+
+
+def _least(text: str, measured: float, least: float) -> Target:
+    return Target(f"{text} (at least {least:,g})", measured, measured >= least)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.spark", description=__doc__)
+    parser.add_argument("--url", help="a store that may be filled (default: a new SQLite file)")
+    parser.add_argument("--messages", type=int, help="default 2,000,000; with --quick 200,000")
+    parser.add_argument("--rounds", type=int, help="how often the contenders take turns (default 3; with --quick 1)")
+    parser.add_argument("--jdbc-jars", help="jars of a JDBC driver, separated by commas: measures Spark's own as well")
+    parser.add_argument("--java-options", help="for the driver, such as where a JDBC driver finds its library")
+    parser.add_argument("--quick", action="store_true", help="small and once: to see that it works")
+    parser.add_argument("--out", default="bench-results", help="where results go (default ./bench-results)")
+    arguments = parser.parse_args()
+    arguments.messages = arguments.messages or (200_000 if arguments.quick else 2_000_000)
+    arguments.rounds = arguments.rounds or (1 if arguments.quick else 3)
+    return arguments
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""Plain tables with the rows of a queue, for Spark's own JDBC source to read and its writer to fill."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+READ_TABLE = "bench_read"
+WRITE_TABLE = "bench_written"
+# What both sides read: the same columns of the same rows.
+COLUMNS = ("position", "id", "created_at", "priority", "content_type", "payload")
+
+
+@dataclass(frozen=True)
+class Peer:
+    """How JDBC reaches the database of a store."""
+
+    url: str
+    driver: str
+    options: dict[str, str]
+    # SQLite has one writer: a second task would find the file locked.
+    write_partitions: int
+
+
+def peer_of(url: str) -> Peer:
+    if url.startswith("sqlite:///"):
+        return Peer(f"jdbc:sqlite:{url.removeprefix('sqlite:///')}", "org.sqlite.JDBC", {}, 1)
+    parts = urlsplit(url)
+    options = {"user": parts.username or "postgres", "password": parts.password or "", "reWriteBatchedInserts": "true"}
+    place = f"jdbc:postgresql://{parts.hostname}:{parts.port or 5432}{parts.path}"
+    return Peer(place, "org.postgresql.Driver", {name: value for name, value in options.items() if value}, 2)
+
+
+def rows(count: int, payload: bytes) -> Iterator[tuple[Any, ...]]:
+    for position in range(1, count + 1):
+        yield (
+            position,
+            f"00000000-0000-7000-8000-{position:012x}",
+            1_700_000_000_000_000 + position,
+            0,
+            "text",
+            payload,
+        )
+
+
+def fill(url: str, count: int, payload: bytes) -> None:
+    """The table that JDBC reads, and an empty one for it to write."""
+    if url.startswith("sqlite:///"):
+        _fill_sqlite(url.removeprefix("sqlite:///"), count, payload)
+    else:
+        _fill_postgres(url, count, payload)
+
+
+def _fill_sqlite(path: str, count: int, payload: bytes) -> None:
+    import apsw
+
+    connection = apsw.Connection(path)
+    connection.execute(
+        f"create table {READ_TABLE} (position integer primary key, id text, created_at integer, priority integer, "
+        f"content_type text, payload blob); create table {WRITE_TABLE} (payload blob, priority integer)"
+    )
+    with connection:
+        connection.executemany(f"insert into {READ_TABLE} values (?, ?, ?, ?, ?, ?)", rows(count, payload))
+    connection.close()
+
+
+def _fill_postgres(url: str, count: int, payload: bytes) -> None:
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"drop table if exists {READ_TABLE}, {WRITE_TABLE}")
+        connection.execute(
+            f"create table {READ_TABLE} (position bigint primary key, id text, created_at bigint, priority integer, "
+            "content_type text, payload bytea)"
+        )
+        connection.execute(f"create table {WRITE_TABLE} (payload bytea, priority integer)")
+        with connection.cursor().copy(f"copy {READ_TABLE} from stdin") as copy:
+            for row in rows(count, payload):
+                copy.write_row(row)
+        connection.execute(f"analyze {READ_TABLE}")
+
+
+def empty_written(url: str) -> None:
+    if url.startswith("sqlite:///"):
+        import apsw
+
+        file = apsw.Connection(url.removeprefix("sqlite:///"))
+        file.execute(f"delete from {WRITE_TABLE}")
+        file.close()
+    else:
+        import psycopg
+
+        with psycopg.connect(url, autocommit=True) as server:
+            server.execute(f"truncate {WRITE_TABLE}")

@@ -1,0 +1,62 @@
+"""The end of the demo: the data pipeline on the store that the demo has filled."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from penstock.domain.errors import MissingExtra, PenstockError
+
+# A few thousand rows: compiling plans for long runs would take longer than the work.
+QUICK = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.codegen.wholeStage": "false",
+}
+
+
+class Outcome:
+    """What the pipeline found, or why it did not run."""
+
+    def __init__(self, store: Path) -> None:
+        self.lake = store.with_name(f"{store.stem}-lake")
+        self.report = store.with_name(f"{store.stem}-report.html")
+        self.sentences: list[str] = []
+        self.skipped: str | None = None
+        self.failed: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.failed is None
+
+    def document(self) -> dict[str, Any]:
+        if self.skipped or self.failed:
+            return {"skipped": self.skipped, "failed": self.failed}
+        return {"report": str(self.report), "lake": str(self.lake), "findings": self.sentences}
+
+    def clear(self) -> None:
+        """Remove what an earlier demo has left."""
+        shutil.rmtree(self.lake, ignore_errors=True)
+        self.report.unlink(missing_ok=True)
+
+
+def run_pipeline(url: str, outcome: Outcome, say: Callable[[str], None]) -> None:
+    """Archive, tables and report; without Spark it says what is missing."""
+    try:
+        from penstock.spark.session import check_spark
+
+        check_spark()
+    except MissingExtra as error:
+        outcome.skipped = str(error)
+        return
+    from penstock.spark.jobs import Place, Upkeep, run_all
+
+    place = Place(url, str(outcome.lake), "local[2]", QUICK)
+    try:
+        _, reported = run_all(place, str(outcome.report), Upkeep(), say)
+    except PenstockError as error:
+        outcome.failed = str(error)
+        return
+    outcome.sentences = [one.sentence for one in reported.findings]

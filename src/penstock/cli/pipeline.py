@@ -1,0 +1,234 @@
+"""pipeline archive, verify, report, run, status"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Group
+from rich.status import Status
+from rich.text import Text
+
+from penstock.cli.escaping import escaped
+from penstock.cli.options import count_option
+from penstock.cli.rendering import cell, duration, fields_table, marked, plural, sentence, table
+from penstock.cli.session import Session
+from penstock.client.pipeline import PipelineStatus, pipeline_status
+
+if TYPE_CHECKING:
+    from penstock.spark.jobs import Place
+    from penstock.spark.report.findings import Finding
+
+PANEL = "Spark"
+Lake = Annotated[
+    str,
+    typer.Option(
+        "--lake",
+        metavar="DIR",
+        envvar="PENSTOCK_LAKE",
+        help="The lake: a directory, or a URL that Spark can write to such as s3a://bucket/lake.",
+    ),
+]
+Out = Annotated[str, typer.Option("--out", metavar="FILE", help="Where the report goes.")]
+Master = Annotated[
+    str | None,
+    typer.Option(
+        "--master",
+        metavar="URL",
+        help="Where Spark runs, such as spark://host:7077; this machine if not given.",
+        rich_help_panel=PANEL,
+    ),
+]
+Conf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--conf",
+        metavar="KEY=VALUE",
+        help="A setting of Spark, such as spark.driver.memory=4g; may be given several times.",
+        rich_help_panel=PANEL,
+    ),
+]
+KeepDays = Annotated[int | None, count_option("--keep-days", "Remove days from the lake that are older.")]
+AcceptGap = Annotated[
+    bool,
+    typer.Option("--accept-gap", help="Go on with what is left when the store has trimmed more than was archived."),
+]
+GroupName = Annotated[
+    str,
+    typer.Option("--group", metavar="NAME", help="The stream group that holds back trimming; another for each lake."),
+]
+LAKE, OUT, GROUP = "penstock-lake", "penstock-report.html", "lake"
+MARKS = {"good": ("✓", "green"), "note": ("i", "cyan"), "bad": ("!", "bold red")}
+
+
+def archive(
+    session: Session,
+    lake: Lake = LAKE,
+    keep_days: KeepDays = None,
+    accept_gap: AcceptGap = False,
+    group: GroupName = GROUP,
+    master: Master = None,
+    conf: Conf = None,
+) -> None:
+    """Bring what has happened since the last time into the lake, exactly once.
+
+    Example: penstock pipeline archive --lake /data/lake
+    """
+    with _job(session, lake, master, conf) as (place, say):
+        from penstock.spark.jobs import Upkeep, run_archive
+
+        done = run_archive(place, Upkeep(keep_days, accept_gap, group), say)
+    session.answer(done, sentence(_archived(done, lake)))
+
+
+def verify(session: Session, lake: Lake = LAKE, master: Master = None, conf: Conf = None) -> None:
+    """Compare the lake with the store, every row; exits with 1 when they differ.
+
+    Example: penstock pipeline verify --lake /data/lake
+    """
+    with _job(session, lake, master, conf) as (place, say):
+        from penstock.spark.jobs import run_verify
+
+        verdict = run_verify(place, say)
+    lines = [
+        *(f"{one.table}: {difference}" for one in verdict.comparisons for difference in one.differences),
+        *(f"missing or changed: {path}" for path in verdict.missing_files),
+        *(f"not part of the lake: {path}" for path in verdict.stray_files),
+    ]
+    told = [
+        f"{one.table}: {plural(one.rows, 'row')} in the lake, {one.compared:,} of them compared with the store"
+        for one in verdict.comparisons
+    ]
+    views = [marked([(Text("✗", style="bold red"), escaped(line)) for line in lines])] if lines else []
+    good = marked([(Text("✓", style="green"), escaped(line)) for line in told]) if verdict.ok else None
+    session.answer(verdict, *views, *([good] if good else []))
+    if not verdict.ok:
+        raise typer.Exit(1)
+
+
+def report(session: Session, lake: Lake = LAKE, out: Out = OUT, master: Master = None, conf: Conf = None) -> None:
+    """Compute the tables of a lake and write a report that a browser shows.
+
+    Example: penstock pipeline report --lake /data/lake --out report.html
+    """
+    with _job(session, lake, master, conf) as (place, say):
+        from penstock.spark.jobs import run_report
+
+        reported = run_report(place, out, say)
+    document = {"report": reported.path, "findings": [one._asdict() for one in reported.findings]}
+    session.answer(document, _findings_view(reported.findings), sentence(f"The report is {out}"))
+
+
+def run(
+    session: Session,
+    lake: Lake = LAKE,
+    out: Out = OUT,
+    keep_days: KeepDays = None,
+    accept_gap: AcceptGap = False,
+    group: GroupName = GROUP,
+    master: Master = None,
+    conf: Conf = None,
+) -> None:
+    """Archive, compute the tables and write the report, in one go.
+
+    Example: penstock pipeline run --lake /data/lake --out report.html
+    """
+    with _job(session, lake, master, conf) as (place, say):
+        from penstock.spark.jobs import Upkeep, run_all
+
+        done, reported = run_all(place, out, Upkeep(keep_days, accept_gap, group), say)
+    document = {"archived": done, "report": reported.path, "findings": [one._asdict() for one in reported.findings]}
+    session.answer(
+        document,
+        sentence(_archived(done, lake)),
+        _findings_view(reported.findings),
+        sentence(f"The report is {out}"),
+    )
+
+
+def status(session: Session) -> None:
+    """Show the last runs of the pipeline, how fresh the lake is, and where the report lies.
+
+    Example: penstock pipeline status
+    """
+    with session.store() as store:
+        found = pipeline_status(store.engine)
+        now = store.engine.now()
+    session.answer(found, _status_view(found, now / 1_000_000))
+
+
+def _status_view(found: PipelineStatus, now: float) -> Any:
+    if not found.runs:
+        return Text("The pipeline has not run yet: penstock pipeline run", style="dim")
+    parts: list[Any] = []
+    for lake in found.lakes:
+        age = duration(max(0.0, now - lake.archived_at.timestamp()))
+        fields = {"lake": lake.path, "archived": Text.assemble(age, " ago"), "files": lake.files, "bytes": lake.size}
+        parts.append(fields_table(fields))
+    if found.report is not None:
+        parts.append(fields_table({"report": found.report.path, "made": found.report.made_at}))
+    runs = table("job", "began", "took", "result", folds=("result",))
+    for one in found.runs[:10]:
+        result = Text("ok", style="green") if one.ok else escaped(one.error or "failed", style="red")
+        runs.add_row(cell(one.job), cell(one.began_at), duration(one.seconds), result)
+    return Group(*parts, Text(), runs)
+
+
+@contextmanager
+def _job(session: Session, lake: str, master: str | None, conf: list[str] | None) -> Iterator[tuple[Place, Any]]:
+    """Everything that can be wrong is looked at before Spark is started, and progress is shown while it runs."""
+    with session.store():
+        pass
+    from penstock.spark.session import check_spark, parse_conf
+
+    check_spark()
+    from penstock.spark.jobs import Place
+
+    place = Place(session.settings().url, lake, master, parse_conf(conf or []))
+    progress = Progress(session)
+    with progress:
+        yield place, progress.say
+
+
+class Progress:
+    """What a job is doing: on a terminal the step under way and how long it takes, else a line for each step."""
+
+    def __init__(self, session: Session) -> None:
+        self._quiet = session.as_json
+        self._console = session.console
+        self._began = time.monotonic()
+        self._status: Status | None = None
+
+    def say(self, line: str) -> None:
+        if self._quiet:
+            return
+        elapsed = f"{time.monotonic() - self._began:5.1f} s "
+        self._console.print(marked([(Text(elapsed, style="dim"), escaped(line))]))
+        if self._status is not None:
+            self._status.update(escaped(line))
+
+    def __enter__(self) -> Progress:
+        if self._console.is_terminal and not self._quiet:
+            self._status = self._console.status("")
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+
+
+def _archived(done: Any, lake: str) -> str:
+    if not done.queues:
+        return f"Nothing new: the lake {lake} is up to date."
+    return (
+        f"{plural(done.archive, 'ended message')} and {plural(done.audit, 'audit entry', 'audit entries')} of "
+        f"{plural(done.queues, 'queue')} are now in the lake {lake}, with {plural(done.dead_letters, 'dead letter')}."
+    )
+
+
+def _findings_view(found: list[Finding]) -> Any:
+    return marked([(Text(*MARKS[one.level]), escaped(one.sentence)) for one in found])

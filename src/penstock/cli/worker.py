@@ -1,0 +1,187 @@
+"""worker"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from penstock.cli.options import count_option, seconds_option
+from penstock.cli.reloading import reload_forever
+from penstock.cli.rendering import sentence
+from penstock.cli.session import Session, console
+from penstock.cli.watching import Progress, progress_view
+from penstock.client.connecting import connect, redacted
+from penstock.domain.errors import InvalidInput
+from penstock.domain.names import nearest, shown
+from penstock.workers.app import App, as_app
+from penstock.workers.logs import Format, write_logs
+from penstock.workers.patience import patiently
+from penstock.workers.tracing import trace
+from penstock.workers.worker import Worker
+
+if TYPE_CHECKING:
+    from penstock.workers.metrics import Metrics
+
+LEVELS = ("debug", "info", "warning", "error")
+DEFAULT_NAME = "app"
+
+Target = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODULE:NAME", help="Where the App (or Worker) is; NAME is `app` if left out.", show_default=False
+    ),
+]
+
+
+def worker(
+    session: Session,
+    target: Target,
+    queue: Annotated[
+        list[str] | None, typer.Option("--queue", "-q", metavar="QUEUE", help="Only this queue; may be given again.")
+    ] = None,
+    concurrency: Annotated[int, count_option("--concurrency", "Handlers of one queue at the same time.")] = 8,
+    slots: Annotated[
+        str | None,
+        typer.Option("--slots", metavar="P:N,...", help="Limits of all queues together, by priority: 0:10,5:4"),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Stop when there is nothing left to do.")] = False,
+    grace_seconds: Annotated[float, seconds_option("--grace-seconds", "How long handlers may finish at a stop.")] = 25,
+    heartbeat_seconds: Annotated[
+        float, seconds_option("--heartbeat-seconds", "Two missed ones, and others take over.")
+    ] = 5,
+    sweep_seconds: Annotated[
+        float, seconds_option("--sweep-seconds", "Time between two sweeps of all workers together; 0 for none.")
+    ] = 1,
+    patience_seconds: Annotated[
+        float, seconds_option("--patience-seconds", "How long to wait for a store that is down at the start.")
+    ] = 60,
+    progress: Annotated[bool, typer.Option("--progress", help="Show what it does while it runs.")] = False,
+    reload: Annotated[bool, typer.Option("--reload", help="Start again when the code changes (development).")] = False,
+    metrics_port: Annotated[
+        int | None, count_option("--metrics-port", "Serve Prometheus metrics on this port.", metavar="PORT")
+    ] = None,
+    metrics_host: Annotated[
+        str, typer.Option("--metrics-host", metavar="HOST", help="The address to serve metrics on.")
+    ] = "127.0.0.1",
+    traced: Annotated[bool, typer.Option("--trace", help="Make OpenTelemetry spans.")] = False,
+    log_format: Annotated[str, typer.Option("--log-format", metavar="FORMAT", help="text or json.")] = "text",
+    log_level: Annotated[str, typer.Option("--log-level", metavar="LEVEL", help=", ".join(LEVELS) + ".")] = "info",
+) -> None:
+    """Run the handlers of an app.
+
+    Example: penstock worker shop.tasks:app --concurrency 16
+    """
+    _check_choice("--log-format", log_format, ("text", "json"))
+    _check_choice("--log-level", log_level, LEVELS)
+    if reload:
+        words = [word for word in sys.argv[1:] if word != "--reload"]
+        raise typer.Exit(reload_forever(["-m", "penstock.cli", *words], Path.cwd()))
+    write_logs(cast(Format, log_format), "error" if progress else log_level)
+    found = find_target(target)
+    if isinstance(found, Worker):
+        _run(session, found, once, progress)
+        return
+    url = session.settings().url
+    stop = threading.Event()
+    options: dict[str, Any] = {
+        "concurrency": concurrency,
+        "slots": None if slots is None else parse_slots(slots),
+        "queues": queue or None,
+        "grace_seconds": grace_seconds,
+        "heartbeat_seconds": heartbeat_seconds,
+        "sweep_seconds": sweep_seconds or None,
+    }
+    metrics = None if metrics_port is None else _make_metrics()
+    with patiently(f"the store {redacted(url)}", lambda: connect(url), patience_seconds, stop) as store:
+        if traced:
+            trace(store)
+        made = Worker(store, found, observer=metrics, **options)
+        if metrics is not None and metrics_port is not None:
+            metrics.watch(made)
+            metrics.serve(metrics_host, metrics_port)
+        _run(session, made, once, progress, patience_seconds)
+
+
+def _make_metrics() -> Metrics:
+    from penstock.workers.metrics import Metrics  # only when asked for: it loads the client library
+
+    return Metrics()
+
+
+def _run(session: Session, made: Worker, once: bool, progress: bool, patience_seconds: float = 0) -> None:
+    showing = Progress(made, console(stderr=True)) if progress else contextlib.nullcontext()
+    with showing:
+        made.run(once=once, patience_seconds=patience_seconds)
+    statuses = made.status()
+    total = sum(sum(status.done.values()) for status in statuses)
+    session.answer(statuses, sentence(f"{total:,} messages settled."), progress_view(statuses, {}))
+
+
+def find_target(target: str) -> App | Worker:
+    """The App or the Worker that `module:name` names; a module of the current folder is found first."""
+    module_name, _, name = target.partition(":")
+    name = name or DEFAULT_NAME
+    if not module_name:
+        raise InvalidInput(f"{shown(target)} names no module: write it as module:name, such as shop.tasks:app")
+    folder = os.getcwd()
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    found: Any = _import(module_name)
+    for part in name.split("."):
+        if not hasattr(found, part):
+            known = [one for one, value in vars(found).items() if isinstance(value, App | Worker)]
+            there = f"; it has {', '.join(known)}" if known else nearest(part, [n for n in dir(found) if n[0] != "_"])
+            raise InvalidInput(f"module {shown(module_name)} has no {shown(part)}{there}")
+        found = getattr(found, part)
+    if isinstance(found, Worker):
+        return found
+    if not isinstance(found, App | Mapping):
+        raise InvalidInput(
+            f"{shown(target)} is {shown(found)}: a worker runs a penstock.App, a penstock.Worker or a mapping from "
+            "queue to function"
+        )
+    return as_app(found)
+
+
+def _import(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except Exception as error:
+        raise InvalidInput(f"module {shown(name)} cannot be imported: {_told(error)}") from error
+
+
+def _told(error: BaseException) -> str:
+    """The error, and the line of the user's code where it came up."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
+    where = ""
+    if frames and frames[-1].filename != __file__:
+        where = f" ({frames[-1].filename}, line {frames[-1].lineno})"
+    return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else 'no message'}{where}"
+
+
+def parse_slots(text: str) -> int | dict[int, int]:
+    try:
+        if ":" not in text:
+            return int(text)
+        pairs = [part.split(":") for part in text.split(",")]
+        return {int(priority): int(limit) for priority, limit in pairs}
+    except ValueError:
+        raise typer.BadParameter(
+            f"{shown(text)} is not a number, and not a list such as 0:10,5:4", param_hint="--slots"
+        ) from None
+
+
+def _check_choice(flag: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise typer.BadParameter(
+            f"{shown(value)} is none of {', '.join(choices)}{nearest(value, choices)}", param_hint=flag
+        )

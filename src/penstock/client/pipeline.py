@@ -1,0 +1,90 @@
+"""What the pipeline has done lately, as the store's ledger tells it: for the command line and the dashboard.
+
+Reading it needs no Spark.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from penstock.domain.times import to_time
+from penstock.engines.contract import Engine
+
+KIND = "pipeline"
+KEPT_RUNS = 50
+
+
+class PipelineRun(msgspec.Struct, frozen=True):
+    """One run of a job. `result` is what it found or did; `error` says why it failed."""
+
+    job: str
+    began_at: datetime
+    seconds: float
+    ok: bool
+    result: dict[str, Any] = {}
+    error: str | None = None
+
+
+class LakeStatus(msgspec.Struct, frozen=True):
+    """A lake of the store: where it is, and up to when it goes."""
+
+    path: str
+    archived_at: datetime
+    window: int
+    files: int
+    size: int
+
+
+class ReportStatus(msgspec.Struct, frozen=True):
+    """The newest report."""
+
+    path: str
+    made_at: datetime
+    findings: list[str] = []
+
+
+class PipelineStatus(msgspec.Struct, frozen=True):
+    """Newest runs first."""
+
+    runs: list[PipelineRun]
+    lakes: list[LakeStatus]
+    report: ReportStatus | None
+
+
+def pipeline_status(engine: Engine) -> PipelineStatus:
+    entries = engine.ledger(KIND)
+    runs = [_decode(text, PipelineRun) for key, text in sorted(entries.items(), reverse=True) if key.startswith("run/")]
+    lakes = [_decode(text, LakeStatus) for key, text in sorted(entries.items()) if key.startswith("lake/")]
+    report = entries.get("report")
+    return PipelineStatus(runs, lakes, None if report is None else _decode(report, ReportStatus))
+
+
+def note_run(engine: Engine, run: PipelineRun) -> None:
+    """Keep a run, and forget the oldest."""
+    old = sorted(engine.ledger(KIND, "run/"), reverse=True)[KEPT_RUNS - 1 :]
+    key = f"run/{run.began_at:%Y-%m-%dT%H:%M:%S.%f}-{uuid4().hex[:8]}"
+    engine.record(KIND, {key: _encode(run)}, old)
+
+
+def note_lake(engine: Engine, lake: str, status: LakeStatus) -> None:
+    engine.record(KIND, {f"lake/{lake}": _encode(status)})
+
+
+def note_report(engine: Engine, status: ReportStatus) -> None:
+    engine.record(KIND, {"report": _encode(status)})
+
+
+def engine_time(engine: Engine) -> datetime:
+    return to_time(engine.now())
+
+
+def _encode(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _decode(text: str, kind: Any) -> Any:
+    return msgspec.json.decode(text, type=kind)

@@ -1,0 +1,242 @@
+"""Users: who may connect, and what each may do with which queues. The same for every door of the server; what is not
+allowed is refused.
+
+Passwords are kept as salted scrypt hashes. Checking one is slow on purpose, so a password that was right is remembered
+for this run under a key that never leaves the process. Tokens are too long to be guessed, so a plain hash keeps them.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from functools import lru_cache
+
+import msgspec
+
+from penstock.domain.errors import InvalidInput
+from penstock.domain.names import check_name, nearest, shown
+from penstock.servers.globbing import matches
+
+DEFAULT = "default"
+# About 30 ms and 16 MiB: what OWASP asks for as a minimum at this block size.
+COST, BLOCK, LANES = 2**14, 8, 1
+TOKEN_PREFIX = "penstock_"
+MIN_TOKEN = 16
+# A name has at most 255 bytes; a pattern that is much longer matches nothing that a shorter one would not.
+MAX_PATTERN = 1024
+
+
+class Right(StrEnum):
+    """What a user may do. The words are those of the users table."""
+
+    NOTHING = "nothing"  # needs no right
+    SEND = "send"
+    RECEIVE = "receive"  # and settle
+    LOOK = "look"
+    OPERATE = "operate"  # keep work going: redrive, pause and resume, run batches, sweep
+    MANAGE = "manage"  # change what is kept: policies, schedules, flush, purge, seek; and operate
+
+
+class Role(StrEnum):
+    """Rights that usually go together."""
+
+    OBSERVER = "observer"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+
+EVERYTHING = frozenset(Right)
+ROLES: dict[Role, frozenset[Right]] = {
+    Role.OBSERVER: frozenset({Right.LOOK}),
+    Role.OPERATOR: frozenset({Right.LOOK, Right.SEND, Right.RECEIVE, Right.OPERATE}),
+    Role.ADMIN: EVERYTHING,
+}
+
+
+class User(msgspec.Struct, frozen=True):
+    """`queues` are patterns. Without a password or a token the user may come from this machine only."""
+
+    name: str
+    password_hash: str | None
+    queues: tuple[str, ...]
+    rights: frozenset[Right]
+    token_hash: str | None = None
+
+    @property
+    def role(self) -> Role | None:
+        """The role whose rights it has, if they are exactly those of one."""
+        own = self.rights - {Right.NOTHING}
+        return next((role for role, rights in ROLES.items() if rights - {Right.NOTHING} == own), None)
+
+    def may(self, right: Right, queue: str | None = None) -> bool:
+        if right is Right.NOTHING:
+            return True
+        return right in self.rights and (queue is None or any(_matches(one, queue) for one in self.queues))
+
+
+@lru_cache(maxsize=4096)
+def _matches(pattern: str, name: str) -> bool:
+    return matches(pattern, name)
+
+
+class Users:
+    """The users in force. Replacing them takes effect for connected clients with their next command or delivery."""
+
+    def __init__(self, users: Iterable[User]) -> None:
+        self.version = 0
+        self._key = secrets.token_bytes(32)
+        self._known: dict[str, bytes] = {}
+        self._users: dict[str, User] = {}
+        self.replace(users)
+
+    def replace(self, users: Iterable[User]) -> None:
+        self.version += 1
+        self._users = {user.name: user for user in users}
+        self._tokens = {user.token_hash: user.name for user in self._users.values() if user.token_hash is not None}
+        self._known.clear()
+
+    def find(self, name: str) -> User | None:
+        return self._users.get(name)
+
+    @property
+    def need_password(self) -> bool:
+        """Whether a client has to say who it is before it may do anything."""
+        default = self._users.get(DEFAULT)
+        return default is None or default.password_hash is not None or default.token_hash is not None
+
+    def find_by_token(self, token: str) -> User | None:
+        name = self._tokens.get(hash_token(token))
+        return None if name is None else self._users.get(name)
+
+    def remembers(self, name: str, password: bytes) -> bool:
+        known = self._known.get(name)
+        return known is not None and hmac.compare_digest(known, self._mark(password))
+
+    def check(self, name: str, password: bytes) -> bool:
+        """Slow: for a thread. Takes the same time for a user that does not exist."""
+        user = self._users.get(name)
+        if user is not None and user.token_hash is not None:
+            token = password.decode(errors="surrogateescape")
+            if hmac.compare_digest(user.token_hash, hash_token(token)):
+                return True
+        stored = None if user is None else user.password_hash
+        right = verify(password, stored or UNKNOWN_HASH)
+        if stored is None or not right:
+            return False
+        self._known[name] = self._mark(password)
+        return True
+
+    def _mark(self, password: bytes) -> bytes:
+        return hmac.digest(self._key, password, "sha256")
+
+
+def hash_password(password: str) -> str:
+    salt = secrets.token_bytes(16)
+    return f"scrypt${_text(salt)}${_text(_scrypt(password.encode(), salt))}"
+
+
+def make_token() -> str:
+    return TOKEN_PREFIX + secrets.token_urlsafe(32)
+
+
+def hash_token(token: str) -> str:
+    return f"sha256${_text(hashlib.sha256(token.encode(errors='surrogateescape')).digest())}"
+
+
+def verify(password: bytes, stored: str) -> bool:
+    _, salt, expected = stored.split("$")
+    return hmac.compare_digest(_scrypt(password, base64.b64decode(salt)), base64.b64decode(expected))
+
+
+def _scrypt(password: bytes, salt: bytes) -> bytes:
+    return hashlib.scrypt(password, salt=salt, n=COST, r=BLOCK, p=LANES, maxmem=64 * 1024 * 1024, dklen=32)
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+# No password has it: it is only there to be compared with.
+UNKNOWN_HASH = f"scrypt${_text(bytes(16))}${_text(bytes(32))}"
+
+
+def check_hash(name: str, value: str) -> str:
+    parts = value.split("$")
+    try:
+        if parts[0] == "scrypt" and len(base64.b64decode(parts[2], validate=True)) == 32:
+            return value
+    except (ValueError, IndexError):
+        pass
+    raise InvalidInput(f"password_hash of user {shown(name)} is none: make one with `penstock serve --hash-password`")
+
+
+def check_token_hash(name: str, value: str) -> str:
+    kind, _, rest = value.partition("$")
+    try:
+        if kind == "sha256" and len(base64.b64decode(rest, validate=True)) == 32:
+            return value
+    except ValueError:
+        pass
+    raise InvalidInput(f"token_hash of user {shown(name)} is none: make one with `penstock serve --make-token`")
+
+
+def make_user(
+    name: str,
+    password_hash: str | None,
+    queues: Iterable[str],
+    rights: Iterable[str] = (),
+    role: str | None = None,
+    token_hash: str | None = None,
+) -> User:
+    """With a role and without `queues`, the user may use all of them."""
+    check_name("user", name)
+    if password_hash is not None:
+        check_hash(name, password_hash)
+    if token_hash is not None:
+        check_token_hash(name, token_hash)
+    patterns = tuple(queues)
+    for pattern in patterns:
+        if len(pattern) > MAX_PATTERN:
+            raise InvalidInput(f"a queue pattern of user {shown(name)} is longer than {MAX_PATTERN} characters")
+    return User(
+        name, password_hash, patterns or (("*",) if role else ()), _rights(name, tuple(rights), role), token_hash
+    )
+
+
+def _rights(name: str, words: tuple[str, ...], role: str | None) -> frozenset[Right]:
+    if role is not None:
+        if words:
+            raise InvalidInput(f"user {shown(name)} has both a role and rights: give one of them")
+        known = [one.value for one in Role]
+        if role not in known:
+            raise InvalidInput(f"user {shown(name)}: {shown(role)} is none of {', '.join(known)}{nearest(role, known)}")
+        return ROLES[Role(role)]
+    rights = frozenset(_right(name, one) for one in words)
+    return rights | {Right.OPERATE} if Right.MANAGE in rights else rights
+
+
+def _right(name: str, word: str) -> Right:
+    known = [right.value for right in Right if right is not Right.NOTHING]
+    if word not in known:
+        raise InvalidInput(f"user {shown(name)}: {shown(word)} is none of {', '.join(known)}{nearest(word, known)}")
+    return Right(word)
+
+
+def make_users(password: str | None, table: Mapping[str, Mapping[str, object]], token: str | None = None) -> list[User]:
+    """From settings: `password` and `token` are the default user's, who may do everything unless the table says
+    otherwise. With a table of users but neither of them there is no default user: everybody has to say who they are."""
+    users: dict[str, User] = {}
+    if token is not None and len(token) < MIN_TOKEN:
+        raise InvalidInput(f"the token has {len(token)} characters: one that cannot be guessed has {MIN_TOKEN} or more")
+    if DEFAULT not in table and (password is not None or token is not None or not table):
+        hashed = None if password is None else hash_password(password)
+        users[DEFAULT] = User(DEFAULT, hashed, ("*",), EVERYTHING, None if token is None else hash_token(token))
+    elif DEFAULT in table and (password is not None or token is not None):
+        raise InvalidInput("the default user is told twice: by `password` or `token`, and in the table of users")
+    for name, given in table.items():
+        users[name] = make_user(name, **given)  # type: ignore[arg-type]  # the settings file was checked by its types
+    return list(users.values())

@@ -1,0 +1,5 @@
+"""The HTTP server: an API for programs, and a dashboard for people."""
+
+from penstock.servers.http.asgi import Application, application
+
+__all__ = ["Application", "application"]

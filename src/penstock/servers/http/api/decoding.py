@@ -1,0 +1,164 @@
+"""From what a client wrote to checked values. Every error names the place and the value, and the nearest right word."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+import types
+import typing
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from enum import Enum
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+import msgspec
+from starlette.requests import Request
+
+from penstock.domain.names import nearest, shown
+from penstock.servers.http.bodies import JSON, content_type
+from penstock.servers.http.problems import Problem
+
+UNKNOWN = re.compile(r"unknown field `(?P<name>.*?)`", re.DOTALL)
+
+
+class Body:
+    """A body of JSON. One whose fields may all be left out may be left out itself."""
+
+    def __init__(self, kind: Any) -> None:
+        self.kind = kind
+        self._decode = msgspec.json.Decoder(kind).decode
+        self._fields = sorted(set(_fields(kind)))
+        self.is_optional = _needs_nothing(kind)
+
+    async def read(self, request: Request) -> Any:
+        body = await request.body()
+        if not body and self.is_optional:
+            return self.kind()
+        kind = content_type(request)
+        if kind != JSON and not kind.endswith("+json"):
+            raise Problem(415, f"the body must be JSON (Content-Type: {JSON}), not {shown(kind)}", "WrongContentType")
+        return self.decode(body)
+
+    def decode(self, body: bytes, where: str = "the body") -> Any:
+        try:
+            body.decode()
+            return self._decode(body)
+        except UnicodeDecodeError as error:
+            raise Problem(400, f"{where} is not UTF-8 at byte {error.start}", "MalformedJson") from None
+        except msgspec.ValidationError as error:
+            raise self._refusal(str(error), where) from None
+        except msgspec.DecodeError as error:
+            raise Problem(400, f"{where} is not JSON: {_lower_first(str(error))}", "MalformedJson") from None
+        except RecursionError:
+            raise Problem(400, f"{where} is nested too deeply", "MalformedJson") from None
+
+    def _refusal(self, message: str, where: str) -> Problem:
+        found = UNKNOWN.search(message)
+        if found is None:
+            return Problem(400, f"{where}: {_lower_first(message)}", "InvalidInput")
+        name = found["name"]
+        told = f"unknown field {shown(name)}{nearest(name, self._fields)}{message[found.end() :]}"
+        return Problem(400, f"{where}: {told}", "UnknownField")
+
+
+def _fields(kind: Any) -> Iterator[str]:
+    """The names of fields that a value of this kind may have, at any depth."""
+    if inspect.isclass(kind) and issubclass(kind, msgspec.Struct):
+        for field in msgspec.structs.fields(kind):
+            yield field.encode_name
+            yield from _fields(field.type)
+    for part in get_args(kind):
+        yield from _fields(part)
+
+
+def _needs_nothing(kind: Any) -> bool:
+    if not (inspect.isclass(kind) and issubclass(kind, msgspec.Struct)):
+        return False
+    return not getattr(kind, "either", ()) and not any(field.required for field in msgspec.structs.fields(kind))
+
+
+def _lower_first(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:]
+
+
+# -- the query -------------------------------------------------------------------------------------------------------
+
+
+class QueryValue:
+    """One parameter of the query: text that has to become a number, a time, a word, or stays text."""
+
+    def __init__(self, name: str, kind: Any, default: Any) -> None:
+        self.name = name
+        self.kind = kind
+        self.default = default
+        self.is_required = default is inspect.Parameter.empty
+        self._checked = given(kind)
+        self._read, self._wanted = _reader(kind)
+
+    def read(self, text: str | None) -> Any:
+        if text is None:
+            if self.is_required:
+                raise Problem(400, f"the parameter {self.name} is missing", "InvalidQuery")
+            return self.default
+        try:
+            value = self._read(text)
+        except (ValueError, msgspec.ValidationError):
+            raise Problem(400, f"{self.name} must be {self._wanted}, not {shown(text)}", "InvalidInput") from None
+        try:
+            return msgspec.convert(value, self._checked)
+        except msgspec.ValidationError as error:
+            raise Problem(400, f"{self.name} {shown(text)}: {_lower_first(str(error))}", "InvalidInput") from None
+
+
+def _reader(kind: Any) -> tuple[Callable[[str], Any], str]:
+    kind = _plain(kind)
+    if kind is bool:
+        return _read_bool, "true or false"
+    if kind is int:
+        return _read_int, "a whole number"
+    if kind is float:
+        return _read_float, "a number"
+    if kind is datetime:
+        return lambda text: msgspec.convert(text, datetime), "a time such as 2026-01-31T12:00:00Z"
+    if inspect.isclass(kind) and issubclass(kind, Enum):
+        return kind, "one of " + ", ".join(str(one.value) for one in kind)
+    if get_origin(kind) is Literal:
+        words = get_args(kind)
+        return lambda text: msgspec.convert(text, kind), "one of " + ", ".join(map(str, words))
+    assert kind is str, kind
+    return str, "text"
+
+
+def given(kind: Any) -> Any:
+    """Without None: what is not there is not given at all."""
+    if get_origin(kind) in (Union, types.UnionType):
+        left = [part for part in get_args(kind) if part is not type(None)]
+        return left[0] if len(left) == 1 else kind
+    return kind
+
+
+def _plain(kind: Any) -> Any:
+    """And without what is said about it."""
+    kind = given(kind)
+    if get_origin(kind) in (Union, types.UnionType):
+        return int  # a whole number that JSON may write as 7.0; in a query it may not
+    return _plain(get_args(kind)[0]) if get_origin(kind) is Annotated else kind
+
+
+def _read_bool(text: str) -> bool:
+    return {"true": True, "false": False}[text] if text in ("true", "false") else _refuse()
+
+
+def _refuse() -> typing.NoReturn:
+    raise ValueError
+
+
+def _read_int(text: str) -> int:
+    # Python reads underscores, blanks and the digits of other scripts as numbers too.
+    return int(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else _refuse()
+
+
+def _read_float(text: str) -> float:
+    number = float(text) if re.fullmatch(r"-?[0-9.eE+-]{1,40}", text) else _refuse()
+    return number if math.isfinite(number) else _refuse()

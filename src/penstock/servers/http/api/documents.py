@@ -1,0 +1,270 @@
+"""What the API answers. Where a value of the domain has no payload, it is the document itself."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from penstock.client.documents import payload_fields
+from penstock.client.view import DeliveryView
+from penstock.domain.lifecycle import State
+from penstock.domain.message import Message
+from penstock.domain.observations import (
+    Archived,
+    AuditEntry,
+    BatchInfo,
+    ConsumerInfo,
+    DeadLetter,
+    GroupStats,
+    QueueInfo,
+)
+from penstock.domain.policy import Policy
+from penstock.domain.recurrence import Schedule
+
+
+class Content(msgspec.Struct, frozen=True, kw_only=True):
+    """`payload` when it is JSON, else `payload_base64`."""
+
+    content_type: str
+    payload: Raw | UnsetType = UNSET
+    payload_base64: str | UnsetType = UNSET
+
+
+class MessageDocument(Content, frozen=True, kw_only=True):
+    """`position` is null while the message is held."""
+
+    id: str
+    queue: str
+    headers: dict[str, str]
+    priority: int
+    position: int | None
+    created_at: datetime
+    created_by: str
+    available_at: datetime
+    expires_at: datetime | None
+    deadline_at: datetime | None
+    address: str | None
+    key: str | None
+    batch: str | None
+
+
+class DeliveryDocument(Content, frozen=True, kw_only=True):
+    """A message under a lease. To settle it, say its `id`, `token`, `group` and `position`."""
+
+    id: str
+    queue: str
+    group: str
+    consumer: str
+    token: int
+    attempt: int
+    lease_ends_at: datetime
+    position: int
+    priority: int
+    headers: dict[str, str]
+    created_at: datetime
+    created_by: str
+    expires_at: datetime | None
+    deadline_at: datetime | None
+    address: str | None
+    key: str | None
+    batch: str | None
+
+
+class DeadLetterDocument(Content, frozen=True, kw_only=True):
+    id: str
+    queue: str
+    group: str
+    position: int
+    headers: dict[str, str]
+    outcome: State
+    reason: str | None
+    attempts: int
+    died_at: datetime
+    created_at: datetime
+
+
+class ArchivedDocument(msgspec.Struct, frozen=True, kw_only=True):
+    message: MessageDocument
+    group: str
+    outcome: State
+    reason: str | None
+    attempts: int
+    finished_at: datetime
+
+
+class ScheduleDocument(Content, frozen=True, kw_only=True):
+    """`next_at` is null while it is paused or when the rule has no more ticks."""
+
+    name: str
+    cron: str
+    timezone: str
+    queue: str
+    headers: dict[str, str]
+    priority: int
+    catch_up: str
+    paused: bool
+    next_at: datetime | None
+    last_at: datetime | None
+
+
+def message_document(message: Message) -> MessageDocument:
+    return MessageDocument(**_with_payload(message))
+
+
+def dead_letter_document(letter: DeadLetter) -> DeadLetterDocument:
+    return DeadLetterDocument(**_with_payload(letter))
+
+
+def schedule_document(schedule: Schedule) -> ScheduleDocument:
+    return ScheduleDocument(**_with_payload(schedule))
+
+
+def archived_document(archived: Archived) -> ArchivedDocument:
+    fields = msgspec.structs.asdict(archived)
+    return ArchivedDocument(**{**fields, "message": message_document(archived.message)})
+
+
+def _with_payload(value: Message | DeadLetter | Schedule) -> dict[str, Any]:
+    fields = msgspec.structs.asdict(value)
+    payload, content_type = fields.pop("payload"), fields.pop("content_type")
+    return {**fields, **payload_fields(payload, content_type)}
+
+
+_DELIVERY_FIELDS = [name for name in DeliveryDocument.__struct_fields__ if name not in Content.__struct_fields__]
+
+
+def delivery_document(delivery: DeliveryView) -> DeliveryDocument:
+    fields: dict[str, Any] = {name: getattr(delivery, name) for name in _DELIVERY_FIELDS}
+    return DeliveryDocument(**fields, **payload_fields(delivery.payload, delivery.content_type))  # type: ignore[arg-type]  # each has its own type
+
+
+# -- several, and small ones -----------------------------------------------------------------------------------------
+
+
+class Sent(msgspec.Struct, frozen=True):
+    id: str
+
+
+class SentMany(msgspec.Struct, frozen=True):
+    """In the order of the messages."""
+
+    ids: list[str]
+
+
+class LineError(msgspec.Struct, frozen=True):
+    """What was wrong with one line; `error` is a word for programs."""
+
+    line: int
+    error: str
+    detail: str
+
+
+class StreamReport(msgspec.Struct, frozen=True):
+    """`failed` lines were not sent; the first of them are told in `errors`."""
+
+    lines: int
+    sent: int
+    failed: int
+    errors: list[LineError]
+
+
+class Deliveries(msgspec.Struct, frozen=True):
+    deliveries: list[DeliveryDocument]
+
+
+class SettledDocument(msgspec.Struct, frozen=True):
+    """`state` is where the message is now; without one the lease was lost, and `detail` says why."""
+
+    id: str
+    ok: bool
+    state: State | None
+    error: str | None = None
+    detail: str | None = None
+
+
+class Settlements(msgspec.Struct, frozen=True):
+    """In the order of the settlements."""
+
+    results: list[SettledDocument]
+
+
+class Extended(msgspec.Struct, frozen=True):
+    id: str
+    lease_ends_at: datetime
+
+
+class Messages(msgspec.Struct, frozen=True):
+    messages: list[MessageDocument]
+
+
+class Archive(msgspec.Struct, frozen=True):
+    archived: list[ArchivedDocument]
+
+
+class DeadLetters(msgspec.Struct, frozen=True):
+    """`next` is the parameter `before` of the next page, null at the end."""
+
+    dead_letters: list[DeadLetterDocument]
+    next: str | None
+
+
+class Audit(msgspec.Struct, frozen=True):
+    entries: list[AuditEntry]
+
+
+class Queues(msgspec.Struct, frozen=True):
+    queues: list[QueueInfo]
+
+
+class QueueDocument(msgspec.Struct, frozen=True):
+    name: str
+    created_at: datetime
+    policy: Policy
+    groups: dict[str, GroupStats]
+    consumers: list[ConsumerInfo]
+    batches: list[BatchInfo]
+
+
+class PolicyDocument(msgspec.Struct, frozen=True):
+    name: str
+    policy: Policy
+
+
+class Groups(msgspec.Struct, frozen=True):
+    groups: dict[str, GroupStats]
+
+
+class Consumers(msgspec.Struct, frozen=True):
+    consumers: list[ConsumerInfo]
+
+
+class Batches(msgspec.Struct, frozen=True):
+    batches: list[BatchInfo]
+
+
+class Schedules(msgspec.Struct, frozen=True):
+    schedules: list[ScheduleDocument]
+
+
+class Count(msgspec.Struct, frozen=True):
+    count: int
+
+
+class Sought(msgspec.Struct, frozen=True):
+    position: int
+
+
+class Removed(msgspec.Struct, frozen=True):
+    name: str
+
+
+class Me(msgspec.Struct, frozen=True):
+    """Who the server takes the client for, and what they may do."""
+
+    name: str
+    role: str
+    rights: list[str]
+    queues: list[str]

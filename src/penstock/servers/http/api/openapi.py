@@ -1,0 +1,148 @@
+"""The document that describes the API (OpenAPI 3.1), made from the table of operations: there is no copy to keep."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+import penstock
+from penstock.servers.access import Right
+from penstock.servers.http.api.decoding import QueryValue, given
+from penstock.servers.http.api.inputs import all_inputs
+from penstock.servers.http.api.operations import JSON, OPERATIONS, PREFIX, Operation
+from penstock.servers.http.problems import CONTENT_TYPE, ProblemDocument
+from penstock.servers.http.routing import Route
+from penstock.servers.http.site import site_of
+
+BYTES = "application/octet-stream"
+REF = "#/components/schemas/{name}"
+SCHEMES = {
+    "token": {"type": "http", "scheme": "bearer", "description": "made by `penstock serve --make-token`"},
+    "password": {"type": "http", "scheme": "basic"},
+}
+
+
+async def serve(request: Request) -> Response:
+    needs_login = site_of(request).users.need_password
+    return Response(msgspec.json.encode(document(request.scope.get("root_path", ""), needs_login)), media_type=JSON)
+
+
+DOCUMENT_ROUTE = Route("GET", f"{PREFIX}/openapi.json", serve, Right.NOTHING)
+
+
+def document(root_path: str = "", needs_login: bool = True) -> dict[str, Any]:
+    schemas = _Schemas(OPERATIONS)
+    paths: dict[str, dict[str, Any]] = {}
+    for one in OPERATIONS:
+        paths.setdefault(one.pattern, {})[one.method.lower()] = _operation(one, schemas)
+    components: dict[str, Any] = {"schemas": schemas.components, "responses": {"Problem": _problem(schemas)}}
+    told: dict[str, Any] = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Penstock",
+            "version": penstock.__version__,
+            "description": "A message queue that lives in the database you already have.",
+            "license": {"name": "MIT", "identifier": "MIT"},
+        },
+        "servers": [{"url": root_path or "/"}],
+        "tags": [{"name": tag} for tag in dict.fromkeys(one.tag for one in OPERATIONS)],
+        "paths": paths,
+        "components": components,
+    }
+    if needs_login:
+        components["securitySchemes"] = SCHEMES
+        told["security"] = [{"token": []}, {"password": []}]
+    return told
+
+
+class _Schemas:
+    """The schemas of all kinds of values in the table, by kind."""
+
+    def __init__(self, operations: list[Operation]) -> None:
+        kinds: list[Any] = [ProblemDocument]
+        for one in operations:
+            kinds += one.values.values()
+            kinds += [given(value.kind) for value in one.query.values()]
+            kinds += [] if one.body is None else [one.body.kind]
+            kinds += [] if one.returns is bytes else [one.returns]
+        schemas, self.components = msgspec.json.schema_components(kinds, ref_template=REF)
+        self._schemas = list(zip(kinds, schemas, strict=True))
+        for kind in all_inputs():
+            if kind.either and kind.__name__ in self.components:
+                self.components[kind.__name__]["oneOf"] = [{"required": [name]} for name in kind.either]
+
+    def of(self, kind: Any) -> dict[str, Any]:
+        return next(dict(schema) for known, schema in self._schemas if known is kind or known == kind)
+
+
+def _operation(one: Operation, schemas: _Schemas) -> dict[str, Any]:
+    summary, _, rest = one.description.partition("\n")
+    told: dict[str, Any] = {
+        "operationId": one.name,
+        "tags": [one.tag],
+        "summary": summary,
+        "description": f"{rest.strip()}\n\nNeeds the right to {one.right.value}.".strip(),
+        "responses": _responses(one, schemas),
+    }
+    parameters = [
+        *(_parameter(name, "path", schemas.of(kind), True) for name, kind in one.values.items()),
+        *(_query(value, schemas.of(given(value.kind))) for value in one.query.values()),
+    ]
+    if parameters:
+        told["parameters"] = parameters
+    if one.body is not None:
+        told["requestBody"] = {
+            "required": not one.body.is_optional,
+            "content": {JSON: {"schema": schemas.of(one.body.kind)}},
+        }
+    elif one.media_type != JSON:
+        kinds = dict.fromkeys((one.media_type, BYTES))
+        told["requestBody"] = {"required": False, "content": {kind: {"schema": {"type": "string"}} for kind in kinds}}
+    return told
+
+
+def _query(value: QueryValue, schema: dict[str, Any]) -> dict[str, Any]:
+    if value.default is not None and not value.is_required:
+        schema["default"] = value.default
+    return _parameter(value.name, "query", schema, value.is_required)
+
+
+def _parameter(name: str, where: str, schema: dict[str, Any], is_required: bool) -> dict[str, Any]:
+    told = {"name": name, "in": where, "required": is_required, "schema": schema}
+    if "description" in schema:
+        told["description"] = schema.pop("description")
+    return told
+
+
+def _responses(one: Operation, schemas: _Schemas) -> dict[str, Any]:
+    if one.returns is bytes:
+        content = {BYTES: {"schema": {"type": "string", "format": "binary"}}}
+    else:
+        content = {JSON: {"schema": schemas.of(one.returns)}}
+    responses = {str(status): {"description": "done", "content": content} for status in (one.status, *one.also)}
+    return {**responses, "default": {"$ref": "#/components/responses/Problem"}}
+
+
+def _problem(schemas: _Schemas) -> dict[str, Any]:
+    return {
+        "description": "what went wrong, and what would be right",
+        "content": {CONTENT_TYPE: {"schema": schemas.of(ProblemDocument)}},
+    }
+
+
+def markdown() -> str:
+    """The table of operations for docs/http.md."""
+    lines = ["| | needs | |", "|---|---|---|"]
+    for one in sorted(OPERATIONS, key=lambda one: (one.tag, one.pattern, one.method)):
+        summary = one.description.partition("\n")[0]
+        lines.append(f"| `{one.method} {one.pattern.removeprefix(PREFIX)}` | {one.right.value} | {summary} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    import penstock.servers.http.api as _filled  # noqa: F401  # fills the table
+
+    print(markdown(), end="")

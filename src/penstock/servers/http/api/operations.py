@@ -1,0 +1,182 @@
+"""The table of operations: every one is a decorated function, and its signature is its documentation.
+
+    @operation("POST", "/queues/{queue}/messages", Right.SEND, "messages", status=201)
+    async def send(call: Call, queue: QueueName, body: NewMessage) -> Sent: ...
+
+Parameters that the path names come from it, `body` from the body, keyword-only ones from the query. The document that
+describes the API (`openapi.py`) is made from this table, so it cannot say anything else.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, get_type_hints
+from urllib.parse import parse_qsl
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from penstock.client.aio.queue import AsyncQueue
+from penstock.client.aio.store import AsyncStore
+from penstock.domain.errors import NotFound
+from penstock.domain.names import nearest, shown
+from penstock.servers.access import Right
+from penstock.servers.http.api.decoding import Body, QueryValue
+from penstock.servers.http.auth import Identity, check_right, identity_of
+from penstock.servers.http.problems import Problem
+from penstock.servers.http.routing import Route
+from penstock.servers.http.site import Site, site_of
+
+PREFIX = "/api/v1"
+JSON = "application/json"
+MAX_PARAMETERS = 100
+
+
+class Call:
+    """One request, as an operation sees it."""
+
+    __slots__ = ("identity", "request", "site")
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.site: Site = site_of(request)
+        self.identity: Identity = identity_of(request)
+
+    @property
+    def store(self) -> AsyncStore:
+        return self.site.store
+
+    def queue(self, name: str) -> AsyncQueue:
+        """A queue that need not exist yet."""
+        return AsyncQueue(self.store, name)
+
+    async def known(self, name: str) -> AsyncQueue:
+        """A queue that must exist: a mistyped name must not look like an empty queue."""
+        queue = self.queue(name)
+        if name not in self.site.queue_names:
+            self.site.queue_names |= {info.name for info in await self.store.queues()}
+        if name not in self.site.queue_names:
+            yours = [one for one in self.site.queue_names if self.identity.may(Right.LOOK, one)]
+            raise NotFound(f"there is no queue {shown(name)}{nearest(name, yours)}")
+        return queue
+
+    def check(self, right: Right, queue: str) -> None:
+        """For a queue that is named elsewhere than in the path."""
+        check_right(self.identity, right, queue)
+
+    def is_still_allowed(self, right: Right, queue: str) -> bool:
+        """After a while: users may have changed."""
+        if self.identity.via == "host":
+            return True
+        user = self.site.users.find(self.identity.name)
+        return user is not None and user.may(right, queue)
+
+
+class Operation(Route):
+    """`media_type` is what the body is when not JSON; `status` what success answers, or one of `also`."""
+
+    __slots__ = (
+        "also",
+        "body",
+        "description",
+        "is_streamed",
+        "media_type",
+        "name",
+        "query",
+        "returns",
+        "status",
+        "tag",
+        "values",
+    )
+
+    def __init__(
+        self,
+        method: str,
+        pattern: str,
+        run: Callable[..., Awaitable[Any]],
+        right: Right,
+        tag: str,
+        status: int,
+        media_type: str,
+        is_streamed: bool,
+        also: tuple[int, ...],
+    ) -> None:
+        super().__init__(method, PREFIX + pattern, self._bound(run, status), right)
+        self.name = run.__name__
+        self.tag = tag
+        self.status = status
+        self.media_type = media_type
+        self.is_streamed = is_streamed
+        self.also = also
+        self.description = inspect.cleandoc(run.__doc__ or "")
+        hints = get_type_hints(run, include_extras=True)
+        parameters = inspect.signature(run).parameters
+        named = {segment[1:-1] for segment in self.segments if segment.startswith("{")}
+        self.values = {name: hints[name] for name in parameters if name in named}
+        assert set(self.values) == named, f"{self} takes {sorted(self.values)}"
+        self.body = Body(hints["body"]) if "body" in parameters else None
+        self.query = {
+            name: QueryValue(name, hints[name], one.default)
+            for name, one in parameters.items()
+            if one.kind is inspect.Parameter.KEYWORD_ONLY
+        }
+        self.returns = hints["return"]
+
+    def _bound(self, run: Callable[..., Awaitable[Any]], status: int) -> Callable[..., Awaitable[Response]]:
+        async def handle(request: Request, **values: str) -> Response:
+            options = self._read_query(request)
+            if self.body is not None:
+                values["body"] = await self.body.read(request)
+            outcome = await run(Call(request), **values, **options)
+            if isinstance(outcome, Response):
+                return outcome
+            return Response(msgspec.json.encode(outcome), status, media_type=JSON)
+
+        return handle
+
+    def _read_query(self, request: Request) -> dict[str, Any]:
+        text: bytes = request.scope["query_string"]
+        if not text:
+            given: dict[str, str] = {}
+        else:
+            given = _parse(text)
+            for name in given:
+                if name not in self.query:
+                    raise Problem(400, f"unknown parameter {shown(name)}{nearest(name, self.query)}", "UnknownField")
+        return {name: one.read(given.get(name)) for name, one in self.query.items()}
+
+
+def _parse(text: bytes) -> dict[str, str]:
+    try:
+        pairs = parse_qsl(text.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=MAX_PARAMETERS)
+    except ValueError:
+        raise Problem(400, f"the query {shown(text)} is not percent-encoded UTF-8", "InvalidQuery") from None
+    given = dict(pairs)
+    if len(given) != len(pairs):
+        raise Problem(400, f"the query {shown(text)} has a parameter twice", "InvalidQuery")
+    return given
+
+
+OPERATIONS: list[Operation] = []
+
+
+def operation(
+    method: str,
+    pattern: str,
+    right: Right,
+    tag: str,
+    *,
+    status: int = 200,
+    media_type: str = JSON,
+    is_streamed: bool = False,
+    also: tuple[int, ...] = (),
+) -> Callable[[Callable[..., Awaitable[Any]]], Callable[..., Awaitable[Any]]]:
+    """Put a function into the table."""
+
+    def put(run: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        OPERATIONS.append(Operation(method, pattern, run, right, tag, status, media_type, is_streamed, also))
+        return run
+
+    return put

@@ -1,0 +1,272 @@
+"""Receive, settle, extend."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Literal, cast
+
+import msgspec
+from msgspec import Meta
+from starlette.requests import ClientDisconnect
+
+from penstock.client.aio.gathering import Call as StoreCall
+from penstock.client.aio.grouping import share_receive
+from penstock.client.aio.queue import AsyncQueue
+from penstock.client.settling import Held
+from penstock.client.view import DeliveryView
+from penstock.domain.errors import LeaseLost, NotFound
+from penstock.domain.identity import check_id
+from penstock.domain.names import check_name
+from penstock.domain.settlement import Ack, Nak, Reject, Reschedule, Settled, Settlement
+from penstock.domain.times import to_time
+from penstock.engines.contract import Receipt
+from penstock.servers.access import Right
+from penstock.servers.http.api.documents import (
+    Deliveries,
+    Extended,
+    SettledDocument,
+    Settlements,
+    delivery_document,
+)
+from penstock.servers.http.api.inputs import Input
+from penstock.servers.http.api.operations import Call, operation
+from penstock.servers.http.api.values import (
+    MAX_LIMIT,
+    ConsumerName,
+    Delay,
+    GroupName,
+    Limit,
+    MessageId,
+    Position,
+    PositiveSeconds,
+    QueueName,
+    Reason,
+    Token,
+    Wait,
+)
+from penstock.servers.http.problems import Problem
+from penstock.servers.http.waiting import attended, is_gone
+from penstock.servers.taking import Taking
+
+TAG = "deliveries"
+
+
+class Receiving(Input, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to receive. Without `lease_seconds` the lease is as long as the queue's policy says."""
+
+    wholes: ClassVar[tuple[str, ...]] = ("limit",)
+
+    limit: Limit = 1
+    group: GroupName | None = None
+    consumer: ConsumerName | None = None
+    lease_seconds: PositiveSeconds | None = None
+    wait_seconds: Wait = 0
+
+
+@operation("POST", "/queues/{queue}/receive", Right.RECEIVE, TAG)
+async def receive(call: Call, queue: QueueName, body: Receiving) -> Deliveries:
+    """Take messages under a lease, best priority first.
+
+    With `wait_seconds` the answer waits for the first message (the setting http.max_wait_seconds is the most). A client
+    that goes away meanwhile takes no message with it.
+    """
+    source = call.queue(queue)
+    group = None if body.group is None else check_name("group", body.group)
+    consumer = _consumer(call) if body.consumer is None else check_name("consumer", body.consumer)
+    taking = Taking(source.engine, queue, group, consumer, body.limit, body.lease_seconds)
+    seconds = min(body.wait_seconds, call.site.settings.max_wait_seconds)
+    receipt = await _take(call, taking)
+    if not receipt.rows and seconds:
+        waiting = _take_later(call, source, taking, receipt, seconds)
+        receipt = await attended(call.request, waiting, call.store._let_go, receipt)
+    elif receipt.rows and await is_gone(call.request):
+        call.store._let_go(receipt)
+        raise ClientDisconnect
+    if receipt.rows and not call.is_still_allowed(Right.RECEIVE, queue):
+        call.store._let_go(receipt)
+        raise Problem(403, "the right to receive was taken away meanwhile", "Forbidden")
+    return Deliveries([delivery_document(DeliveryView(row, receipt)) for row in receipt.rows])
+
+
+async def _take(call: Call, taking: Taking) -> Receipt:
+    """Together with others who ask for the same at this moment."""
+    key = ("take", taking.queue, taking.group, taking.lease_seconds)
+    let_go = call.store._let_go
+    taken = StoreCall(taking, None, key, share_receive, unwanted=lambda one: let_go(one[0]), weight=taking.limit)
+    [receipt] = await call.store._writes.answer(taken)
+    return cast(Receipt, receipt)
+
+
+async def _take_later(call: Call, source: AsyncQueue, taking: Taking, receipt: Receipt, seconds: float) -> Receipt:
+    ends = time.monotonic() + seconds
+    while not receipt.rows and (left := ends - time.monotonic()) > 0:
+        await source._wait_for_work(receipt.group, left)
+        receipt = await _take(call, taking)
+    return receipt
+
+
+def _consumer(call: Call) -> str:
+    return "http" if call.identity.via == "open" else call.identity.name
+
+
+# -- settling --------------------------------------------------------------------------------------------------------
+
+
+class Lease(Input, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The delivery that is meant. `position` saves the server a look."""
+
+    wholes: ClassVar[tuple[str, ...]] = ("token", "position")
+
+    token: Token
+    group: GroupName | None = None
+    position: Position | None = None
+
+
+class Acking(Lease, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    reason: Reason | None = None
+
+
+class Naking(Lease, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Without `delay_seconds` it comes back after the queue's backoff."""
+
+    reason: Reason | None = None
+    delay_seconds: Delay | None = None
+
+
+class Rescheduling(Lease, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    reason: Reason | None = None
+    delay_seconds: Delay = 3600
+
+
+class Extending(Lease, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    seconds: PositiveSeconds
+
+
+class Settling(Naking, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One settlement of many; a reschedule without `delay_seconds` is for an hour later."""
+
+    id: MessageId
+    action: Literal["ack", "nak", "reject", "reschedule"]
+
+
+class SettlingMany(Input, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    settlements: Annotated[list[Settling], Meta(max_length=MAX_LIMIT)]
+
+
+@operation("POST", "/queues/{queue}/messages/{id}/ack", Right.RECEIVE, TAG)
+async def ack(call: Call, queue: QueueName, id: MessageId, body: Acking) -> SettledDocument:
+    """Done: the message succeeded. A lease that was lost answers 409; the same holds for the other settlements."""
+    return await _settle_one(call, queue, Settling(id=id, action="ack", **_fields(body)))
+
+
+@operation("POST", "/queues/{queue}/messages/{id}/nak", Right.RECEIVE, TAG)
+async def nak(call: Call, queue: QueueName, id: MessageId, body: Naking) -> SettledDocument:
+    """Try again: after the queue's backoff, or after a delay."""
+    return await _settle_one(call, queue, Settling(id=id, action="nak", **_fields(body)))
+
+
+@operation("POST", "/queues/{queue}/messages/{id}/reject", Right.RECEIVE, TAG)
+async def reject(call: Call, queue: QueueName, id: MessageId, body: Acking) -> SettledDocument:
+    """Never: the message becomes a dead letter at once."""
+    return await _settle_one(call, queue, Settling(id=id, action="reject", **_fields(body)))
+
+
+@operation("POST", "/queues/{queue}/messages/{id}/reschedule", Right.RECEIVE, TAG)
+async def reschedule(call: Call, queue: QueueName, id: MessageId, body: Rescheduling) -> SettledDocument:
+    """Later: it comes back after a delay, with attempts starting again."""
+    return await _settle_one(call, queue, Settling(id=id, action="reschedule", **_fields(body)))
+
+
+@operation("POST", "/queues/{queue}/messages/{id}/extend", Right.RECEIVE, TAG)
+async def extend(call: Call, queue: QueueName, id: MessageId, body: Extending) -> Extended:
+    """Keep a lease until so many seconds from now."""
+    source = await call.known(queue)
+    (held,) = await _held(call, queue, [Settling(id=id, action="ack", **_lease(body))])
+    if isinstance(held, NotFound):
+        raise held
+    ends = await source._run(
+        lambda: source.engine.extend(queue, held.group, [(held.token, held.position)], body.seconds)
+    )
+    if ends[0] is None:
+        raise LeaseLost(f"lease {held.token} on message {held.id} was lost: it ended, was settled or taken over")
+    return Extended(held.id, to_time(ends[0]))
+
+
+@operation("POST", "/queues/{queue}/settle", Right.RECEIVE, TAG)
+async def settle(call: Call, queue: QueueName, body: SettlingMany) -> Settlements:
+    """Settle many deliveries in one transaction, with a result for each: a lost lease does not hinder the others."""
+    results = await _settle(call, queue, body.settlements)
+    return Settlements(results)
+
+
+def _fields(body: Lease) -> dict[str, Any]:
+    return msgspec.structs.asdict(body)
+
+
+def _lease(body: Lease) -> dict[str, Any]:
+    return {name: getattr(body, name) for name in Lease.__struct_fields__}
+
+
+async def _settle_one(call: Call, queue: str, settling: Settling) -> SettledDocument:
+    (result,) = await _settle(call, queue, [settling])
+    if not result.ok:
+        raise {"LeaseLost": LeaseLost, "NotFound": NotFound}[str(result.error)](result.detail)
+    return result
+
+
+async def _settle(call: Call, queue: str, several: Sequence[Settling]) -> list[SettledDocument]:
+    source = await call.known(queue)
+    found = await _held(call, queue, several)
+    meant = [(place, one) for place, one in enumerate(found) if isinstance(one, Held)]
+    settled = await source.settle([_settlement(several[place], held) for place, held in meant])
+    outcomes: dict[int, Settled | NotFound] = {
+        place: one for place, one in enumerate(found) if isinstance(one, NotFound)
+    }
+    outcomes.update((place, one) for (place, _), one in zip(meant, settled, strict=True))
+    return [_told(several[place].id, outcomes[place]) for place in range(len(several))]
+
+
+async def _held(call: Call, queue: str, several: Sequence[Settling]) -> list[Held | NotFound]:
+    """The deliveries that are meant. What a client left out is looked up, in one look for all."""
+    engine = call.store.engine
+    ids = [check_id(one.id) for one in several]
+    for one in several:
+        if one.group is not None:
+            check_name("group", one.group)
+
+    def find(message_id: str, one: Settling, group: str) -> Held | NotFound:
+        try:
+            position = engine.position(queue, message_id) if one.position is None else one.position
+        except NotFound as error:
+            return error
+        return Held(message_id, one.token, queue, group, position)
+
+    def look() -> list[Held | NotFound]:
+        primary = engine.policy(queue).default_group
+        return [
+            find(message_id, one, primary if one.group is None else one.group)
+            for message_id, one in zip(ids, several, strict=True)
+        ]
+
+    if all(one.group is not None and one.position is not None for one in several):
+        return [find(message_id, one, one.group or "") for message_id, one in zip(ids, several, strict=True)]
+    return await call.store._read(look)
+
+
+def _settlement(settling: Settling, held: Held) -> Settlement:
+    if settling.action == "ack":
+        return Ack(held, settling.reason)
+    if settling.action == "nak":
+        return Nak(held, settling.reason, settling.delay_seconds)
+    if settling.action == "reject":
+        return Reject(held, settling.reason)
+    return Reschedule(held, 3600 if settling.delay_seconds is None else settling.delay_seconds, settling.reason)
+
+
+def _told(message_id: str, result: Settled | NotFound) -> SettledDocument:
+    error = result if isinstance(result, NotFound) else result.error
+    if error is None:
+        assert isinstance(result, Settled)
+        return SettledDocument(message_id, True, result.state)
+    return SettledDocument(message_id, False, None, type(error).__name__, str(error))

@@ -1,0 +1,225 @@
+"""Who asks: by a token, by name and password, by a browser's session, or because nobody needs to say it here.
+
+    Authorization: Bearer penstock_…          a token
+    Authorization: Basic …                    name and password
+    Cookie: penstock_session=…                a browser that has logged in
+
+Where no users, password or token are set, everybody on this machine is the default user and nobody else is let in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hmac
+import ipaddress
+from functools import lru_cache
+from typing import Literal, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from penstock.domain.names import shown
+from penstock.servers.access import DEFAULT, Right, User
+from penstock.servers.http.problems import Problem
+from penstock.servers.http.routing import path_to
+from penstock.servers.http.site import Site, site_of
+
+Via = Literal["cookie", "bearer", "basic", "open", "host"]
+Answer = TypeVar("Answer", bound=Response)
+COOKIE = "penstock_session"
+SCOPE_KEY = "penstock.identity"
+CHALLENGE = ("www-authenticate", 'Bearer realm="penstock", Basic realm="penstock", charset="UTF-8"')
+PROTECTED = (
+    "Penstock is running in protected mode: no users, password or token are set, so only clients on this machine may "
+    "use it. Set one (see `penstock serve --example-config`) and restart it."
+)
+# A client on this machine that passes on the requests of others.
+FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Who asks, and how they said so. `csrf` goes into every form as the field `csrf`."""
+
+    user: User
+    via: Via
+    csrf: str
+
+    @property
+    def name(self) -> str:
+        return self.user.name
+
+    @property
+    def role(self) -> str:
+        return self.user.role or "custom"
+
+    def may(self, right: Right, queue: str | None = None) -> bool:
+        return self.user.may(right, queue)
+
+
+def identity_of(request: Request) -> Identity:
+    identity: Identity = request.scope[SCOPE_KEY]
+    return identity
+
+
+def check_right(identity: Identity, right: Right, queue: str | None) -> None:
+    """A queue of others looks as if it were not there: its name is nobody else's business."""
+    if not identity.may(right):
+        raise Problem(403, f"user {shown(identity.name)} ({identity.role}) has no right to {right.value}", "Forbidden")
+    if queue is not None and not identity.may(right, queue):
+        raise Problem(404, f"there is no queue {shown(queue)} that user {shown(identity.name)} may use", "NotFound")
+
+
+async def identify(request: Request, site: Site) -> Identity | None:
+    """Who asks, or None when they have not said; those who say it wrongly are refused."""
+    if site.identify is not None:
+        user = await site.identify(request)
+        return None if user is None else Identity(user, "host", site.open_csrf)
+    authorization = request.headers.get("authorization")
+    if authorization is not None:
+        return await _by_header(request, site, authorization)
+    name = request.cookies.get(COOKIE)
+    if name is not None:
+        found = site.sessions.find(name)
+        if found is not None:
+            return Identity(found[1], "cookie", found[0].csrf)
+    return _open(request, site)
+
+
+def _open(request: Request, site: Site) -> Identity | None:
+    if site.users.need_password:
+        return None
+    user = site.users.find(DEFAULT)
+    if user is None:
+        return None
+    if not is_local(request):
+        raise Problem(403, PROTECTED, "ProtectedMode")
+    return Identity(user, "open", site.open_csrf)
+
+
+def is_local(request: Request) -> bool:
+    """By the address of the peer, which cannot be pretended; a Unix socket has none."""
+    if any(name in request.headers for name in FORWARDED):
+        return False
+    client = request.scope.get("client")
+    return client is None or _is_loopback(client[0])
+
+
+@lru_cache(maxsize=1024)
+def _is_loopback(text: str) -> bool:
+    try:
+        address = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
+
+
+# -- tokens and passwords --------------------------------------------------------------------------------------------
+
+
+async def _by_header(request: Request, site: Site, authorization: str) -> Identity:
+    scheme, _, value = authorization.partition(" ")
+    if scheme.lower() == "bearer":
+        user = await _check(request, site, "", value.strip())
+        return Identity(user, "bearer", site.open_csrf)
+    if scheme.lower() == "basic":
+        name, secret = _name_and_password(value)
+        return Identity(await _check(request, site, name, secret), "basic", site.open_csrf)
+    raise _unauthorized("the Authorization header is neither Bearer nor Basic")
+
+
+def _name_and_password(value: str) -> tuple[str, str]:
+    try:
+        name, colon, password = base64.b64decode(value, validate=True).decode().partition(":")
+    except ValueError:
+        colon = name = password = ""
+    if not colon:
+        raise _unauthorized("the Authorization header is not base64 of name:password")
+    return name, password
+
+
+async def _check(request: Request, site: Site, name: str, secret: str) -> User:
+    """The user with this password, or with this token when there is no name."""
+    users, address = site.users, _address(request)
+    if name and users.remembers(name, secret.encode(errors="surrogateescape")):
+        user = users.find(name)
+    else:
+        if not site.guard.allows(address):
+            raise Problem(
+                429,
+                "too many failed logins from this address: try again in a second",
+                "TooManyLogins",
+                headers=[("retry-after", "1")],
+            )
+        user = users.find_by_token(secret) if not name else await _by_password(site, name, secret)
+    if user is None:
+        site.guard.note_failure(address)
+        raise _unauthorized("there is no such token" if not name else "the name or the password is wrong")
+    return user
+
+
+async def _by_password(site: Site, name: str, secret: str) -> User | None:
+    password = secret.encode(errors="surrogateescape")
+    right = await asyncio.get_running_loop().run_in_executor(None, site.users.check, name, password)
+    return site.users.find(name) if right else None
+
+
+def _address(request: Request) -> str:
+    client = request.scope.get("client")
+    return "local" if client is None else str(client[0])
+
+
+def _unauthorized(why: str) -> Problem:
+    return Problem(401, why, "Unauthorized", headers=[CHALLENGE])
+
+
+def login_needed() -> Problem:
+    return _unauthorized("say who you are: with a token (Authorization: Bearer), or by name and password (Basic)")
+
+
+# -- browsers --------------------------------------------------------------------------------------------------------
+
+
+async def log_in(request: Request, name: str, secret: str, answer: Answer) -> Answer:
+    """Begin a session, and put its cookie on the answer. `secret` is a password, or a token when there is no name."""
+    site = site_of(request)
+    user = await _check(request, site, name, secret)
+    old = request.cookies.get(COOKIE)
+    if old is not None:
+        site.sessions.end(old)
+    answer.set_cookie(
+        COOKIE,
+        site.sessions.begin(user),
+        path=_cookie_path(request),
+        secure=request.url.scheme == "https",
+        httponly=True,
+        samesite="strict",
+    )
+    return answer
+
+
+def log_out(request: Request, answer: Answer) -> Answer:
+    name = request.cookies.get(COOKIE)
+    if name is not None:
+        site_of(request).sessions.end(name)
+    answer.delete_cookie(COOKIE, path=_cookie_path(request), httponly=True, samesite="strict")
+    return answer
+
+
+def _cookie_path(request: Request) -> str:
+    return path_to(request.scope).rstrip("/") or "/"
+
+
+def safe_next(request: Request, value: str | None) -> str:
+    """Where to go after a login: a path of this site and nothing else."""
+    home = path_to(request.scope)
+    if value is None or not value.startswith(home) or value.startswith("//"):
+        return home
+    # Browsers read a backslash as a slash, and leave out tabs and line ends.
+    return home if "\\" in value or any(ord(letter) < 0x21 for letter in value) else value
+
+
+def csrf_matches(identity: Identity, given: str | None) -> bool:
+    return given is not None and hmac.compare_digest(identity.csrf.encode(), given.encode())

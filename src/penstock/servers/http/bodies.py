@@ -1,0 +1,108 @@
+"""Bodies of requests: whole, as a form, or line by line; never more in memory than the limit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+from urllib.parse import parse_qsl
+
+from starlette.requests import ClientDisconnect, Request
+
+from penstock.servers.http.problems import Problem
+
+Receive = Callable[[], Awaitable[Any]]
+FORM = "application/x-www-form-urlencoded"
+JSON = "application/json"
+MAX_FIELDS = 1000
+
+
+def content_type(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def check_length(request: Request, limit: int) -> None:
+    """What the client says beforehand; it is counted all the same."""
+    if request.headers.get("content-encoding", "identity").lower() not in ("identity", ""):
+        raise Problem(415, "a body must not be compressed: send it as it is", "CompressedBody")
+    claimed = request.headers.get("content-length", "")
+    if claimed.isascii() and claimed.isdigit() and int(claimed) > limit:
+        raise too_large(limit)
+
+
+def too_large(limit: int) -> Problem:
+    return Problem(
+        413,
+        f"the body has more than {limit} bytes (the setting http.body_bytes): send less at a time, or many messages as "
+        "a stream",
+        "BodyTooLarge",
+    )
+
+
+def counted(receive: Receive, limit: int | None, seconds: float) -> Receive:
+    """Refuses what comes after `limit` bytes, and clients that let the server wait for the next part of a body."""
+    got = 0
+    is_whole = False
+
+    async def counting() -> Any:
+        nonlocal got, is_whole
+        if is_whole or not seconds:
+            message = await receive()
+        else:
+            try:
+                async with asyncio.timeout(seconds):
+                    message = await receive()
+            except TimeoutError:
+                raise Problem(408, f"no more of the body came for {seconds:g} seconds", "SlowBody") from None
+        if message["type"] == "http.request":
+            got += len(message.get("body", b""))
+            is_whole = not message.get("more_body", False)
+            if limit is not None and got > limit:
+                raise too_large(limit)
+        return message
+
+    return counting
+
+
+async def form_of(request: Request) -> dict[str, str]:
+    """The fields of a form that a page of ours sent; of fields with one name the last."""
+    known: dict[str, str] | None = getattr(request.state, "form", None)
+    if known is None:
+        known = dict(await fields_of(request))
+        request.state.form = known
+    return known
+
+
+async def fields_of(request: Request) -> list[tuple[str, str]]:
+    """All fields of a form in their order; several may have one name."""
+    if not content_type(request) and not await request.body():
+        return []  # a button without fields
+    if content_type(request) != FORM:
+        raise Problem(415, f"this takes a form ({FORM})", "WrongContentType")
+    try:
+        text = (await request.body()).decode("ascii")
+        return parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS)
+    except ValueError:
+        raise Problem(400, "the form is not one: fields are percent-encoded UTF-8", "InvalidForm") from None
+
+
+async def lines_of(request: Request, limit: int) -> AsyncIterator[tuple[int, bytes]]:
+    """Number and content of every line that is not empty, as they come in."""
+    rest = bytearray()
+    number = 0
+    try:
+        async for chunk in request.stream():
+            rest += chunk
+            if b"\n" in chunk:
+                *lines, last = rest.split(b"\n")
+                rest = bytearray(last)
+                for line in lines:
+                    number += 1
+                    if stripped := bytes(line).strip():
+                        yield number, stripped
+            if len(rest) > limit:
+                raise Problem(413, f"line {number + 1} has more than {limit} bytes (http.body_bytes)", "BodyTooLarge")
+    except ClientDisconnect:
+        raise Problem(400, "the client went away in the middle of the stream", "Disconnected") from None
+    if stripped := bytes(rest).strip():
+        yield number + 1, stripped

@@ -1,0 +1,176 @@
+"""The overview: every queue on one line, those in trouble first."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from penstock.domain.observations import GroupStats
+from penstock.servers.access import Right
+from penstock.servers.http.auth import Identity, identity_of
+from penstock.servers.http.dashboard import figures
+from penstock.servers.http.dashboard.history import History, history_of, lead
+from penstock.servers.http.dashboard.live import Regions, events
+from penstock.servers.http.dashboard.rendering import fragment, mark, page
+from penstock.servers.http.dashboard.series import NO_RATES, Rates, Series
+from penstock.servers.http.dashboard.sparkline import Spark, spark
+from penstock.servers.http.routing import Route
+from penstock.servers.http.sampling import QueueSample, Sample
+
+# More rows than anybody reads; the filter finds the others.
+SHOWN = 200
+
+
+class Row(NamedTuple):
+    name: str
+    group: str | None
+    groups: int
+    waiting: int
+    in_progress: int
+    held: int
+    dead: int
+    done: int
+    oldest: float | None
+    rates: Rates
+    drain: str
+    spark: Spark
+    level: str
+    note: str
+
+
+class Totals(NamedTuple):
+    queues: int
+    waiting: int
+    in_progress: int
+    dead: int
+    sent: float
+    finished: float
+    failed: float
+    oldest: float | None
+
+
+async def show(request: Request) -> Response:
+    history = history_of(request)
+    sample = await history.latest()
+    wanted = request.query_params.get("q", "")[:255]
+    rows = rows_of(history, sample, identity_of(request))
+    found = [row for row in rows if wanted.casefold() in row.name.casefold()]
+    return page(
+        request,
+        "overview.html",
+        rows=found[:SHOWN],
+        hidden=max(0, len(found) - SHOWN),
+        totals=totals_of(rows),
+        wanted=wanted,
+        is_empty=not rows,
+    )
+
+
+async def watch(request: Request) -> Response:
+    history, identity = history_of(request), identity_of(request)
+
+    def regions(sample: Sample) -> Regions:
+        """The same for all tabs of a user: made once for each sample."""
+        key = ("overview", identity.name, request.scope.get("root_path", ""))
+        return history.once(key, lambda: _regions(request, rows_of(history, sample, identity)))
+
+    return events(history, regions)
+
+
+async def watch_changes(request: Request) -> Response:
+    """For pages that read again when something has changed, and not otherwise."""
+    return events(history_of(request), lambda sample: ({}, None))
+
+
+def _regions(request: Request, rows: list[Row]) -> Regions:
+    made = {f"row-{mark(row.name)}": fragment(request, "overview_row.html", row=row) for row in rows[:SHOWN]}
+    made["totals"] = fragment(request, "overview_totals.html", totals=totals_of(rows))
+    return made, None
+
+
+def rows_of(history: History, sample: Sample, identity: Identity) -> list[Row]:
+    """Queues that this user may see; trouble first, then those with most to do."""
+    seen = [queue for name, queue in sample.queues.items() if identity.may(Right.LOOK, name)]
+    rows = [_row(history, queue) for queue in seen]
+    return sorted(rows, key=lambda row: (LEVELS.index(row.level), -row.waiting, row.name))
+
+
+LEVELS = ("bad", "warn", "good", "quiet")
+
+
+def _row(history: History, queue: QueueSample) -> Row:
+    name = queue.info.name
+    leading = lead(queue)
+    if leading is None:
+        level, note = ("warn", "paused") if queue.info.policy.paused else ("quiet", "")
+        return Row(name, None, 0, 0, 0, 0, 0, 0, None, NO_RATES, "", spark(Series()), level, note)
+    group, stats = leading
+    series = history.series(name, group)
+    rates = series.rates()
+    dead = sum(one.dead for one in queue.groups.values())
+    level, note = judged(queue, stats, rates)
+    return Row(
+        name,
+        group,
+        len(queue.groups),
+        stats.available + stats.redo,
+        stats.in_progress,
+        stats.held,
+        dead,
+        stats.done,
+        stats.oldest_age_seconds,
+        rates,
+        drain_of(series, stats, queue.info.policy.paused),
+        spark(series),
+        level,
+        note,
+    )
+
+
+def judged(queue: QueueSample, stats: GroupStats, rates: Rates) -> tuple[str, str]:
+    """How the queue is, in a word for colours and a few for people."""
+    waiting = stats.available + stats.redo
+    if rates.failed and rates.failed > 0:
+        return "bad", "failing"
+    if queue.info.policy.paused:
+        return "warn", "paused"
+    if waiting and not stats.in_progress and rates.finished == 0:
+        return "warn", "nobody is working"
+    if waiting or stats.in_progress or stats.held:
+        return "good", ""
+    return "quiet", ""
+
+
+def drain_of(series: Series, stats: GroupStats, paused: bool) -> str:
+    seconds = series.drain_seconds()
+    if not stats.available + stats.redo:
+        return "drained"
+    if paused or seconds is None:
+        return ""
+    if math.isinf(seconds):
+        rates = series.rates(60)
+        return "stalled" if not rates.finished else "growing" if (rates.sent or 0) > rates.finished else "level"
+    return figures.duration(seconds)
+
+
+def totals_of(rows: list[Row]) -> Totals:
+    return Totals(
+        len(rows),
+        sum(row.waiting for row in rows),
+        sum(row.in_progress for row in rows),
+        sum(row.dead for row in rows),
+        sum(row.rates.sent or 0 for row in rows),
+        sum(row.rates.finished or 0 for row in rows),
+        sum(row.rates.failed or 0 for row in rows),
+        max((row.oldest for row in rows if row.oldest is not None), default=None),
+    )
+
+
+ROUTES = [
+    Route("GET", "/", show, Right.LOOK),
+    Route("GET", "/events", watch, Right.LOOK),
+    Route("GET", "/events/changes", watch_changes, Right.LOOK),
+]

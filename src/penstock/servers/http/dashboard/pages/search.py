@@ -1,0 +1,266 @@
+"""Search: by id, address and batch at once, by time and outcome along the log, never by reading all of it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from penstock.client.aio.queue import AsyncQueue
+from penstock.domain.errors import InvalidInput, NotFound, PenstockError
+from penstock.domain.identity import check_id
+from penstock.domain.lifecycle import DEAD_OUTCOMES, OUTCOMES, State
+from penstock.domain.message import Message
+from penstock.domain.names import shown
+from penstock.domain.observations import AddressState, Archived, BatchInfo, DeadLetter, QueueInfo
+from penstock.domain.times import from_time
+from penstock.servers.access import Right
+from penstock.servers.http.dashboard.forms import time_of
+from penstock.servers.http.dashboard.known import known_queue, visible_queues
+from penstock.servers.http.dashboard.listing import Listed, listed
+from penstock.servers.http.dashboard.payloads import preview
+from penstock.servers.http.dashboard.rendering import page
+from penstock.servers.http.routing import Route, path_to
+from penstock.servers.http.site import site_of
+
+SHOWN = 50
+# What a search looks at before it stops and offers to go on.
+EXAMINED = 2_000
+# A message that has ended is looked up in the trail, each by itself.
+ENDED_EXAMINED = 500
+# Names are looked up in each queue; beyond this many the queue must be said.
+QUEUES_EXAMINED = 300
+
+
+class Asked(NamedTuple):
+    text: str
+    queue: str | None
+    group: str | None
+    outcome: State | None
+    since: datetime | None
+    until: datetime | None
+    batch: str | None
+    before: int | None
+
+    @property
+    def walks(self) -> bool:
+        return bool(self.outcome or self.since or self.until or self.batch)
+
+
+class Result(NamedTuple):
+    id: str
+    at: datetime
+    state: str
+    reason: str | None
+    preview: str
+
+
+class Named(NamedTuple):
+    """What has the name that was asked for."""
+
+    queues: list[QueueInfo]
+    addresses: list[tuple[str, AddressState]]
+    batches: list[BatchInfo]
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.queues or self.addresses or self.batches)
+
+
+async def show(request: Request) -> Response:
+    asked = _asked(request)
+    queues = await visible_queues(request)
+    chosen = [info for info in queues if asked.queue in (None, info.name)][:QUEUES_EXAMINED]
+    if asked.queue is not None and not chosen:
+        raise NotFound(f"there is no queue {shown(asked.queue)}: choose one of the list")
+    message_id = _as_id(asked.text)
+    if message_id is not None:
+        holders = await _holders(request, chosen, message_id)
+        if len(holders) == 1:
+            return RedirectResponse(path_to(request.scope, "queues", holders[0], "messages", message_id), 303)
+        return _page(request, asked, queues, holders=holders, message_id=message_id)
+    named = await _named(request, asked.text, chosen) if asked.text else None
+    if asked.queue is None or (asked.text and not asked.walks):
+        return _page(request, asked, queues, named=named)
+    found = await _walk(request, asked, asked.queue)
+    return _page(request, asked, queues, named=named, found=found, results=await _results(request, asked, found.items))
+
+
+def _page(request: Request, asked: Asked, queues: list[QueueInfo], **context: Any) -> Response:
+    found: Listed | None = context.pop("found", None)
+    more = None
+    if found is not None and found.more is not None:
+        more = "?" + urlencode({**request.query_params, "before": found.more})
+    nothing: dict[str, Any] = {"holders": None, "message_id": None, "named": None, "results": None}
+    return page(
+        request,
+        "search.html",
+        asked=asked,
+        queues=queues,
+        outcomes=[str(outcome) for outcome in OUTCOMES],
+        examined=None if found is None else found.examined,
+        more=more,
+        **{**nothing, **context},
+    )
+
+
+def _asked(request: Request) -> Asked:
+    given = {name: value for name, value in request.query_params.items() if value}
+    outcome = given.get("outcome")
+    if outcome is not None and outcome not in OUTCOMES:
+        raise InvalidInput(f"{shown(outcome)} is not an outcome ({', '.join(OUTCOMES)})")
+    before = given.get("before", "")
+    return Asked(
+        given.get("q", "").strip()[:255],
+        given.get("queue"),
+        given.get("group"),
+        None if outcome is None else State(outcome),
+        time_of("since", given.get("since")),
+        time_of("until", given.get("until")),
+        given.get("batch"),
+        int(before) if before.isascii() and before.isdigit() else None,
+    )
+
+
+# -- by name ---------------------------------------------------------------------------------------------------------
+
+
+def _as_id(text: str) -> str | None:
+    try:
+        return check_id(text.lower())
+    except InvalidInput:
+        return None
+
+
+async def _holders(request: Request, queues: list[QueueInfo], message_id: str) -> list[str]:
+    """The queues that have a message of this id: ids are chosen by senders, so several may."""
+    engine = site_of(request).store.engine
+
+    def has(queue: str) -> bool:
+        try:
+            engine.find(queue, message_id)
+        except NotFound:
+            return False
+        return True
+
+    return await site_of(request).store._read(lambda: [info.name for info in queues if has(info.name)])
+
+
+async def _named(request: Request, text: str, queues: list[QueueInfo]) -> Named:
+    engine = site_of(request).store.engine
+
+    def addresses() -> list[tuple[str, AddressState]]:
+        looked = ((info.name, engine.address(info.name, text)) for info in queues)
+        return [(name, state) for name, state in looked if state is not None]
+
+    def batches() -> list[BatchInfo]:
+        found = []
+        for info in queues:
+            try:
+                found.append(engine.batch(info.name, text))
+            except PenstockError:
+                continue
+        return found
+
+    store = site_of(request).store
+    alike = [info for info in queues if text.casefold() in info.name.casefold()][:SHOWN]
+    return Named(alike, await store._read(addresses), await store._read(batches))
+
+
+# -- along the log ---------------------------------------------------------------------------------------------------
+
+
+async def _walk(request: Request, asked: Asked, queue: str) -> Listed:
+    await known_queue(request, queue)
+    source = await site_of(request).store.queue(queue)
+    after = 0 if asked.since is None else await _position_at(source, asked.since)
+    upto = asked.before
+    if asked.until is not None:
+        last = await _position_at(source, asked.until)
+        upto = last + 1 if upto is None else min(upto, last + 1)
+    if asked.outcome in DEAD_OUTCOMES:
+        return await _walk_dead(source, asked, after, upto)
+    if asked.outcome is not None:
+        return await _walk_archive(source, asked, after, upto)
+
+    def fetch(limit: int, before: int | None) -> Any:
+        last = None if before is None else before - 1
+        return source._read(lambda: source.engine.browse(queue, after, last, limit, backwards=True))
+
+    return await listed(fetch, lambda one: one.position, SHOWN, before=upto, keep=_wants(asked), examine=EXAMINED)
+
+
+async def _position_at(source: AsyncQueue, at: datetime) -> int:
+    moment = from_time("time", at)
+    return await source._read(lambda: source.engine.position_at(source.name, moment))
+
+
+async def _walk_archive(source: AsyncQueue, asked: Asked, after: int, upto: int | None) -> Listed:
+    """The outcome is looked at here and not by the engine, which would read on until it has found enough."""
+    wants = _wants(asked)
+    found = await listed(
+        lambda limit, before: source.archive(limit, asked.group, before=before),
+        lambda one: one.message.position,
+        SHOWN,
+        before=upto,
+        keep=lambda one: one.outcome is asked.outcome and one.message.position > after and wants(one.message),
+        examine=ENDED_EXAMINED,
+    )
+    return found._replace(more=found.more if found.more is None or found.more > after else None)
+
+
+async def _walk_dead(source: AsyncQueue, asked: Asked, after: int, upto: int | None) -> Listed:
+    """By the time of death, which is how dead letters are kept."""
+
+    def keep(letter: DeadLetter) -> bool:
+        fits = after < letter.position and (upto is None or letter.position < upto)
+        return letter.outcome is asked.outcome and fits
+
+    found = await listed(
+        lambda limit, before: source.dead_letters(limit, asked.group, before=before),
+        lambda letter: letter,
+        SHOWN,
+        keep=keep,
+        examine=EXAMINED,
+    )
+    return found._replace(more=None)
+
+
+def _wants(asked: Asked) -> Any:
+    def wants(message: Message) -> bool:
+        in_time = asked.until is None or message.created_at <= asked.until
+        return in_time and (asked.batch is None or message.batch == asked.batch)
+
+    return wants
+
+
+async def _results(request: Request, asked: Asked, items: list[Any]) -> list[Result]:
+    source = await site_of(request).store.queue(asked.queue or "")
+    group = asked.group or (await source.policy()).default_group
+    return await source._read(lambda: [_result(source, item, group) for item in items])
+
+
+def _result(source: AsyncQueue, item: Any, group: str) -> Result:
+    if isinstance(item, DeadLetter):
+        return Result(item.id, item.created_at, str(item.outcome), item.reason, preview(item.payload))
+    if isinstance(item, Archived):
+        one = item.message
+        return Result(one.id, one.created_at, str(item.outcome), item.reason, preview(one.payload))
+    state, reason = _state(source, item, group)
+    return Result(item.id, item.created_at, state, reason, preview(item.payload))
+
+
+def _state(source: AsyncQueue, message: Message, group: str) -> tuple[str, str | None]:
+    """Where the trail leaves off: far cheaper than an explanation, which also says why."""
+    try:
+        trail = source.engine.audit(source.name, message.id)
+    except PenstockError:
+        return "", None
+    last = [entry for entry in trail if entry.group in (None, group)][-1]
+    return str(last.state), last.reason
+
+
+ROUTES = [Route("GET", "/search", show, Right.LOOK)]

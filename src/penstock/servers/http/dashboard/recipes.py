@@ -1,0 +1,55 @@
+"""How to do the same from Python, SQL, redis-cli and curl: lines that can be copied and run as they are.
+
+The texts are in `templates/recipes`, their quoting is in `quoting`. A secret is never part of them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+
+from penstock.domain.identity import position_of
+from penstock.servers.http.auth import identity_of
+from penstock.servers.http.dashboard.rendering import text
+from penstock.servers.http.routing import path_to
+from penstock.servers.http.site import site_of
+from penstock.settings import RespSettings
+
+
+class Recipe(NamedTuple):
+    language: str
+    text: str
+
+
+def queue_recipes(request: Request, queue: str, group: str) -> list[Recipe]:
+    return _recipes(request, "queue", queue=queue, group=group)
+
+
+def message_recipes(request: Request, queue: str, message_id: str, group: str) -> list[Recipe]:
+    # In SQLite an id that Penstock made names the position; one that was chosen is in a table of its own.
+    position = position_of(message_id)
+    return _recipes(request, "message", queue=queue, id=message_id, group=group, position=position)
+
+
+def _recipes(request: Request, subject: str, **words: object) -> list[Recipe]:
+    engine = site_of(request).store.engine.name
+    files = {"Python": "python", "SQL": engine, "redis-cli": "redis", "curl": "curl"}
+
+    def url(*segments: str) -> str:
+        where = urlsplit(str(request.base_url))
+        return f"{where.scheme}://{where.netloc}{path_to(request.scope, 'api', 'v1', *segments)}"
+
+    surroundings = {"url": url, "curl": _curl(request), "resp_port": RespSettings().port}
+    return [
+        Recipe(language, text(f"recipes/{subject}.{file}.txt", **surroundings, **words))
+        for language, file in files.items()
+    ]
+
+
+def _curl(request: Request) -> str:
+    """With a token from the environment where one is needed: a secret on a page would be copied with it."""
+    if identity_of(request).via == "open":
+        return "curl -s"
+    return 'curl -s -H "Authorization: Bearer $PENSTOCK_TOKEN"'

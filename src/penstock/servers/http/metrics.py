@@ -1,0 +1,92 @@
+"""Numbers for Prometheus: counters that the engine keeps, and what the server itself has answered."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from starlette.requests import Request
+from starlette.responses import Response
+
+from penstock.domain.observations import GroupStats
+from penstock.servers.access import Right
+from penstock.servers.http.auth import identity_of
+from penstock.servers.http.routing import Route
+from penstock.servers.http.sampling import QueueSample, Sample
+from penstock.servers.http.site import site_of
+
+GAUGES = {
+    "available": "messages that are ready and were never handed out",
+    "redo": "messages that are ready to be tried again",
+    "held": "messages that are delayed, back off, or wait for their batch",
+    "in_progress": "messages under a lease",
+    "dead": "dead letters kept now",
+    "lag": "messages of the log that the group has not read yet",
+    "consumers": "registered consumers",
+}
+
+
+async def metrics(request: Request) -> Response:
+    site, identity = site_of(request), identity_of(request)
+    sample = await site.sampler.sample()
+    seen = {name: one for name, one in sample.queues.items() if identity.may(Right.LOOK, name)}
+    registry = CollectorRegistry()
+    registry.register(_Queues(sample, seen, site.settings.metrics_queues))
+    text = generate_latest(registry) + generate_latest(site.answers.registry)
+    return Response(text, headers={"content-type": CONTENT_TYPE_PLAIN_0_0_4})
+
+
+class _Queues:
+    def __init__(self, sample: Sample, queues: dict[str, QueueSample], most: int) -> None:
+        self._sample = sample
+        self._queues = queues
+        self._most = most
+
+    def collect(self) -> Iterable[Metric]:
+        rows = list(self._rows())
+        for name, about in GAUGES.items():
+            family = GaugeMetricFamily(f"penstock_{name}", about, labels=["queue", "group"])
+            for queue, group, stats in rows:
+                family.add_metric([queue, group], getattr(stats, name))
+            yield family
+        yield self._ages(rows)
+        yield self._outcomes(rows)
+        yield from self._whole()
+
+    def _rows(self) -> Iterator[tuple[str, str, GroupStats]]:
+        for name, queue in islice(self._queues.items(), self._most):
+            for group, stats in queue.groups.items():
+                yield name, group, stats
+
+    def _ages(self, rows: list[tuple[str, str, GroupStats]]) -> Metric:
+        about = "age of the oldest message that waits or is worked on"
+        ages = GaugeMetricFamily("penstock_oldest_age_seconds", about, labels=["queue", "group"])
+        for queue, group, stats in rows:
+            ages.add_metric([queue, group], stats.oldest_age_seconds or 0)
+        return ages
+
+    def _outcomes(self, rows: list[tuple[str, str, GroupStats]]) -> Metric:
+        about = "messages that have ended, by outcome"
+        outcomes = CounterMetricFamily("penstock_messages_finished", about, labels=["queue", "group", "outcome"])
+        for queue, group, stats in rows:
+            for outcome, count in stats.outcomes.items():
+                outcomes.add_metric([queue, group, outcome], count)
+        return outcomes
+
+    def _whole(self) -> Iterator[Metric]:
+        paused = GaugeMetricFamily("penstock_paused", "1 while a queue hands out nothing", labels=["queue"])
+        for name, queue in islice(self._queues.items(), self._most):
+            paused.add_metric([name], queue.info.policy.paused)
+        yield paused
+        yield GaugeMetricFamily("penstock_queues", "queues in the store", value=len(self._queues))
+        left_out = max(0, len(self._queues) - self._most)
+        yield GaugeMetricFamily("penstock_queues_left_out", "queues beyond http.metrics_queues", value=left_out)
+        yield GaugeMetricFamily(
+            "penstock_sample_seconds", "what reading these numbers took", value=self._sample.took_seconds
+        )
+
+
+ROUTES = [Route("GET", "/metrics", metrics, Right.LOOK)]

@@ -1,0 +1,87 @@
+"""What keeps strangers' pages out: headers on every answer, whose names the server answers to, and from which pages a
+change may come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.requests import Request
+
+from penstock.domain.names import shown
+from penstock.servers.http.auth import Identity, csrf_matches
+from penstock.servers.http.bodies import FORM, content_type, form_of
+from penstock.servers.http.problems import Problem
+from penstock.servers.http.site import Site
+
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+POLICY = (
+    "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; form-action 'self'; "
+    "frame-ancestors 'none'"
+)
+HEADERS: list[tuple[bytes, bytes]] = [
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+]
+TRANSPORT_SECURITY = (b"strict-transport-security", b"max-age=31536000")
+NO_STORE = (b"cache-control", b"no-store")
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
+CSRF_HEADER = "x-csrf-token"
+CSRF_FIELD = "csrf"
+
+
+def shielded(send: Callable[[Any], Any], is_secure: bool) -> Callable[[Any], Any]:
+    """Puts the headers on the answer, whoever makes it."""
+
+    async def wrapped(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            given = list(message.get("headers", ()))
+            names = {name for name, _ in given}
+            # What a handler says itself counts: a page may have a stricter policy, a file may be kept.
+            headers = [*given, *(one for one in (*HEADERS, NO_STORE) if one[0] not in names)]
+            if is_secure:
+                headers.append(TRANSPORT_SECURITY)
+            message["headers"] = headers
+        await send(message)
+
+    return wrapped
+
+
+def check_host(request: Request, site: Site) -> None:
+    """Where nobody logs in, the name in the request must be one of this machine: a page of a stranger whose name leads
+    here (DNS rebinding) could ask anything otherwise."""
+    given = request.headers.get("host", "")
+    name = (given.rsplit(":", 1)[0] if not given.endswith("]") else given).lower()
+    if name in site.hosts:
+        return
+    is_open = site.identify is None and not site.users.need_password
+    if (is_open or site.hosts) and name not in LOOPBACK_NAMES:
+        raise Problem(421, f"the server does not answer to the name {shown(given)}: add it to the setting http.hosts")
+
+
+def check_origin(request: Request) -> None:
+    """A change must not come from a page of another site."""
+    where = request.headers.get("sec-fetch-site")
+    if where is not None:
+        if where not in ("same-origin", "none"):
+            raise Problem(403, f"a page of another site must not change anything here ({where})", "CrossSite")
+        return
+    origin = request.headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower():
+        raise Problem(403, f"a page of {shown(origin)} must not change anything here", "CrossSite")
+
+
+async def check_csrf(request: Request, identity: Identity) -> None:
+    """A browser's session comes with every request, wanted or not; only our own pages know the token."""
+    if identity.via != "cookie":
+        return
+    given = request.headers.get(CSRF_HEADER)
+    if given is None and content_type(request) == FORM:
+        given = (await form_of(request)).get(CSRF_FIELD)
+    if not csrf_matches(identity, given):
+        raise Problem(403, "the form is too old or not ours: load the page again and repeat", "CsrfFailed")

@@ -1,0 +1,185 @@
+"""What stands out, in plain words. Each rule looks at the summary and says a sentence, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from penstock.domain.lifecycle import OUTCOMES, Event
+from penstock.spark.failures import BY_ITSELF
+from penstock.spark.report.charts import name_of
+from penstock.spark.report.summary import Failure, Point, Reader, Summary
+from penstock.spark.report.wording import clock, duration, every, number, plural, quoted, share
+
+# A share of failures that deserves a warning, a message that fails so often, and retries that outweigh the work.
+WORRYING_SHARE = 0.05
+REPEATED = 3
+STORM_SHARE, STORM_RECEIVED = 0.5, 20
+# A backlog is growing when it is so much larger at the end than in the middle.
+GROWTH, GROWTH_LEAST = 1.5, 50
+TOLD_FAILURES = 4
+# Times that differ by less are the same to a reader, and work is uneven from so many times as much on.
+SAME, UNEVEN, UNEVEN_SECONDS = 1.2, 4, 10
+
+
+class Finding(NamedTuple):
+    level: str  # good, note or bad
+    sentence: str
+
+
+def findings(summary: Summary) -> list[Finding]:
+    if not summary.readers:
+        return [Finding("note", "Nothing has happened yet: there is no message in the lake.")]
+    found = [*_ended(summary), *_failing(summary), *_storms(summary), *_vanished(summary)]
+    found += [*_expired(summary), *_growing(summary), *_times(summary), *_balance(summary)]
+    order = {"bad": 0, "note": 1, "good": 2}
+    first, rest = found[:1], sorted(found[1:], key=lambda one: order[one.level])
+    return [*first, *rest]
+
+
+def _ended(summary: Summary) -> Iterator[Finding]:
+    sent, queues = sum(summary.sent.values()), len(summary.sent)
+    live = {_key(reader): _live(reader) for reader in summary.readers}
+    waiting = sum(live.values())
+    whole = f"{plural(sent, 'message')} in {plural(queues, 'queue')}"
+    if not waiting:
+        yield Finding("good", f"Everything that was sent has ended, in every group: {whole}.")
+        return
+    key = max(live, key=lambda one: live[one])
+    age = max((points[-1].oldest_age_seconds or 0 for points in summary.points.values()), default=0)
+    oldest = f" The oldest is {duration(age)} old." if age else ""
+    yield Finding(
+        "note",
+        f"{whole} were sent; {number(waiting)} have not ended yet, most of them in {name_of(summary, key)}.{oldest}",
+    )
+
+
+def _failing(summary: Summary) -> Iterator[Finding]:
+    for reader in summary.readers:
+        ended = sum(count for state, count in reader.outcomes.items() if state in OUTCOMES)
+        dead = ended - reader.outcomes.get("succeeded", 0)
+        if ended and dead / ended >= WORRYING_SHARE:
+            yield Finding(
+                "bad",
+                f"{share(dead, ended)} of the messages that ended in {name_of(summary, _key(reader))} did not succeed: "
+                f"{number(dead)} of {number(ended)}.",
+            )
+    told = [failure for failure in summary.failures if failure.pattern not in BY_ITSELF.values()]
+    told.sort(key=lambda failure: (-failure.dead, -failure.failures))
+    for failure in told[:TOLD_FAILURES]:
+        yield Finding("bad" if failure.dead else "note", _failure_sentence(summary, failure))
+
+
+def _failure_sentence(summary: Summary, failure: Failure) -> str:
+    where = name_of(summary, (failure.queue, failure.group))
+    error = quoted(failure.example if failure.messages == 1 else failure.pattern)
+    if failure.most_failures >= REPEATED:
+        often = f"failed {failure.most_failures} times with the same error"
+        told = f"{messages_of(failure.repeated)} of {where} {often}: {error}."
+        if failure.messages == failure.repeated:
+            return told
+        end = f", and {number(failure.dead)} ended that way" if failure.dead else ""
+        return f"{told} In all it happened {number(failure.failures)} times to {messages_of(failure.messages)}{end}."
+    if failure.dead == failure.messages:
+        return f"{plural(failure.messages, 'message')} of {where} ended with {error}."
+    if not failure.dead:
+        one = "it was" if failure.messages == 1 else "all of them were"
+        return f"{plural(failure.messages, 'message')} of {where} failed with {error}, but {one} tried again."
+    return f"{messages_of(failure.messages)} of {where} failed with {error}; for {number(failure.dead)} it was the end."
+
+
+def _storms(summary: Summary) -> Iterator[Finding]:
+    """Stretches in which more was tried again than was new."""
+    for key, points in summary.points.items():
+        stormy = [point for point in points if _is_storm(point)]
+        if not stormy:
+            continue
+        worst = max(stormy, key=lambda point: point.retried / point.received)
+        width = every(summary.width_seconds)
+        often = "once" if len(stormy) == 1 else f"{number(len(stormy))} times"
+        yield Finding(
+            "bad",
+            f"A retry storm in {name_of(summary, key)}: {often} at least half of the deliveries within {one(width)} "
+            f"had to be tried again, worst at {clock(worst.starts_at, summary.seconds)} "
+            f"({share(worst.retried, worst.received)} of {number(worst.received)}).",
+        )
+
+
+def _is_storm(point: Point) -> bool:
+    return point.received >= STORM_RECEIVED and point.retried >= STORM_SHARE * point.received
+
+
+def _vanished(summary: Summary) -> Iterator[Finding]:
+    for failure in summary.failures:
+        if failure.pattern == BY_ITSELF[Event.LEASE_END]:
+            where = name_of(summary, (failure.queue, failure.group))
+            late = f", too late for {number(failure.dead)}" if failure.dead else ""
+            yield Finding(
+                "note",
+                f"{plural(failure.failures, 'delivery', 'deliveries')} of {where} ended because the consumer vanished "
+                f"or was too slow; others took over{late}.",
+            )
+
+
+def _expired(summary: Summary) -> Iterator[Finding]:
+    for reader in summary.readers:
+        count = reader.outcomes.get("expired", 0)
+        if count:
+            has, where = "its" if count == 1 else "their", name_of(summary, _key(reader))
+            yield Finding("note", f"{messages_of(count)} of {where} had not been handled when {has} time was over.")
+
+
+def _growing(summary: Summary) -> Iterator[Finding]:
+    for key, points in summary.points.items():
+        if len(points) < 4:
+            continue
+        middle, last = points[len(points) // 2].backlog, points[-1].backlog
+        if last >= GROWTH_LEAST and last >= GROWTH * middle:
+            yield Finding(
+                "bad",
+                f"The backlog of {name_of(summary, key)} is growing: {number(middle)} in the middle of the time, "
+                f"{number(last)} at its end.",
+            )
+
+
+def _times(summary: Summary) -> Iterator[Finding]:
+    waiting = [reader for reader in summary.readers if reader.waited[0] is not None]
+    if not waiting:
+        return
+    slowest = max(waiting, key=lambda reader: reader.waited[1] or 0)
+    half, most = slowest.waited[0] or 0, slowest.waited[1] or 0
+    who = f"Messages of {name_of(summary, _key(slowest))} waited longest" if len(waiting) > 1 else "Messages waited"
+    if most <= SAME * half:
+        yield Finding("good", f"{who}: about {duration(half)}.")
+    else:
+        yield Finding("good", f"{who}: half of them up to {duration(half)}, one in twenty more than {duration(most)}.")
+
+
+def _balance(summary: Summary) -> Iterator[Finding]:
+    busy = [load for load in summary.workers if load.busy_seconds > 0]
+    if len(busy) < 2 or summary.more["workers"]:
+        return
+    most, least = busy[0], busy[-1]
+    if most.busy_seconds > UNEVEN * least.busy_seconds and most.busy_seconds > UNEVEN_SECONDS:
+        yield Finding(
+            "note",
+            f"Work is spread unevenly: {most.worker} was busy for {duration(most.busy_seconds)}, "
+            f"{least.worker} for {duration(least.busy_seconds)}.",
+        )
+
+
+def messages_of(count: int) -> str:
+    return plural(count, "message")
+
+
+def one(width: str) -> str:
+    """A stretch of time with its article: a second, an hour, 5 minutes."""
+    return width if width[0].isdigit() else f"an {width}" if width == "hour" else f"a {width}"
+
+
+def _live(reader: Reader) -> int:
+    return sum(count for state, count in reader.outcomes.items() if state not in OUTCOMES)
+
+
+def _key(reader: Reader) -> tuple[str, str | None]:
+    return reader.queue, reader.group

@@ -1,0 +1,72 @@
+"""All tables of a lake at once: computed, and kept as Parquet beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import msgspec
+from pyspark.sql import functions as F
+
+from penstock.spark.failures import failures, poison
+from penstock.spark.lifecycles import leases, lifecycles, outcomes
+from penstock.spark.metrics import flows, metrics
+from penstock.spark.workers import utilisation
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from penstock.spark.lake.folders import Folder
+
+FOLDER = "tables"
+Say = Callable[[str], None]
+Period = tuple[datetime | None, datetime | None]
+
+
+class Tables(msgspec.Struct, frozen=True):
+    """The tables of one audit, each already computed."""
+
+    width_seconds: float
+    period: Period
+    lifecycles: DataFrame
+    outcomes: DataFrame
+    metrics: DataFrame
+    failures: DataFrame
+    poison: DataFrame
+    workers: DataFrame
+
+
+def compute(
+    spark: SparkSession, audit: DataFrame, folder: Folder, aside: str, width: Callable[[float], float], say: Say
+) -> Tables:
+    """Every table, written aside and then put in the place of the one before it: each is computed only once."""
+    period = _period(audit)
+    seconds = (period[1] - period[0]).total_seconds() if period[0] and period[1] else 0.0
+    width_seconds = width(seconds)
+
+    def keep(name: str, frame: DataFrame) -> DataFrame:
+        say(name)
+        frame.write.mode("overwrite").parquet(folder.under(aside, name))
+        folder.remove(f"{FOLDER}/{name}")
+        folder.move(f"{aside}/{name}", f"{FOLDER}/{name}")
+        return spark.read.schema(frame.schema).parquet(folder.under(FOLDER, name))
+
+    lives = keep("lifecycles", lifecycles(audit))
+    loads = leases(audit)
+    return Tables(
+        width_seconds=width_seconds,
+        period=period,
+        lifecycles=lives,
+        outcomes=keep("outcomes", outcomes(lives)),
+        metrics=keep("metrics", metrics(flows(audit, width_seconds), lives, width_seconds)),
+        failures=keep("failures", failures(audit)),
+        poison=keep("poison", poison(audit)),
+        workers=keep("workers", utilisation(loads, width_seconds)),
+    )
+
+
+def _period(audit: DataFrame) -> Period:
+    row = audit.agg(F.min("at"), F.max("at")).collect()[0]
+    begins, ends = (time.replace(tzinfo=UTC) if time else None for time in row)
+    return begins, ends

@@ -1,0 +1,296 @@
+"""Slots on an event loop: `async def` handlers run here, all of a worker on one loop in one thread.
+
+A task takes one message after the other and ends when there is none. All state belongs to the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from penstock.client.aio.store import AsyncStore
+from penstock.client.slot import current_slot
+from penstock.domain.errors import LeaseLost
+from penstock.engines.contract import Engine
+from penstock.workers.ready import Item, priority_of
+from penstock.workers.slots import Hand, comes_again, conclude, fill_batch, fitting, pieces
+from penstock.workers.source import Source
+from penstock.workers.take import AnyHeld
+
+# Handlers that never wait for anything must still let the loop breathe.
+BREATHE_SECONDS = 0.005
+
+
+class Borrowed:
+    """The worker's engine as its asynchronous store sees it: closing that store leaves the engine open."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def close(self) -> None:
+        """The worker's caller owns the engine."""
+
+
+class LoopThread:
+    """The event loop, its thread, and an asynchronous store on it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine: Any = Borrowed(engine)
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="penstock-loop", daemon=True)
+        self._thread.start()
+        self.store: AsyncStore = asyncio.run_coroutine_threadsafe(self._open(), self.loop).result()
+
+    async def _open(self) -> AsyncStore:
+        return AsyncStore(self._engine)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_forever()
+        finally:
+            self.loop.close()
+
+    def close(self) -> None:
+        asyncio.run_coroutine_threadsafe(self._close(), self.loop).result()
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+
+    async def _close(self) -> None:
+        await self.store.close()
+        left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=1)
+        await self.loop.shutdown_asyncgens()
+
+
+class LoopSlot(Hand):
+    task: asyncio.Task[None]
+
+    def __init__(self, slots: LoopSlots) -> None:
+        super().__init__()
+        self.slots = slots
+
+    def leave(self) -> None:
+        self.slots.leave(self)
+
+    def enter(self) -> None:
+        """A blocking wait on the loop: nobody else could run meanwhile, so there is nothing to wait for."""
+        self.slots.come_back(self)
+
+    async def enter_async(self) -> None:
+        await self.slots.enter(self)
+
+
+class LoopSlots:
+    def __init__(self, source: Source, loop: asyncio.AbstractEventLoop) -> None:
+        self.source = source
+        self.call: Callable[..., Any] = source.handler.signature.call
+        self._loop = loop
+        self._slots: set[LoopSlot] = set()
+        self._returning: list[asyncio.Future[None]] = []
+        self._busy = 0
+        self._away = 0
+        self._kicked = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._stopping = False
+
+    @property
+    def busy(self) -> int:
+        return self._busy
+
+    @property
+    def unfinished(self) -> int:
+        return self._busy + self._away
+
+    def running(self) -> list[Hand]:
+        return [slot for slot in list(self._slots) if slot.several]
+
+    def kick(self) -> None:
+        if not self._kicked:
+            self._kicked = True
+            self._loop.call_soon_threadsafe(self._start)
+
+    def stop(self) -> None:
+        self._stopping = True
+        self.kick()
+
+    def close(self) -> None:
+        """The tasks have ended with their handlers."""
+
+    def give_up(self, hand: Hand, reason: str) -> list[AnyHeld]:
+        several = hand.several
+        if not hand.put_down():
+            return []
+        assert isinstance(hand, LoopSlot)
+        hand.given_up = reason
+        self._loop.call_soon_threadsafe(self._end, hand)
+        return several
+
+    # -- on the event loop -----------------------------------------------------------------------------------------
+
+    def _end(self, slot: LoopSlot) -> None:
+        """Cancel the handler. One that does not listen is left behind."""
+        self._slots.discard(slot)
+        if slot.away:
+            self._away -= 1
+        else:
+            self._busy -= 1
+            self._free_gate()
+        slot.task.cancel()
+        self._start()
+
+    def _start(self) -> None:
+        self._kicked = False
+        source = self.source
+        while self._returning and self._busy < source.concurrency:
+            self._returning.pop(0).set_result(None)
+            self._busy += 1  # taken for the one that comes back, before anybody new
+        ready = len(source.ready)
+        if not source.may_start():
+            return
+        more = 0 if self._stopping else source.waits_for_more(time.monotonic())
+        if more > 0:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._loop.call_later(more, self._start)
+            return
+        for _ in range(min(-(-ready // source.at_once), source.concurrency - self._busy)):
+            slot = LoopSlot(self)
+            self._slots.add(slot)
+            self._busy += 1
+            slot.task = self._loop.create_task(self._work(slot))
+
+    async def _work(self, slot: LoopSlot) -> None:
+        current_slot.set(slot)
+        try:
+            await self._drain(slot)
+        except Exception as error:
+            self.source.fail(error)
+        if slot.given_up is None:
+            self._slots.discard(slot)
+            self._busy -= 1
+            if self._stopping:
+                self.source.wake()
+            self._start()
+
+    async def _drain(self, slot: LoopSlot) -> None:
+        source = self.source
+        breathed_at = time.monotonic()
+        while not self._returning and slot.given_up is None:
+            item = source.next_item()
+            if item is None:
+                return
+            await self._run_item(slot, item)
+            if slot.given_up is None:
+                self._free_gate()
+            if source.handler.batch_seconds and source.waits_for_more(time.monotonic()) > 0:
+                return
+            if time.monotonic() - breathed_at > BREATHE_SECONDS:
+                await asyncio.sleep(0)
+                breathed_at = time.monotonic()
+
+    async def _run_item(self, slot: LoopSlot, item: Item) -> None:
+        slot.priority = priority_of(item)
+        if isinstance(item, list):
+            await self._run_in_order(slot, item)
+        elif self.source.handler.batch_size is not None:
+            await self._run_batch(slot, fill_batch(self.source, item))
+        else:
+            await self._run(slot, item)
+
+    async def _run_in_order(self, slot: LoopSlot, item: list[AnyHeld]) -> None:
+        left = list(item)
+        for several in pieces(self.source, item):
+            if self._stopping:
+                self.source.release(left, "the worker stops")
+                return
+            del left[: len(several)]
+            is_batch = self.source.handler.batch_size is not None
+            again = await self._run_batch(slot, several) if is_batch else await self._run(slot, several[0])
+            if slot.given_up is not None or again:
+                self.source.pass_over(left)
+                return
+
+    async def _run(self, slot: LoopSlot, delivery: AnyHeld) -> bool:
+        source = self.source
+        began_at = time.monotonic()
+        if not source.begins(delivery, began_at):
+            return False
+        several = [delivery]
+        slot.take_up(several, began_at)
+        error: BaseException | None = None
+        try:
+            result = await self.call(delivery)
+        except BaseException as raised:
+            result = error = raised
+        if not slot.put_down():
+            return False
+        settles = conclude(source, several, result, error, began_at)
+        return (result is not None or delivery._settled is not None) and comes_again(several, settles)
+
+    async def _run_batch(self, slot: LoopSlot, several: list[AnyHeld]) -> bool:
+        began_at = time.monotonic()
+        several, payloads = fitting(self.source, several)
+        if not several:
+            return False
+        slot.take_up(several, began_at)
+        error: BaseException | None = None
+        try:
+            result = await self.call(several, payloads)
+        except BaseException as raised:
+            result = error = raised
+        if not slot.put_down():
+            return False
+        return comes_again(several, conclude(self.source, several, result, error, began_at))
+
+    # -- waiting for other messages --------------------------------------------------------------------------------
+
+    def leave(self, slot: LoopSlot) -> None:
+        if slot.given_up is None and slot.several:
+            slot.away = True
+            self._busy -= 1
+            self._away += 1
+            self._free_gate()
+            self._start()
+
+    async def enter(self, slot: LoopSlot) -> None:
+        """Those who come back go before those who begin."""
+        if not slot.away:
+            return
+        gate = self.source.gate
+        while True:
+            turn: asyncio.Future[None] = self._loop.create_future()
+            self._returning.append(turn)
+            self._start()
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn in self._returning:
+                    self._returning.remove(turn)
+                raise
+            self._busy -= 1
+            if gate is None or gate.enter(slot.priority):
+                break
+            await asyncio.sleep(BREATHE_SECONDS)
+        self.come_back(slot)
+
+    def come_back(self, slot: LoopSlot) -> None:
+        if slot.given_up is not None:
+            raise LeaseLost(f"the message was given up while its handler waited: {slot.given_up}")
+        if slot.away:
+            slot.away = False
+            self._away -= 1
+            self._busy += 1
+
+    def _free_gate(self) -> None:
+        if self.source.gate is not None:
+            self.source.gate.leave()

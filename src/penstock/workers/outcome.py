@@ -1,0 +1,88 @@
+"""From what a handler did to what is said to the store. None stands for a plain ack."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from penstock.domain.errors import InvalidInput
+from penstock.domain.lifecycle import Event
+from penstock.domain.settlement import Ack, Nak, Reject, Reschedule, Retry, Settle, Signal, spoken
+from penstock.domain.times import check_seconds
+from penstock.workers.take import AnyHeld
+
+
+def outcome_of(delivery: AnyHeld, result: Any) -> Settle | None:
+    """What follows from a handler's return value, or from the error it raised."""
+    if result is None or not isinstance(result, BaseException):
+        if inspect.iscoroutine(result):
+            result.close()
+            return nak(delivery, "the handler returned a coroutine that nobody awaits: define it with `async def`")
+        return None
+    try:
+        return _settle(delivery, result)
+    except InvalidInput as error:
+        return nak(delivery, spoken(error))
+
+
+def _settle(delivery: AnyHeld, error: BaseException) -> Settle:
+    if isinstance(error, Reject):
+        return make_settle(Event.REJECT, delivery, _why(error))
+    if isinstance(error, Reschedule):
+        delay = max(0, check_seconds("delay_seconds", error.delay_seconds, minimum=-1e18))
+        return make_settle(Event.RESCHEDULE, delivery, _why(error), delay)
+    if isinstance(error, Retry):
+        delay_seconds = error.delay_seconds
+        if delay_seconds is not None:
+            delay_seconds = max(0, check_seconds("delay_seconds", delay_seconds, minimum=-1e18))
+        return make_settle(Event.NAK, delivery, _why(error), delay_seconds)
+    return nak(delivery, spoken(error))
+
+
+def _why(signal: Signal) -> str | None:
+    """The reason given, or the error it was raised from."""
+    return spoken(signal.__cause__ if signal.reason is None else signal.reason)
+
+
+def nak(delivery: AnyHeld, reason: str | None) -> Settle:
+    return make_settle(Event.NAK, delivery, reason)
+
+
+def make_settle(event: Event, delivery: AnyHeld, reason: str | None, delay_seconds: float | None = None) -> Settle:
+    return Settle(event, delivery.id, delivery.position, delivery.token, reason, delay_seconds)
+
+
+def ack_of(delivery: AnyHeld) -> Settle:
+    return make_settle(Event.ACK, delivery, None)
+
+
+def batch_outcomes(several: Sequence[AnyHeld], result: Any) -> list[Settle | None]:
+    """One for each message of a batch. A handler of batches returns nothing when all went well; or one result for each
+    message in their order, None or an exception; or settlements such as `Nak(delivery, "why")`: what they leave out is
+    tried again, because nobody said that it went well."""
+    if result is None or isinstance(result, BaseException) or inspect.iscoroutine(result):
+        return [outcome_of(delivery, result) for delivery in several]
+    results = list(result) if isinstance(result, Iterable) and not isinstance(result, str | bytes) else None
+    if results is not None and any(_names_delivery(one) for one in results):
+        by_position = {one.delivery.position: one for one in results if _names_delivery(one)}
+        return [_said(delivery, by_position.get(delivery.position)) for delivery in several]
+    if results is None or len(results) != len(several):
+        count = f"{len(results)} results" if results is not None else f"{type(result).__name__}"
+        why = f"the handler returned {count} for a batch of {len(several)}: return None, or one result for each message"
+        return [nak(delivery, why) for delivery in several]
+    return [outcome_of(delivery, one) for delivery, one in zip(several, results, strict=True)]
+
+
+def _names_delivery(one: Any) -> bool:
+    return isinstance(one, Ack | Nak) or (isinstance(one, Reject | Reschedule) and one._delivery is not None)
+
+
+def _said(delivery: AnyHeld, settlement: Any) -> Settle | None:
+    if settlement is None:
+        return nak(delivery, "the handler gave no outcome for this message of its batch")
+    if isinstance(settlement, Ack):
+        return None if settlement.reason is None else make_settle(Event.ACK, delivery, spoken(settlement.reason))
+    if isinstance(settlement, Nak):
+        return outcome_of(delivery, Retry(settlement.delay_seconds, settlement.reason))
+    return outcome_of(delivery, settlement)

@@ -1,0 +1,86 @@
+"""What one receive brought, until all of it is settled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.client.aio.delivery import AsyncDelivery
+from penstock.client.delivery import Delivery
+from penstock.domain.settlement import Settle, Settlement
+from penstock.domain.times import SECOND
+from penstock.engines.contract import LEASE_ENDS_AT, POSITION, Receipt
+
+# Leases are renewed when this share of them is over: two renewals may fail before one is lost.
+RENEW_SHARE = 1 / 3
+
+
+class Held(Delivery, eq=False, gc=False):
+    """A delivery in a worker's hands, which remembers how its handler has settled it."""
+
+    _settled: type | None = None
+
+    def _settle(self, settlement: Settlement) -> None:
+        super()._settle(settlement)
+        self._settled = type(settlement)
+
+
+class AsyncHeld(AsyncDelivery, eq=False, gc=False):
+    _settled: type | None = None
+
+    async def _settle(self, settlement: Settlement) -> None:
+        await super()._settle(settlement)
+        self._settled = type(settlement)
+
+
+AnyHeld = Held | AsyncHeld
+
+
+class Take:
+    """Messages of one token. Slots add to `acked` and `others`; the pump alone takes away from them. Times are of the
+    local monotonic clock, counted from before the receive was asked for: a lease that is over here may still run in the
+    store, never the other way around."""
+
+    __slots__ = ("_early", "acked", "closed", "ends_at", "others", "receipt", "renew_at", "size", "touched_at")
+
+    def __init__(self, receipt: Receipt, asked_at: float, lease_seconds: float) -> None:
+        self.receipt = receipt
+        self.size = len(receipt.rows)
+        self.acked: list[AnyHeld] = []
+        self.others: list[Settle] = []
+        self.closed: set[int] = set()
+        self.touched_at: float | None = None
+        self.ends_at = 0.0
+        self.renew_at = 0.0
+        self._early = _early_ends(receipt.rows, asked_at + lease_seconds)
+        self.renewed(asked_at, lease_seconds)
+
+    def renewed(self, at: float, lease_seconds: float) -> None:
+        self.ends_at = at + lease_seconds
+        self.renew_at = at + lease_seconds * RENEW_SHARE
+
+    def is_over(self, position: int, now: float) -> bool:
+        """Whether the lease of a message has surely ended."""
+        if now >= self.ends_at:
+            return True
+        return bool(self._early) and now >= self._early.get(position, self.ends_at)
+
+    @property
+    def left(self) -> int:
+        """How many handlers have not come to an end."""
+        return self.size - len(self.acked) - len(self.others) - len(self.closed)
+
+    @property
+    def is_plain(self) -> bool:
+        """Acked as a whole: the fast way is open."""
+        return len(self.acked) == self.size
+
+    def open_positions(self) -> list[int]:
+        return [row[POSITION] for row in self.receipt.rows if row[POSITION] not in self.closed]
+
+
+def _early_ends(rows: list[Any], ends_at: float) -> dict[int, float]:
+    """Messages whose expiry or deadline ends their lease before that of the others."""
+    latest = max(row[LEASE_ENDS_AT] for row in rows)
+    return {
+        row[POSITION]: ends_at - (latest - row[LEASE_ENDS_AT]) / SECOND for row in rows if row[LEASE_ENDS_AT] != latest
+    }

@@ -1,0 +1,270 @@
+"""Slots that are threads: plain functions run here.
+
+A thread is busy from the moment it finds work until it finds none; it takes one message after the other without asking
+anybody. Threads are made when there is work for them and end when there has been none for a while.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from penstock.client.slot import current_slot
+from penstock.domain.errors import LeaseLost
+from penstock.workers.ready import Item, priority_of
+from penstock.workers.slots import Hand, comes_again, conclude, fill_batch, fitting, pieces
+from penstock.workers.source import Source
+from penstock.workers.take import AnyHeld
+
+IDLE_SECONDS = 10.0
+
+
+class ThreadSlot(Hand):
+    def __init__(self, slots: ThreadSlots) -> None:
+        super().__init__()
+        self.slots = slots
+
+    def leave(self) -> None:
+        self.slots.leave(self)
+
+    def enter(self) -> None:
+        self.slots.enter(self)
+
+    async def enter_async(self) -> None:
+        """Somebody runs an event loop of their own in a thread: it has nothing else to do meanwhile."""
+        self.slots.enter(self)
+
+
+class ThreadSlots:
+    idle_seconds = IDLE_SECONDS
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.call: Callable[..., Any] = source.handler.signature.call
+        self._changed = threading.Condition()
+        self._slots: set[ThreadSlot] = set()
+        self._busy = 0
+        self._idle = 0
+        self._away = 0
+        self._returning = 0
+        self._stopping = False
+
+    @property
+    def busy(self) -> int:
+        return self._busy
+
+    @property
+    def unfinished(self) -> int:
+        return self._busy + self._away
+
+    def running(self) -> list[Hand]:
+        with self._changed:
+            return [slot for slot in self._slots if slot.several]
+
+    def kick(self) -> None:
+        ready = len(self.source.ready)
+        if not ready and not self._returning:
+            return
+        with self._changed:
+            wanted = min(-(-ready // self.source.at_once), self.source.concurrency - self._busy)
+            self._changed.notify(max(0, min(self._idle, wanted)) + self._returning)
+            for _ in range(wanted - self._idle):
+                self._spawn()
+
+    def stop(self) -> None:
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """The threads have ended with their handlers, but for those that were given up and cannot be ended."""
+
+    # -- giving up -------------------------------------------------------------------------------------------------
+
+    def give_up(self, hand: Hand, reason: str) -> list[AnyHeld]:
+        """A thread cannot be ended from outside: it is left behind, and what it does then is not heard."""
+        several = hand.several
+        if not hand.put_down():
+            return []
+        assert isinstance(hand, ThreadSlot)
+        with self._changed:
+            hand.given_up = reason
+            self._slots.discard(hand)
+            if hand.away:
+                self._away -= 1
+            else:
+                self._busy -= 1
+            self._changed.notify_all()
+        if not hand.away:
+            self._free_gate()
+        self._end_handler(hand)
+        self.kick()
+        return several
+
+    def _end_handler(self, slot: ThreadSlot) -> None:
+        """For slots that can end what runs in them."""
+
+    # -- waiting for other messages --------------------------------------------------------------------------------
+
+    def leave(self, slot: ThreadSlot) -> None:
+        with self._changed:
+            if slot.given_up is not None or not slot.several:
+                return
+            slot.away = True
+            self._busy -= 1
+            self._away += 1
+        self._free_gate()
+        self.kick()
+
+    def enter(self, slot: ThreadSlot) -> None:
+        if not slot.away:
+            return
+        with self._changed:
+            self._returning += 1
+            try:
+                while slot.given_up is None and not self._has_room(slot.priority):
+                    self._changed.wait(IDLE_SECONDS)
+            finally:
+                self._returning -= 1
+            if slot.given_up is not None:
+                raise LeaseLost(f"the message was given up while its handler waited: {slot.given_up}")
+            slot.away = False
+            self._away -= 1
+            self._busy += 1
+
+    def _has_room(self, priority: int) -> bool:
+        if self._busy >= self.source.concurrency:
+            return False
+        return self.source.gate is None or self.source.gate.enter(priority)
+
+    # -- the threads -----------------------------------------------------------------------------------------------
+
+    def _spawn(self) -> None:
+        """Called with the lock held."""
+        slot = ThreadSlot(self)
+        self._slots.add(slot)
+        self._idle += 1
+        name = f"penstock-{self.source.name}-{len(self._slots)}"
+        threading.Thread(target=self._work, args=(slot,), name=name, daemon=True).start()
+
+    def _work(self, slot: ThreadSlot) -> None:
+        current_slot.set(slot)
+        try:
+            while self._become_busy():
+                self._drain(slot)
+                if slot.given_up is not None:
+                    return
+                with self._changed:
+                    self._busy -= 1
+                    self._idle += 1
+                    if self._returning:
+                        self._changed.notify_all()
+                if self._stopping:
+                    self.source.wake()
+        except BaseException as error:
+            self.source.fail(error)
+        finally:
+            self._dismiss(slot)
+
+    def _become_busy(self) -> bool:
+        """Wait until there is work and room; False when the thread should end."""
+        with self._changed:
+            since = time.monotonic()
+            while True:
+                now = time.monotonic()
+                patience = since + self.idle_seconds - now
+                more = self._startable_in(now)
+                if more == 0:
+                    self._idle -= 1
+                    self._busy += 1
+                    return True
+                if self._stopping or patience <= 0:
+                    self._idle -= 1
+                    return False
+                self._changed.wait(patience if more is None else more)
+
+    def _startable_in(self, now: float) -> float | None:
+        """Seconds until something may start, None for not before something changes. Called with the lock held."""
+        source = self.source
+        if self._busy >= source.concurrency or self._returning or not source.may_start():
+            return None
+        return 0 if self._stopping else source.waits_for_more(now)
+
+    def _drain(self, slot: ThreadSlot) -> None:
+        """Run what is ready until there is no more, or somebody who waited wants the slot back."""
+        source = self.source
+        while not self._returning and slot.given_up is None:
+            item = source.next_item()
+            if item is None:
+                return
+            self._run_item(slot, item)
+            if slot.given_up is None:
+                self._free_gate()
+            if source.handler.batch_seconds and source.waits_for_more(time.monotonic()) > 0:
+                return
+
+    def _run_item(self, slot: ThreadSlot, item: Item) -> None:
+        slot.priority = priority_of(item)
+        if isinstance(item, list):
+            self._run_in_order(slot, item)
+        elif self.source.handler.batch_size is not None:
+            self._run_batch(slot, fill_batch(self.source, item))
+        else:
+            self._run(slot, item)
+
+    def _run_in_order(self, slot: ThreadSlot, item: list[AnyHeld]) -> None:
+        """A shard of an ordered queue."""
+        left = list(item)
+        for several in pieces(self.source, item):
+            if self._stopping:
+                self.source.release(left, "the worker stops")
+                return
+            del left[: len(several)]
+            again = self._run_batch(slot, several) if self.source.handler.batch_size else self._run(slot, several[0])
+            if slot.given_up is not None or again:
+                self.source.pass_over(left)
+                return
+
+    def _run(self, slot: ThreadSlot, delivery: AnyHeld) -> bool:
+        """Whether the message will come again."""
+        source = self.source
+        began_at = time.monotonic()
+        if not source.begins(delivery, began_at):
+            return False
+        several = [delivery]
+        slot.take_up(several, began_at)
+        error: BaseException | None = None
+        try:
+            result = self.call(delivery)
+        except BaseException as raised:
+            result = error = raised
+        if not slot.put_down():
+            return False
+        settles = conclude(source, several, result, error, began_at)
+        return (result is not None or delivery._settled is not None) and comes_again(several, settles)
+
+    def _run_batch(self, slot: ThreadSlot, several: list[AnyHeld]) -> bool:
+        began_at = time.monotonic()
+        several, payloads = fitting(self.source, several)
+        if not several:
+            return False
+        slot.take_up(several, began_at)
+        error: BaseException | None = None
+        try:
+            result = self.call(several, payloads)
+        except BaseException as raised:
+            result = error = raised
+        if not slot.put_down():
+            return False
+        return comes_again(several, conclude(self.source, several, result, error, began_at))
+
+    def _dismiss(self, slot: ThreadSlot) -> None:
+        """The thread ends."""
+        with self._changed:
+            self._slots.discard(slot)
+
+    def _free_gate(self) -> None:
+        if self.source.gate is not None:
+            self.source.gate.leave()

@@ -1,0 +1,323 @@
+"""The worker: receives, runs handlers, settles; stays alive, keeps its leases, and stops without losing anything."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from penstock.client.aio.queue import AsyncQueue
+from penstock.client.queue import Queue
+from penstock.client.store import Store
+from penstock.domain.errors import InvalidInput
+from penstock.domain.names import check_name, nearest, shown
+from penstock.domain.times import check_integer, check_seconds
+from penstock.engines.contract import Receipt
+from penstock.workers.app import MAX_CONCURRENCY, App, Handler, as_app
+from penstock.workers.gate import Gate
+from penstock.workers.heartbeat import Keeper, give_up, quietly
+from penstock.workers.loop import LoopSlots, LoopThread
+from penstock.workers.patience import patiently
+from penstock.workers.processes import ProcessSlots
+from penstock.workers.pump import Pump
+from penstock.workers.slots import Slots
+from penstock.workers.source import Observer, Source
+from penstock.workers.stopping import Stopper
+from penstock.workers.sweeper import Sweeper
+from penstock.workers.take import AnyHeld, AsyncHeld, Held
+from penstock.workers.threads import ThreadSlots
+
+logger = logging.getLogger("penstock.worker")
+# The last settlements get this long even when no grace is left.
+LAST_WORDS_SECONDS = 5.0
+LOOK_SECONDS = 0.01
+
+
+class SourceStatus(msgspec.Struct, frozen=True):
+    """What a worker does with one queue, now and since it started. `done` counts by settlement."""
+
+    queue: str
+    group: str
+    handler: str
+    running: int
+    waiting: int
+    index: int
+    living: int
+    done: dict[str, int]
+
+
+class Worker:
+    """Runs handlers: `penstock.Worker(store, {"orders": handle}, concurrency=8).run()`.
+
+    `handlers` is an `App`, or maps queues to functions. `concurrency` is how many handlers of one queue run at the same
+    time; `slots` limits all queues together, by priority if it is a map such as `{0: 10, 5: 4}`. `queues` limits what
+    is accepted, and `accept` changes it later. Two missed heartbeats, and others take over what this worker holds. When
+    it stops, handlers get `grace_seconds` to finish; what is left is given back. The store is swept every
+    `sweep_seconds` by one of all those who run (None: not by this one).
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        handlers: App | Mapping[str, Callable[..., Any]],
+        *,
+        concurrency: int = 8,
+        slots: int | Mapping[int, int] | None = None,
+        queues: Iterable[str] | None = None,
+        name: str | None = None,
+        heartbeat_seconds: float = 5,
+        grace_seconds: float = 25,
+        sweep_seconds: float | None = 1,
+        observer: Observer | None = None,
+    ) -> None:
+        if not isinstance(store, Store):
+            raise InvalidInput(f"a worker needs a store from penstock.connect(url), not {shown(store)}")
+        self.store = store
+        self.app = as_app(handlers)
+        self.concurrency = check_integer("concurrency", concurrency, 1, MAX_CONCURRENCY)
+        self.heartbeat_seconds = check_seconds("heartbeat_seconds", heartbeat_seconds, above=True)
+        self.grace_seconds = check_seconds("grace_seconds", grace_seconds)
+        self.sweep_seconds = (
+            None if sweep_seconds is None else check_seconds("sweep_seconds", sweep_seconds, above=True)
+        )
+        self.name = check_name("name", name) if name is not None else _made_name()
+        self._gate = None if slots is None else Gate(slots)
+        self._observer = observer
+        self._accepted = None if queues is None else self._known(queues)
+        self._sources: dict[Source, Slots] = {}
+        self._loop: LoopThread | None = None
+        self._pump: Pump | None = None
+        self._keeper: Keeper | None = None
+        self._ended = threading.Event()
+        self._hurry = threading.Event()
+        self._swept = threading.Event()
+        self._failure: BaseException | None = None
+
+    # -- running ---------------------------------------------------------------------------------------------------
+
+    def run(self, once: bool = False, patience_seconds: float = 0) -> None:
+        """Until a signal comes or `request_stop` is called: SIGTERM or SIGINT stop gracefully, a second one at once.
+        With `once`, until there is nothing left to do. A store that is down at the start is waited for with patience;
+        one that goes away later is always waited for."""
+        with Stopper(self.request_stop):
+            patiently("the store of this worker", lambda: self.start(once=once), patience_seconds, self._ended)
+            try:
+                self._ended.wait()
+            finally:
+                self.stop()
+
+    def start(self, once: bool = False) -> None:
+        """Begin in the background; `stop` must follow."""
+        if self._keeper is not None:
+            raise InvalidInput("this worker was started already: make another one")
+        engine = self.store.engine
+        self._declare()
+        try:
+            self._make_sources()
+            keeper = Keeper(engine, self.name, self._sources, self.heartbeat_seconds, self._fail)
+            keeper.register()
+        except BaseException:
+            self._sources.clear()
+            self._close_loop()
+            raise
+        self._keeper = keeper
+        idle = self.request_stop if once else _do_nothing
+        self._pump = Pump(engine, self.name, self._sources, self._fail, idle)
+        for source in self._sources:
+            source.wake = self._pump.wake
+        if self._gate is not None:
+            self._gate.on_change = self._slot_is_free
+        logger.info("worker %s started: %s", self.name, ", ".join(self.accepted), extra={"consumer": self.name})
+        self._keeper.start()
+        if self.sweep_seconds is not None:
+            sweeper = Sweeper(engine, self.sweep_seconds)
+            threading.Thread(target=self._sweep, args=(sweeper,), name="penstock-sweeper", daemon=True).start()
+        self._pump.start()
+
+    def stop(self) -> None:
+        """Stop gracefully and wait for it: what runs may finish within the grace time, the rest is given back."""
+        pump, keeper = self._pump, self._keeper
+        if pump is None or keeper is None:
+            return
+        self._pump = None
+        self._ended.set()
+        ends = time.monotonic() + self.grace_seconds
+        pump.receiving = False
+        for source, slots in self._sources.items():
+            slots.stop()
+            source.release(source.ready.drain(), "the worker stops")
+        self._await_handlers(ends)
+        for source, slots in self._sources.items():
+            self._cut_short(source, slots)
+        left = max(LAST_WORDS_SECONDS if not self._hurry.is_set() else 1.0, ends - time.monotonic())
+        if not pump.finish(left):
+            logger.warning("worker %s leaves settlements behind: their leases will end by themselves", self.name)
+        keeper.stop()
+        quietly(keeper.deregister, "leaving")
+        for slots in self._sources.values():
+            slots.close()
+        self._swept.wait(LAST_WORDS_SECONDS if self.sweep_seconds is not None else 0)
+        self._close_loop()
+        logger.info("worker %s stopped", self.name, extra={"consumer": self.name})
+        if self._failure is not None:
+            raise self._failure
+
+    def request_stop(self) -> None:
+        """Ask for a graceful stop; asking again means at once. Returns immediately: for signals and other threads."""
+        if self._ended.is_set():
+            self._hurry.set()
+        self._ended.set()
+
+    def __enter__(self) -> Worker:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # -- looking and changing --------------------------------------------------------------------------------------
+
+    @property
+    def accepted(self) -> list[str]:
+        """The queues that are received from."""
+        every = sorted({handler.queue for handler in self.app.handlers.values()})
+        return [queue for queue in every if self._accepted is None or queue in self._accepted]
+
+    def accept(self, queues: Iterable[str] | None) -> None:
+        """Receive only from these queues from now on; from none when empty, from all with None. What was received
+        already is still handled."""
+        self._accepted = None if queues is None else self._known(queues)
+        for source in self._sources:
+            source.accepted = source.name in self.accepted
+        if self._pump is not None:
+            self._pump.look_again()
+
+    def status(self) -> list[SourceStatus]:
+        infos = {} if self._keeper is None else self._keeper.infos
+        return [
+            SourceStatus(
+                queue=source.name,
+                group=source.group,
+                handler=source.handler.name,
+                running=slots.unfinished,
+                waiting=len(source.ready),
+                index=infos[source].index if source in infos else 0,
+                living=infos[source].living if source in infos else 0,
+                done=dict(source.counts),
+            )
+            for source, slots in self._sources.items()
+        ]
+
+    # -- making ----------------------------------------------------------------------------------------------------
+
+    def _declare(self) -> None:
+        """The app's policies and schedules."""
+        for handler in self.app.handlers.values():
+            if handler.policy:
+                self.store.queue(handler.queue, **handler.policy)
+        for name, schedule in self.app.schedules.items():
+            self.store.schedule(name, **schedule)
+
+    def _make_sources(self) -> None:
+        for handler in self.app.handlers.values():
+            queue = self.store.queue(handler.queue)
+            policy = queue.policy()
+            group = handler.group or policy.default_group
+            source = Source(handler, queue, group, policy, handler.concurrency or self.concurrency)
+            source.gate = self._gate
+            source.observer = self._observer
+            source.fail = self._fail
+            source.accepted = source.name in self.accepted
+            slots = self._make_slots(source, handler, queue)
+            if self.store.tracing is not None:
+                slots.call = self.store.tracing.wrapped(slots.call, handler.signature.is_async)
+            self._sources[source] = slots
+
+    def _make_slots(self, source: Source, handler: Handler, queue: Queue) -> Slots:
+        if not handler.signature.is_async:
+            source.make = lambda receipt: _held(receipt, queue)
+            return ProcessSlots(source) if handler.run == "process" else ThreadSlots(source)
+        if self._loop is None:
+            self._loop = LoopThread(self.store.engine)
+            self._loop.store.tracing = self.store.tracing
+        awaited = AsyncQueue(self._loop.store, queue.name)
+        source.make = lambda receipt: _async_held(receipt, awaited)
+        return LoopSlots(source, self._loop.loop)
+
+    def _known(self, queues: Iterable[str]) -> set[str]:
+        names = [queues] if isinstance(queues, str) else list(queues)
+        known = {handler.queue for handler in self.app.handlers.values()}
+        for name in names:
+            if name not in known:
+                raise InvalidInput(f"there is no handler for queue {shown(name)}{nearest(str(name), known)}")
+        return set(names)
+
+    # -- while it runs ---------------------------------------------------------------------------------------------
+
+    def _sweep(self, sweeper: Sweeper) -> None:
+        pause = 0.0
+        while not self._ended.wait(pause):
+            pause = sweeper.turn()
+        self._swept.set()
+
+    def _slot_is_free(self) -> None:
+        for slots in self._sources.values():
+            slots.kick()
+        if self._pump is not None:
+            self._pump.look_again()
+
+    def _fail(self, error: BaseException) -> None:
+        """Something that patience does not heal: the worker stops, and `run` or `stop` raise it."""
+        logger.error("worker %s stops: %s", self.name, error, extra={"consumer": self.name})
+        self._failure = self._failure or error
+        self._ended.set()
+
+    def _await_handlers(self, ends: float) -> None:
+        while any(slots.unfinished for slots in self._sources.values()) and time.monotonic() < ends:
+            if self._hurry.wait(LOOK_SECONDS):
+                return
+
+    def _cut_short(self, source: Source, slots: Slots) -> None:
+        """What still runs is ended where possible and given back without counting an attempt. An at_most_once message
+        becomes a dead letter that says so: its handler may have done its work already."""
+        reason = "the worker stopped before its handler had finished"
+        for hand in slots.running():
+            if source.policy.at_most_once:
+                give_up(source, slots, hand, reason)
+            else:
+                source.release(slots.give_up(hand, reason), reason)
+
+    def _close_loop(self) -> None:
+        if self._loop is not None:
+            self._loop.close()
+            self._loop = None
+
+    def __repr__(self) -> str:
+        return f"<Worker {self.name!r} of {', '.join(self.accepted)}>"
+
+
+def _held(receipt: Receipt, queue: Queue) -> list[AnyHeld]:
+    return [Held(row, receipt, queue) for row in receipt.rows]
+
+
+def _async_held(receipt: Receipt, queue: AsyncQueue) -> list[AnyHeld]:
+    return [AsyncHeld(row, receipt, queue) for row in receipt.rows]
+
+
+def _made_name() -> str:
+    """Its own in every process of every machine, also where all machines have one name and all processes one number."""
+    return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
+
+
+def _do_nothing() -> None:
+    """For a worker that goes on when there is nothing to do."""

@@ -1,0 +1,68 @@
+"""browse: messages of the log in order, whatever became of them, in either direction and between any two positions."""
+
+from __future__ import annotations
+
+from penstock import Outgoing, Queue, Store
+from tests.conformance.moves import take_all
+
+
+def _interleaved(queue: Queue, store: Store) -> list[int]:
+    """The positions of a queue whose messages lie between those of another, in several lanes."""
+    other = store.queue("other")
+    for number in range(12):
+        queue.send_many([Outgoing(payload=number, priority=number % 3), Outgoing(payload=number, priority=2)])
+        other.send_many([number] * (number % 4))
+    return [_position(one) for one in queue.engine.browse(queue.name, 0, None, 1000)]
+
+
+def _position(message: object) -> int:
+    position = getattr(message, "position", None)
+    assert isinstance(position, int)
+    return position
+
+
+def test_a_queue_is_read_without_those_of_others(queue: Queue, store: Store) -> None:
+    positions = _interleaved(queue, store)
+    assert len(positions) == 24
+    assert positions == sorted(positions)
+    assert all(one.queue == queue.name for one in queue.engine.browse(queue.name, 0, None, 1000))
+
+
+def test_any_stretch_in_either_direction(queue: Queue, store: Store) -> None:
+    positions = _interleaved(queue, store)
+    last = positions[-1] + 3
+    for after in range(0, last, 5):
+        for upto in (None, *range(after, last, 4)):
+            wanted = [one for one in positions if after < one and (upto is None or one <= upto)]
+            for limit in (1, 3, 1000):
+                forth = queue.engine.browse(queue.name, after, upto, limit)
+                back = queue.engine.browse(queue.name, after, upto, limit, backwards=True)
+                assert [_position(one) for one in forth] == wanted[:limit]
+                assert [_position(one) for one in back] == wanted[::-1][:limit]
+
+
+def test_finished_messages_are_still_there(queue: Queue) -> None:
+    sent = queue.send_many([1, 2, 3])
+    for delivery in take_all(queue):
+        delivery.ack()
+    assert [one.id for one in queue.engine.browse(queue.name, 0, None, 10)] == sent
+
+
+def test_the_archive_of_a_queue_among_others(queue: Queue, store: Store) -> None:
+    positions = _interleaved(queue, store)
+    deliveries = queue.receive(limit=20)
+    for delivery in deliveries:
+        delivery.ack()
+    ended = sorted((delivery.position for delivery in deliveries), reverse=True)
+    assert [_position(one.message) for one in queue.archive(limit=1000)] == ended
+    assert set(ended) < set(positions)
+    walked: list[int] = []
+    page = queue.archive(limit=3)
+    while page:
+        walked += [_position(one.message) for one in page]
+        page = queue.archive(limit=3, before=walked[-1])
+    assert walked == ended
+
+
+def test_a_queue_that_was_never_used_has_nothing(store: Store) -> None:
+    assert store.queue("unused").engine.browse("unused", 0, None, 10) == []

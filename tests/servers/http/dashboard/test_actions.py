@@ -1,0 +1,205 @@
+"""What can be done on the pages, done as a person does it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+import penstock
+from penstock.domain.lifecycle import State
+
+
+def _notice(page: Page) -> str:
+    return page.locator(".notice").inner_text()
+
+
+def test_pause_and_resume(page: Page, queue: penstock.Queue) -> None:
+    queue.send(b"one")
+    page.goto(f"/queues/{queue.name}")
+    page.get_by_role("button", name="Pause").click()
+    assert "Paused" in _notice(page)
+    assert queue.policy().paused
+    page.get_by_role("button", name="Resume").click()
+    assert not queue.policy().paused
+
+
+def test_send_a_message(page: Page, queue: penstock.Queue) -> None:
+    queue.send(b"first")
+    page.goto(f"/queues/{queue.name}")
+    page.get_by_role("link", name="Send a message").click()
+    page.locator("[name=payload]").fill('{"amount": 12345678901234567891}')
+    page.locator("[name=priority]").fill("3")
+    page.locator("[name=address]").fill("invoice-17")
+    page.locator("[name=headers]").fill("trace: 42\nby: me")
+    page.get_by_role("button", name="Send", exact=True).click()
+    page.wait_for_url(re.compile("/messages/"))
+    sent = queue.find(page.locator("h1").inner_text())
+    assert sent.payload == b'{"amount": 12345678901234567891}'
+    assert (sent.priority, sent.address, sent.headers) == (3, "invoice-17", {"trace": "42", "by": "me"})
+    assert sent.content_type == "application/json"
+
+
+def test_a_wrong_message_is_refused_with_the_reason(page: Page, queue: penstock.Queue) -> None:
+    queue.send(b"first")
+    page.goto(f"/queues/{queue.name}#send")
+    page.locator("[name=payload]").fill('{"amount": }')
+    page.get_by_role("button", name="Send", exact=True).click()
+    assert "is not JSON" in page.locator("main").inner_text()
+    assert queue.stats(group="default").total == 1
+
+
+def test_only_changed_policy_fields_are_set(page: Page, queue: penstock.Queue) -> None:
+    queue.store.queue(queue.name, max_retries=3)
+    page.goto(f"/queues/{queue.name}")
+    # Somebody else changes another field meanwhile: it must stay.
+    queue.store.queue(queue.name, shards=4)
+    page.locator("[name=lease_seconds]").fill("45.5")
+    page.locator("[name=max_retries]").fill("")
+    page.get_by_role("button", name="Save the policy").click()
+    policy = queue.policy()
+    assert (policy.lease_seconds, policy.max_retries) == (45.5, None)
+    assert policy.shards == 4
+    page.locator("[name=lease_seconds]").fill("-1")
+    page.get_by_role("button", name="Save the policy").click()
+    assert "lease_seconds must be more than 0 seconds" in page.locator("main").inner_text()
+    assert queue.policy().lease_seconds == 45.5
+
+
+@pytest.fixture
+def letters(queue: penstock.Queue) -> penstock.Queue:
+    """Five letters of one fault, and two of another."""
+    queue.send_many([{"n": number} for number in range(7)])
+    for number, delivery in enumerate(queue.receive(limit=7)):
+        delivery.reject(f"HTTP 503 after {number} ms" if number < 5 else f"no customer 'c{number}'")
+    return queue
+
+
+def test_dead_letters_are_grouped_by_what_went_wrong(page: Page, letters: penstock.Queue) -> None:
+    page.goto(f"/queues/{letters.name}/dead")
+    rows = page.locator("table.faults tbody tr")
+    assert rows.count() == 2
+    assert rows.nth(0).locator("a").first.inner_text() == "HTTP <n> after <n> ms"
+    assert rows.nth(0).locator("td.n").first.inner_text() == "5"
+    assert rows.nth(1).locator("a").first.inner_text() == "no customer '…'"
+
+
+def test_a_fault_is_redriven_after_a_question(page: Page, letters: penstock.Queue) -> None:
+    page.goto(f"/queues/{letters.name}/dead")
+    page.locator("table.faults tbody tr").nth(0).get_by_text("Redrive…").click()
+    question = page.locator("dialog#ask")
+    expect(question).to_contain_text("Redrive 5 dead letters?")
+    question.get_by_text("Leave them").click()
+    assert letters.stats(group="default").dead == 7
+    page.locator("table.faults tbody tr").nth(0).get_by_text("Redrive…").click()
+    question.get_by_role("button", name="Redrive 5").click()
+    assert "5 messages ready again" in _notice(page)
+    stats = letters.stats(group="default")
+    assert (stats.dead, stats.redo + stats.available) == (2, 5)
+
+
+def test_a_fault_is_purged_after_a_question(page: Page, letters: penstock.Queue) -> None:
+    page.goto(f"/queues/{letters.name}/dead")
+    page.locator("table.faults tbody tr").nth(1).get_by_text("Purge…").click()
+    question = page.locator("dialog#ask")
+    expect(question).to_contain_text("This cannot be undone")
+    question.get_by_role("button", name="Purge 2").click()
+    assert "2 dead letters removed" in _notice(page)
+    assert letters.stats(group="default").dead == 5
+
+
+def test_a_purge_without_the_question_does_nothing(page: Page, letters: penstock.Queue) -> None:
+    """The mark of one question is no answer to another."""
+    page.goto(f"/queues/{letters.name}/dead")
+    page.locator("table.faults tbody tr").nth(1).get_by_text("Redrive…").click()
+    page.locator("dialog#ask form").wait_for()
+    page.evaluate(
+        "() => { const form = document.querySelector('dialog#ask form');"
+        " form.action = form.action.replace('redrive', 'purge'); form.submit(); }"
+    )
+    page.get_by_text("nothing was done").wait_for()
+    assert letters.stats(group="default").dead == 7
+
+
+def test_a_message_is_settled_in_place_of_its_consumer(page: Page, queue: penstock.Queue) -> None:
+    message_id = queue.send(b"stuck")
+    queue.receive(consumer="gone", lease_seconds=900)
+    page.goto(f"/queues/{queue.name}/messages/{message_id}")
+    page.get_by_text("Settle in place of gone…").click()
+    page.locator("[name=action]").select_option("reject")
+    page.locator("[name=reason]").fill("it is hopeless")
+    page.get_by_role("button", name="Settle").click()
+    assert "rejected" in _notice(page)
+    assert queue.explain(message_id).state is State.REJECTED
+    assert "it is hopeless" in page.locator(".timeline").inner_text()
+    page.get_by_role("button", name="Redrive").click()
+    assert queue.explain(message_id).state is State.READY
+
+
+def test_a_lost_lease_changes_nothing(page: Page, queue: penstock.Queue) -> None:
+    message_id = queue.send(b"taken")
+    (delivery,) = queue.receive(consumer="slow", lease_seconds=900)
+    page.goto(f"/queues/{queue.name}/messages/{message_id}")
+    page.get_by_text("Settle in place of slow…").click()
+    page.locator("[name=action]").select_option("reject")
+    delivery.ack()
+    page.get_by_role("button", name="Settle").click()
+    assert "409" in page.locator("main").inner_text()
+    assert queue.explain(message_id).state is State.SUCCEEDED
+
+
+def test_a_batch_is_started_and_cancelled(page: Page, queue: penstock.Queue) -> None:
+    batch = queue.batch("april / may")
+    batch.send_many([b"one", b"two"])
+    page.goto(f"/batches?queue={queue.name}")
+    page.get_by_role("button", name="Start").click()
+    assert "is running" in _notice(page)
+    assert batch.state == "running"
+    page.goto(f"/batches?queue={queue.name}")
+    page.get_by_text("Cancel…").click()
+    page.get_by_role("button", name="Yes, cancel 2 messages").click()
+    assert batch.state == "cancelled"
+
+
+def test_a_schedule_is_paused_and_resumed(page: Page, store: penstock.Store, queue: penstock.Queue) -> None:
+    name = f"every day/{queue.name}"
+    store.schedule(name, "0 3 * * *", queue.name, {"kind": "daily"}, timezone="Europe/Berlin")
+    page.goto("/schedules")
+    row = page.locator("tbody tr", has_text=name)
+    assert row.locator(".tick").count() == 3
+    row.get_by_role("button", name="Pause").click()
+    assert next(one for one in store.schedules() if one.name == name).paused
+    page.locator("tbody tr", has_text=name).get_by_role("button", name="Resume").click()
+    assert not next(one for one in store.schedules() if one.name == name).paused
+    store.unschedule(name)
+
+
+def test_a_consumer_is_released(page: Page, queue: penstock.Queue) -> None:
+    queue.send(b"held up")
+    queue.register("sleeper", heartbeat_seconds=900)
+    queue.receive(consumer="sleeper", lease_seconds=900)
+    page.goto("/consumers")
+    row = page.locator("tbody tr", has_text=queue.name)
+    row.get_by_text("Release…").click()
+    row.get_by_role("button", name="Yes, remove it").click()
+    assert "1 message ready for others" in _notice(page)
+    assert queue.stats(group="default").in_progress == 0
+
+
+def test_a_group_is_moved_and_a_queue_flushed(page: Page, queue: penstock.Queue) -> None:
+    queue.send_many([b"one", b"two", b"three"])
+    queue.ack_many(queue.receive(limit=3))
+    page.goto(f"/queues/{queue.name}#care")
+    page.locator("[name=target]").select_option("start")
+    page.get_by_role("button", name="Move").click()
+    assert queue.stats(group="default").available == 3
+    page.goto(f"/queues/{queue.name}#care")
+    page.locator("[name=confirm]").fill("another")
+    page.get_by_role("button", name=f"Flush {queue.name}").click()
+    assert "nothing was removed" in page.locator("main").inner_text()
+    assert queue.stats(group="default").available == 3
+    page.goto(f"/queues/{queue.name}#care")
+    page.locator("[name=confirm]").fill(queue.name)
+    page.get_by_role("button", name=f"Flush {queue.name}").click()
+    assert "3 messages removed" in _notice(page)

@@ -1,0 +1,112 @@
+"""Every page opens, in both themes and on a phone, without a complaint and within the width of the screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+import penstock
+from tests.servers.http.dashboard.conftest import Served
+from tests.servers.http.dashboard.watching import Watched
+
+LIGHT, DARK, PHONE = "light", "dark", "phone"
+# The ground of a page in each theme, as the style sheet has it.
+GROUNDS = {LIGHT: "rgb(246, 247, 249)", DARK: "rgb(13, 19, 25)", PHONE: "rgb(246, 247, 249)"}
+
+
+@pytest.fixture(scope="module")
+def paths(served: Served) -> dict[str, str]:
+    """A store with something on every page, and the heading that each page should have."""
+    with penstock.connect(served.url) as store:
+        queue = store.queue("sights", max_retries=0)
+        ids = queue.send_many([{"sight": number} for number in range(30)])
+        queue.receive(limit=3, consumer="reader")[0].reject("HTTP 503 after 17 ms")
+        queue.receive(limit=2, group="billing")
+        queue.register("worker-1", heartbeat_seconds=600)
+        queue.batch("tour").send_many([{"stop": 1}, {"stop": 2}])
+        store.schedule("daily", "0 3 * * *", "sights", {"kind": "daily"})
+    return {
+        "/": "Overview",
+        "/queues/sights": "sights",
+        "/queues/sights?range=long&group=billing": "sights",
+        f"/queues/sights/messages/{ids[0]}": ids[0],
+        "/search": "Search",
+        "/search?queue=sights": "Search",
+        "/search?queue=sights&outcome=rejected": "Search",
+        "/search?q=tour": "Search",
+        "/dead": "Dead letters",
+        "/queues/sights/dead": "sights",
+        "/batches": "Batches",
+        "/schedules": "Schedules",
+        "/consumers": "Consumers",
+        "/pipeline": "Pipeline",
+        "/login": "Log in",
+    }
+
+
+@pytest.fixture(params=[LIGHT, DARK, PHONE])
+def look(request: pytest.FixtureRequest, browser: Browser, served: Served) -> Iterator[tuple[str, Page]]:
+    width, height = (390, 844) if request.param == PHONE else (1280, 900)
+    context = browser.new_context(
+        base_url=served.base,
+        viewport={"width": width, "height": height},
+        color_scheme="dark" if request.param == DARK else "light",
+    )
+    yield request.param, context.new_page()
+    context.close()
+
+
+def test_every_page_opens(look: tuple[str, Page], paths: dict[str, str]) -> None:
+    kind, page = look
+    watched = Watched(page)
+    for path, heading in paths.items():
+        answer = page.goto(path)
+        assert answer is not None
+        assert answer.status == 200, path
+        assert page.locator("h1").inner_text() == heading, path
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, f"{path} is too wide"
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == GROUNDS[kind], path
+        assert not watched.complaints, path
+
+
+def test_charts_are_drawn(page: Page, paths: dict[str, str]) -> None:
+    page.goto("/queues/sights")
+    page.wait_for_selector("#charts .uplot canvas")
+    assert page.locator("#charts .uplot").count() == 3
+
+
+def test_text_has_enough_contrast(look: tuple[str, Page], paths: dict[str, str]) -> None:
+    """As WCAG AA asks: 4.5 to 1, for everything that has text of its own."""
+    _, page = look
+    for path in ("/", "/queues/sights", "/queues/sights/dead", "/batches", "/search?queue=sights", "/schedules"):
+        page.goto(path)
+        assert page.evaluate(FAINT) == [], path
+
+
+FAINT = """() => {
+    const channels = (text) => text.match(/[0-9.]+/g).map(Number);
+    const light = (rgb) => {
+        const [r, g, b] = rgb.slice(0, 3).map((one) => one / 255)
+            .map((one) => one <= 0.03928 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const ground = (element) => {
+        for (let one = element; one; one = one.parentElement) {
+            const rgba = channels(getComputedStyle(one).backgroundColor);
+            if (rgba.length === 3 || rgba[3] === 1) return rgba;
+        }
+        return [255, 255, 255];
+    };
+    const faint = [];
+    for (const element of document.querySelectorAll("main *, nav *, header *")) {
+        const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim());
+        if (!own || !element.checkVisibility() || element.closest("svg, .sr, select")) continue;
+        const [a, b] = [light(channels(getComputedStyle(element).color)), light(ground(element))].sort((x, y) => y - x);
+        const ratio = (a + 0.05) / (b + 0.05);
+        const about = `${element.className || element.tagName}: ${element.textContent.trim().slice(0, 20)}`;
+        if (ratio < 4.5) faint.push(`${about} ${ratio.toFixed(2)}`);
+    }
+    return [...new Set(faint)];
+}"""

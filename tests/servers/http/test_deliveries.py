@@ -1,0 +1,223 @@
+"""Receiving and settling: waiting, leases, and clients that go away."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import httpx
+import pytest
+
+from penstock import AsyncStore
+from penstock.engines.contract import Receipt
+from penstock.servers.http import Application, application
+from penstock.servers.http.api import receiving
+from penstock.servers.http.api.operations import Call
+from penstock.servers.http.serving import Listener
+from penstock.servers.taking import Taking
+from penstock.settings import HttpSettings
+from tests.servers.http.asking import Api, done, problem, waiting_for
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_every_settlement(api: Api) -> None:
+    for number in range(4):
+        await api.send("q", number)
+    deliveries = await api.receive("q", limit=10, consumer="c1", lease_seconds=60)
+    assert [one["attempt"] for one in deliveries] == [1, 1, 1, 1]
+    assert len({one["token"] for one in deliveries}) == 1
+    states = [
+        done(await api.settle(deliveries[0], "ack"))["state"],
+        done(await api.settle(deliveries[1], "nak", delay_seconds=0, reason="again"))["state"],
+        done(await api.settle(deliveries[2], "reject", reason="never"))["state"],
+        done(await api.settle(deliveries[3], "reschedule", delay_seconds=3600))["state"],
+    ]
+    assert states == ["succeeded", "ready", "rejected", "held"]
+    (again,) = await api.receive("q")
+    assert (again["payload"], again["attempt"]) == (1, 2)
+
+
+async def test_many_at_once_with_a_result_for_each(api: Api) -> None:
+    for number in range(3):
+        await api.send("q", number)
+    first, second, third = await api.receive("q", limit=3)
+    done(await api.settle(third, "ack"))
+    unknown = "019a8c3e-7b2d-7abc-8def-00000000ffff"
+    body = [
+        {"id": first["id"], "token": first["token"], "action": "ack"},
+        {"id": second["id"], "token": second["token"] + 1, "action": "ack"},
+        {"id": third["id"], "token": third["token"], "action": "nak"},
+        {"id": unknown, "token": 1, "action": "ack"},
+        {"id": second["id"], "token": second["token"], "action": "reject", "reason": "no", "group": "default"},
+    ]
+    results = (await api.post("queues", "q", "settle", settlements=body))["results"]
+    assert [one["ok"] for one in results] == [True, False, False, False, True]
+    assert [one["error"] for one in results] == [None, "LeaseLost", "LeaseLost", "NotFound", None]
+    assert results[4]["state"] == "rejected"
+    assert results[3]["id"] == unknown
+
+
+async def test_a_lost_lease_is_told_with_the_reason(api: Api) -> None:
+    await api.send("q", 1)
+    (delivery,) = await api.receive("q")
+    done(await api.settle(delivery, "ack"))
+    assert done(await api.settle(delivery, "ack"))["state"] == "succeeded", "the same again is harmless"
+    response = await api.settle(delivery, "nak")
+    assert delivery["id"] in problem(response, 409)
+    assert response.json()["error"] == "LeaseLost"
+    assert "lost" in problem(await api.settle(delivery, "extend", seconds=60), 409)
+
+
+async def test_extend(api: Api) -> None:
+    await api.send("q", 1)
+    (delivery,) = await api.receive("q", lease_seconds=5)
+    ends = done(await api.settle(delivery, "extend", seconds=500))["lease_ends_at"]
+    assert ends > delivery["lease_ends_at"]
+
+
+async def test_groups_read_for_themselves(api: Api) -> None:
+    await api.send("q", 1)
+    (one,) = await api.receive("q", group="a")
+    (other,) = await api.receive("q", group="b/c")
+    done(await api.settle(one, "ack"))
+    done(await api.settle(other, "reject"))
+    groups = (await api.get("queues", "q", "stats"))["groups"]
+    assert (groups["a"]["done"], groups["b/c"]["dead"]) == (1, 1)
+
+
+# -- waiting ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_waiting_receive_gets_what_comes(api: Api, store: AsyncStore) -> None:
+    waiting = asyncio.create_task(api.receive("q", wait_seconds=20))
+    await waiting_for(store, 1)
+    await api.send("q", "at last")
+    (delivery,) = await waiting
+    assert delivery["payload"] == "at last"
+
+
+async def test_waiting_ends_with_nothing(api: Api) -> None:
+    assert await api.receive("q", wait_seconds=0.05) == []
+
+
+@pytest.mark.parametrize("settings", [HttpSettings(port=0, max_wait_seconds=0.05)])
+async def test_nobody_waits_longer_than_the_server_allows(api: Api) -> None:
+    began = time.monotonic()
+    assert await api.receive("q", wait_seconds=1000) == []
+    assert time.monotonic() - began < 20
+
+
+async def test_a_client_that_goes_away_takes_no_message_with_it(api: Api, server: Listener, store: AsyncStore) -> None:
+    await api.send("q", "make the queue known")
+    done(await api.settle((await api.receive("q"))[0], "ack"))
+    body = b'{"wait_seconds": 30}'
+    for _ in range(5):
+        _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(
+            b"POST /api/v1/queues/q/receive HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+        )
+        await waiting_for(store, 1)
+        writer.close()
+        await waiting_for(store, 0)
+    sent = await api.send("q", "for somebody who is there")
+    (delivery,) = await api.receive("q")
+    assert (delivery["id"], delivery["attempt"]) == (sent, 1)
+
+
+class Leaving:
+    """A client that hangs up when `gone` is set; whatever is said to it then is noted."""
+
+    def __init__(self, app: Application, body: bytes) -> None:
+        self.app = app
+        self.body = body
+        self.gone = asyncio.Event()
+        self.heard: list[str] = []
+        self._asked = False
+
+    async def ask(self) -> None:
+        headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+        path = "/api/v1/queues/q/receive"
+        scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "query_string": b""}
+        await self.app({**scope, "headers": headers, "client": ("127.0.0.1", 5)}, self._receive, self._send)
+
+    async def _receive(self) -> dict[str, object]:
+        if not self._asked:
+            self._asked = True
+            return {"type": "http.request", "body": self.body, "more_body": False}
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: dict[str, str]) -> None:
+        self.heard.append(message["type"])
+
+
+async def test_what_was_received_for_a_client_that_is_gone_is_given_back(store: AsyncStore) -> None:
+    queue = await store.queue("q")
+    sent = await queue.send(b"x")
+    client = Leaving(application(store, dashboard=False), b"{}")
+    client.gone.set()
+    await client.ask()
+    assert client.heard == []
+    (delivery,) = await queue.receive(wait_seconds=10)
+    assert (delivery.id, delivery.attempt) == (sent, 1)
+
+
+async def test_a_message_that_comes_while_the_client_leaves_is_given_back(
+    store: AsyncStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It hangs up in the very moment in which there is something for it."""
+    queue = await store.queue("q")
+    client = Leaving(application(store, dashboard=False), b'{"wait_seconds": 30}')
+    take = receiving._take
+
+    async def taken(call: Call, taking: Taking) -> Receipt:
+        receipt = await take(call, taking)
+        if receipt.rows:
+            client.gone.set()
+        return receipt
+
+    monkeypatch.setattr(receiving, "_take", taken)
+    waiting = asyncio.create_task(client.ask())
+    await waiting_for(store, 1)
+    sent = await queue.send(b"x")
+    await waiting
+    assert client.heard == []
+    (delivery,) = await queue.receive(wait_seconds=10)
+    assert (delivery.id, delivery.attempt) == (sent, 1)
+
+
+async def test_waiting_for_an_address(api: Api, store: AsyncStore) -> None:
+    await api.send("q", 1, address="home")
+    (delivery,) = await api.receive("q")
+    waiting = asyncio.create_task(api.get("queues", "q", "addresses", "home", wait_seconds=20))
+    await waiting_for(store, 1)
+    done(await api.settle(delivery, "reject", reason="broken"))
+    assert (await waiting)["outcome"] == "rejected"
+    assert (await waiting)["reason"] == "broken"
+
+
+async def test_the_end_of_the_server_answers_those_who_wait(
+    server: Listener, client: httpx.AsyncClient, store: AsyncStore
+) -> None:
+    waiting = asyncio.create_task(Api(client).receive("q", wait_seconds=30))
+    await waiting_for(store, 1)
+    began = time.monotonic()
+    await server.end()
+    assert await waiting == []
+    assert time.monotonic() - began < 9, "it did not wait for the grace to end"
+
+
+async def test_requests_that_arrive_together_share_transactions(api: Api, store: AsyncStore) -> None:
+    sizes: list[int] = []
+    run = store._writes._run
+
+    def counting(group: object) -> None:
+        sizes.append(len(group))  # type: ignore[arg-type]  # a list of calls
+        run(group)  # type: ignore[arg-type]
+
+    store._writes._run = counting
+    await asyncio.gather(*(api.send("q", number) for number in range(60)))
+    assert len(sizes) < 60, sizes
+    assert sum(sizes) == 60

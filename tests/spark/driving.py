@@ -1,0 +1,46 @@
+"""Jobs for drivers that the tests start on a cluster and kill: `python -m tests.spark.driving MASTER JOB URL ...`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from pyspark.sql import SparkSession
+
+from penstock.spark.processing import process
+from penstock.spark.session import open_session
+from penstock.spark.sink import each_batch
+
+CONF = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "512m",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.memory": "512m",
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.ui.enabled": "false",
+    "spark.task.maxFailures": "8",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+}
+
+
+def copy(spark: SparkSession, url: str, checkpoint: str, rows: str) -> None:
+    """Everything there is now from one queue into another, in small batches."""
+    options = {"url": url, "queue": "orders", "group": "copy", "maxRowsPerTrigger": rows, "minPartitions": "2"}
+    read = spark.readStream.format("penstock").options(**options).load().select("payload", "key")
+    writing = read.writeStream.foreachBatch(each_batch("copy", url)).option("checkpointLocation", checkpoint)
+    writing.trigger(availableNow=True).start().awaitTermination()
+
+
+def handle(spark: SparkSession, url: str) -> None:
+    process(spark, url, "orders", "tests.spark.handlers:slow", tasks=2, concurrency=2, heartbeat_seconds=0.5)
+
+
+JOBS: dict[str, Callable[..., None]] = {"copy": copy, "handle": handle}
+
+
+if __name__ == "__main__":
+    master, job, *words = sys.argv[1:]
+    with open_session(job, master, CONF) as session:
+        JOBS[job](session, *words)

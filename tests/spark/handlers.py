@@ -1,0 +1,34 @@
+"""Handlers that the tests run on executors, which find them by name."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from penstock import Delivery
+
+
+def note(delivery: Delivery) -> None:
+    """Write down what was handled, and by which process, where the test can see it."""
+    path = os.path.join(delivery.json()["folder"], f"{os.getpid()}.txt")
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(f"{delivery.id} {delivery.attempt}\n")
+
+
+def moody(delivery: Delivery) -> None:
+    """Fails for some, refuses others."""
+    number = delivery.json()["number"]
+    if number % 10 == 3:
+        delivery.reject(f"number {number} is not wanted")
+    elif number % 10 == 7 and delivery.attempt < 3:
+        raise RuntimeError(f"number {number} is busy")
+    note(delivery)
+
+
+def slow(delivery: Delivery) -> None:
+    """Takes longer than its lease."""
+    note(delivery)
+    time.sleep(delivery.json()["seconds"])
+
+
+NOT_A_FUNCTION = 3

@@ -1,0 +1,76 @@
+"""On a cluster of two workers, while executors and drivers are killed: nothing lost, nothing twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock import Store
+from tests.conformance.moves import assert_books_balance, assert_trail_is_legal
+from tests.spark.cluster import Cluster, running_cluster, wait_for
+from tests.spark.reading import numbers, open_store
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store, _ = open_store(tmp_path)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'store.db'}"
+
+
+def test_a_copy_of_a_queue_is_exact_whatever_dies(cluster: Cluster, store: Store, url: str, tmp_path: Path) -> None:
+    """Source and sink together: each batch of the source is sent once."""
+    queue = store.queue("orders")
+    queue.send_many(list(range(2_400)))
+    words = ("copy", url, str(tmp_path / "checkpoint"), "400")
+
+    def batches() -> int:
+        return len(store.engine.ledger("sink"))
+
+    driver = cluster.drive(*words)
+    wait_for(lambda: batches() >= 1, "the first batch")
+    cluster.kill_executor()
+    wait_for(lambda: batches() >= 2, "batches after an executor was killed")
+    driver.kill()
+    assert batches() < 6, "the driver was killed too late to show anything"
+    cluster.drive(*words).finish()
+    assert batches() == 6
+    assert numbers(store.queue("copy")) == list(range(2_400))
+    assert queue.stats("copy").lag == 0
+
+
+def test_messages_are_handled_whatever_dies(cluster: Cluster, store: Store, url: str, tmp_path: Path) -> None:
+    """Laws 1 to 7: what a killed executor or driver held is handed out again, and every message ends once."""
+    queue = store.queue("orders", lease_seconds=20)
+    ids = queue.send_many([{"seconds": 0.05, "folder": str(tmp_path)} for _ in range(120)])
+    driver = cluster.drive("handle", url)
+    wait_for(lambda: queue.stats("default").done >= 10, "the first messages")
+    cluster.kill_executor()
+    done = queue.stats("default").done
+    wait_for(lambda: queue.stats("default").done >= done + 10, "messages after an executor was killed")
+    driver.kill()
+    assert queue.stats("default").done < 120, "the driver was killed too late to show anything"
+    cluster.drive("handle", url).finish()
+    stats = assert_books_balance(queue, 120)
+    assert (stats.done, stats.dead, stats.in_progress) == (120, 0, 0)
+    for message_id in ids:
+        assert_trail_is_legal(queue, message_id)
+    handled = Counter(line.split()[0] for path in tmp_path.glob("*.txt") for line in path.read_text().splitlines())
+    attempts = {message_id: max(entry.attempt for entry in queue.audit(message_id)) for message_id in ids}
+    assert set(handled) == set(ids)
+    assert all(handled[message_id] <= attempts[message_id] for message_id in ids)
+    assert any(attempt > 1 for attempt in attempts.values()), "nothing was held when the kills came"

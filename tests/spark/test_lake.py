@@ -1,0 +1,190 @@
+"""The lake: incremental, compared with the store, kept in order, and picky about its directory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import penstock
+from penstock import LakeBusy, NotALake, NotFound, RangeTrimmed, Store
+from penstock.spark.lake.compacting import compact, drop_old
+from penstock.spark.lake.folders import queue_folder
+from penstock.spark.lake.frames import read_table
+from penstock.spark.lake.opening import SIGN, open_lake
+from penstock.spark.lake.verifying import verify
+from tests.conformance.clock import Clock
+from tests.spark.lakes import assert_same, gone_process, run_archive
+from tests.spark.stores import fill
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/store.db"
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(url: str, clock: Clock) -> Iterator[Store]:
+    with penstock.connect(url, clock=clock) as store:
+        yield store
+
+
+def test_runs_add_what_is_new_and_the_lake_is_the_store(
+    spark: SparkSession, store: Store, url: str, tmp_path: Path, clock: Clock
+) -> None:
+    names = ["orders", "mail/ä 1", "%41", "..", "x" * 255]
+    for name in names:
+        fill(store, 20, name)
+    first = run_archive(spark, store, url, tmp_path / "lake")
+    clock.advance(seconds=17 * 3600)  # another day, and nothing is trimmed yet
+    store.queue("orders").redrive()
+    fill(store, 14)
+    second = run_archive(spark, store, url, tmp_path / "lake")
+    assert (first.window, first.queues, second.window) == (1, 5, 2)
+    assert 0 < second.archive < first.archive
+    lake = open_lake(spark, store.engine, str(tmp_path / "lake"))
+    assert_same(spark, store, lake)
+    found = {path.split("/")[2] for path in lake.manifest.files("audit")}
+    assert found == {queue_folder(name) for name in names}
+    assert len({path.split("/")[1] for path in lake.manifest.files("audit")}) == 2
+    assert verify(spark, lake, url).ok
+    third = run_archive(spark, store, url, tmp_path / "lake")
+    assert (third.queues, third.audit, third.archive) == (0, 0, 0)
+
+
+def test_compaction_keeps_every_row_and_verify_notices_what_is_wrong(
+    spark: SparkSession, store: Store, url: str, tmp_path: Path
+) -> None:
+    for _ in range(3):
+        fill(store, 14)
+        run_archive(spark, store, url, tmp_path / "lake")
+    lake = open_lake(spark, store.engine, str(tmp_path / "lake"))
+    compacted = compact(spark, lake, small_files=3)
+    assert (compacted.before, compacted.after) == (6, 2)
+    assert_same(spark, store, lake)
+    verdict = verify(spark, lake, url)
+    assert verdict.ok
+    assert all(one.rows == one.compared > 0 for one in verdict.comparisons)
+    [path] = [path for path in lake.manifest.files("archive")]
+    changed = read_table(spark, lake, "archive").withColumn("reason", spark_text("other")).toPandas()
+    (tmp_path / "lake" / path).with_suffix(".extra").touch()
+    assert [Path(one).suffix for one in verify(spark, lake, url).stray_files] == [".extra"]
+    changed.to_parquet(tmp_path / "lake" / path)
+    assert verify(spark, lake, url).missing_files == [path]
+
+
+def spark_text(text: str) -> Any:
+    from pyspark.sql import functions as F
+
+    return F.lit(text)
+
+
+def test_values_that_differ_are_found(spark: SparkSession, store: Store, url: str, tmp_path: Path) -> None:
+    fill(store, 14)
+    run_archive(spark, store, url, tmp_path / "lake")
+    # As if the store had been changed by hand afterwards.
+    import apsw
+
+    connection = apsw.Connection(str(tmp_path / "store.db"))
+    connection.execute("update penstock_audit set reason = 'forged' where reason is not null")
+    connection.close()
+    verdict = verify(spark, open_lake(spark, store.engine, str(tmp_path / "lake")), url)
+    assert not verdict.ok
+    assert ["other values" in difference for one in verdict.comparisons for difference in one.differences] == [True] * 2
+
+
+def test_old_days_go_and_the_rest_still_verifies(
+    spark: SparkSession, store: Store, url: str, tmp_path: Path, clock: Clock
+) -> None:
+    fill(store, 14)
+    run_archive(spark, store, url, tmp_path / "lake")
+    clock.advance(seconds=3 * 86_400)
+    fill(store, 7)
+    run_archive(spark, store, url, tmp_path / "lake")
+    lake = open_lake(spark, store.engine, str(tmp_path / "lake"))
+    before = len(lake.manifest.files())
+    assert drop_old(lake, keep_days=2) == 3
+    assert len(lake.manifest.files()) == before - 3
+    assert verify(spark, lake, url).ok
+    assert drop_old(lake, keep_days=2) == 0
+
+
+def test_the_log_is_trimmed_only_behind_the_lake(
+    spark: SparkSession, store: Store, url: str, tmp_path: Path, clock: Clock
+) -> None:
+    queue = store.queue("orders", history_seconds=60)
+    run_archive(spark, store, url, tmp_path / "lake")
+    queue.send_many([1, 2, 3])
+    queue.ack_many(queue.receive(limit=3))
+    for _ in range(3):
+        store.sweep()
+        clock.advance(seconds=100)
+    assert store.sweep().trimmed == 0
+    run_archive(spark, store, url, tmp_path / "lake")
+    store.sweep()
+    clock.advance(seconds=100)
+    assert store.sweep().trimmed == 3
+    lake = open_lake(spark, store.engine, str(tmp_path / "lake"))
+    assert read_table(spark, lake, "archive").count() == 3
+    assert verify(spark, lake, url).ok
+
+
+def test_a_gap_is_an_error_until_it_is_accepted(spark: SparkSession, store: Store, url: str, tmp_path: Path) -> None:
+    fill(store, 7)
+    run_archive(spark, store, url, tmp_path / "lake")
+    fill(store, 7)
+    store.queue("orders").flush()
+    fill(store, 14)
+    with pytest.raises(RangeTrimmed, match="--accept-gap"):
+        run_archive(spark, store, url, tmp_path / "lake")
+    again = run_archive(spark, store, url, tmp_path / "lake", accept_gap=True)
+    assert again.archive > 0
+
+
+def test_a_directory_that_holds_something_else_is_left_alone(spark: SparkSession, store: Store, tmp_path: Path) -> None:
+    precious = tmp_path / "photos"
+    precious.mkdir()
+    (precious / "cat.jpg").write_bytes(b"meow")
+    with pytest.raises(NotALake, match=r"it holds 'cat.jpg': name a new or empty directory"):
+        open_lake(spark, store.engine, str(precious), create=True)
+    assert [path.name for path in precious.iterdir()] == ["cat.jpg"]
+    with pytest.raises(NotFound, match="pipeline archive"):
+        open_lake(spark, store.engine, str(tmp_path / "nowhere"))
+
+
+def test_the_lake_of_another_store_is_refused(spark: SparkSession, store: Store, tmp_path: Path) -> None:
+    with penstock.connect(f"sqlite:///{tmp_path}/other.db") as other:
+        open_lake(spark, other.engine, str(tmp_path / "lake"), create=True)
+    with pytest.raises(NotALake, match="another store"):
+        open_lake(spark, store.engine, str(tmp_path / "lake"))
+    (tmp_path / "lake" / SIGN).write_text(json.dumps({"lake": "x", "epoch": store.engine.epoch(), "version": 99}))
+    with pytest.raises(NotALake, match="newer Penstock"):
+        open_lake(spark, store.engine, str(tmp_path / "lake"))
+
+
+def test_a_run_waits_for_no_dead_one_and_disturbs_no_living_one(
+    spark: SparkSession, store: Store, url: str, tmp_path: Path, clock: Clock
+) -> None:
+    fill(store, 7)
+    first = open_lake(spark, store.engine, str(tmp_path / "lake"), create=True)
+    first.manifest.begin("archive", first.staging())
+    with pytest.raises(LakeBusy, match="since"):
+        run_archive(spark, store, url, tmp_path / "lake")
+    clock.advance(seconds=61)
+    run_archive(spark, store, url, tmp_path / "lake")
+    with pytest.raises(LakeBusy, match="another run"):
+        first.manifest.stage(removes=("audit/precious.parquet",))
+    second = open_lake(spark, store.engine, str(tmp_path / "lake"))
+    second.manifest.process = gone_process()
+    second.manifest.begin("archive", second.staging())
+    run_archive(spark, store, url, tmp_path / "lake")
+    assert_same(spark, store, open_lake(spark, store.engine, str(tmp_path / "lake")))

@@ -1,0 +1,105 @@
+"""Handlers on Spark: each message settled by its own outcome, under leases that are kept while it runs."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock import GroupMisused, InvalidInput, Store
+from penstock.domain.errors import NotFound
+from penstock.spark import processing
+from penstock.spark.processing import find_function, process
+from tests.conformance.moves import assert_books_balance, assert_trail_is_legal
+from tests.spark.reading import open_store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store, _ = open_store(tmp_path)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'store.db'}"
+
+
+def handled(folder: Path) -> Counter[str]:
+    return Counter(line.split()[0] for path in folder.glob("*.txt") for line in path.read_text().splitlines())
+
+
+def test_each_message_has_its_own_outcome(spark: SparkSession, store: Store, url: str, tmp_path: Path) -> None:
+    queue = store.queue("orders", backoff_base_seconds=0.01, backoff_jitter_seconds=0, max_retries=3)
+    ids = queue.send_many([{"number": number, "folder": str(tmp_path)} for number in range(60)])
+    report = process(spark, url, "orders", "tests.spark.handlers:moody", tasks=2, concurrency=2)
+    stats = assert_books_balance(queue, 60)
+    assert (stats.done, stats.dead) == (54, 6)
+    assert {letter.outcome for letter in queue.dead_letters()} == {"rejected"}
+    assert report.tasks == 2
+    assert report.settled["ack"] == 54
+    assert report.settled["nak"] == 12
+    for message_id in ids:
+        assert_trail_is_legal(queue, message_id)
+    assert store.consumers() == []
+    assert store.engine.ledger(processing.KIND) == {}
+
+
+def test_leases_are_kept_while_a_handler_runs(spark: SparkSession, store: Store, url: str, tmp_path: Path) -> None:
+    queue = store.queue("orders", lease_seconds=1)
+    queue.send({"seconds": 3, "folder": str(tmp_path)})
+    process(spark, url, "orders", "tests.spark.handlers:slow", tasks=2)
+    assert set(handled(tmp_path).values()) == {1}
+    assert queue.stats("default").done == 1
+
+
+def test_a_job_without_end_stops_when_it_is_asked_to(
+    spark: SparkSession, store: Store, url: str, tmp_path: Path
+) -> None:
+    queue = store.queue("orders")
+    queue.send({"folder": str(tmp_path)})
+    reports = []
+    job = threading.Thread(
+        target=lambda: reports.append(
+            process(spark, url, "orders", "tests.spark.handlers:note", tasks=2, group="second", once=False)
+        )
+    )
+    job.start()
+    seen = store.engine.seen()
+    while not queue.stats().get("second") or not queue.stats("second").done:
+        seen = store.engine.wait(seen, 1)
+    [name] = store.engine.ledger(processing.KIND)
+    processing.stop(store, name)
+    job.join(60)
+    assert [report.settled for report in reports] == [{"ack": 1}]
+    assert queue.stats("default").available == 1
+
+
+def test_what_cannot_be_processed_is_said_before_work_starts(spark: SparkSession, store: Store, url: str) -> None:
+    store.queue("orders").send(1)
+    store.engine.advance("orders", "lake", 0)
+    with pytest.raises(NotFound, match="did you mean 'orders'"):
+        process(spark, url, "ordres", "tests.spark.handlers:note")
+    with pytest.raises(GroupMisused, match="lake"):
+        process(spark, url, "orders", "tests.spark.handlers:note", group="lake")
+    with pytest.raises(InvalidInput, match="concurrency"):
+        process(spark, url, "orders", "tests.spark.handlers:note", concurrency=0)
+
+
+@pytest.mark.parametrize(
+    ("target", "said"),
+    [
+        ("tests.spark.handlers", "module:function"),
+        ("tests.spark.handlres:note", "cannot be imported"),
+        ("tests.spark.handlers:not", "did you mean 'note'"),
+        ("tests.spark.handlers:NOT_A_FUNCTION", "not a function"),
+    ],
+)
+def test_a_function_that_is_not_there_is_named(target: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        find_function(target, str(tmp_path))

@@ -1,0 +1,116 @@
+"""Replay: messages that have ended go back into a queue, each once, and say where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock import InvalidInput, Store
+from penstock.domain.errors import NotFound
+from penstock.spark.lake.archiving import archive
+from penstock.spark.lake.opening import open_lake
+from penstock.spark.replaying import replay
+from tests.spark.reading import open_store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store, _ = open_store(tmp_path)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'store.db'}"
+
+
+def fail_some(store: Store) -> dict[int, str]:
+    """Ten messages, five of them rejected: ids of the dead by number."""
+    queue = store.queue("orders")
+    for number in range(10):
+        queue.send({"number": number}, headers={"trace": f"t{number}"}, priority=number % 2, key=f"k{number}")
+    dead = {}
+    for delivery in queue.receive(limit=10):
+        number = delivery.json()["number"]
+        if number < 5:
+            delivery.reject("timeout" if number < 3 else "bad")
+            dead[number] = delivery.id
+        else:
+            delivery.ack()
+    return dead
+
+
+def test_dead_letters_go_back_with_their_lineage(spark: SparkSession, store: Store, url: str) -> None:
+    dead = fail_some(store)
+    report = replay(spark, url, "again", queue="orders", where="reason = 'timeout'")
+    assert report.chosen == 3
+    queue = store.queue("again")
+    found = {queue.find(delivery.id).json()["number"]: queue.find(delivery.id) for delivery in queue.receive(limit=10)}
+    assert set(found) == {0, 1, 2}
+    message = found[1]
+    assert message.headers == {
+        "trace": "t1",
+        "penstock-replay-of": dead[1],
+        "penstock-replay-queue": "orders",
+        "penstock-replay-name": "dead letters of orders into again",
+    }
+    assert (message.priority, message.key, message.content_type) == (1, "k1", "application/json")
+    assert queue.audit(message.id)[0].by == f"replay of {dead[1]}"
+    assert len(store.queue("orders").dead_letters()) == 5
+
+
+def test_a_replay_run_again_sends_only_what_is_new(spark: SparkSession, store: Store, url: str) -> None:
+    fail_some(store)
+    replay(spark, url, "again", queue="orders", where="reason = 'timeout'")
+    replay(spark, url, "again", queue="orders")
+    queue = store.queue("again")
+    assert sorted(delivery.json()["number"] for delivery in queue.receive(limit=20)) == [0, 1, 2, 3, 4]
+    replay(spark, url, "again", queue="orders", name="once more", where="reason = 'bad'")
+    again = queue.receive(limit=20)
+    assert sorted(delivery.json()["number"] for delivery in again) == [3, 4]
+    # What was replayed and died can be replayed as well, and speaks of its nearest origin.
+    for delivery in again:
+        delivery.reject("still bad")
+    replay(spark, url, "third", queue="again")
+    third = store.queue("third").receive(limit=20)
+    assert {store.queue("third").find(one.id).headers["penstock-replay-queue"] for one in third} == {"again"}
+
+
+def test_finished_messages_come_from_the_lake(spark: SparkSession, store: Store, url: str, tmp_path: Path) -> None:
+    fail_some(store)
+    path = str(tmp_path / "lake")
+    archive(spark, open_lake(spark, store.engine, path, create=True), url)
+    report = replay(
+        spark,
+        url,
+        "again",
+        lake=path,
+        where="outcome = 'succeeded' and get_json_object(cast(payload as string), '$.number') > 6",
+    )
+    assert report.chosen == 3
+    numbers = [delivery.json()["number"] for delivery in store.queue("again").receive(limit=10)]
+    assert sorted(numbers) == [7, 8, 9]
+
+
+@pytest.mark.parametrize("where", ["reason ==== 1", "no_such_column = 1", "reason"])
+def test_a_filter_that_does_not_fit_is_refused_before_anything_is_sent(
+    spark: SparkSession, store: Store, url: str, where: str
+) -> None:
+    fail_some(store)
+    with pytest.raises(InvalidInput, match="the filter"):
+        replay(spark, url, "again", queue="orders", where=where)
+    assert [info.name for info in store.queues()] == ["orders"]
+
+
+def test_what_is_not_there_cannot_be_replayed(spark: SparkSession, store: Store, url: str, tmp_path: Path) -> None:
+    fail_some(store)
+    with pytest.raises(NotFound, match="did you mean 'orders'"):
+        replay(spark, url, "again", queue="ordres")
+    with pytest.raises(InvalidInput, match="whose dead letters"):
+        replay(spark, url, "again")
+    with pytest.raises(NotFound, match="no lake"):
+        replay(spark, url, "again", lake=str(tmp_path / "nowhere"))

@@ -1,0 +1,177 @@
+"""`format("penstock")` as a source, through a real Spark: found by itself, read in batches and as a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from penstock import Queue, Store
+from penstock.engines import tables
+from penstock.engines.contract import Table
+from tests.spark.reading import drain, frame, open_store, stream
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store, _ = open_store(tmp_path)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'store.db'}"
+
+
+@pytest.fixture
+def queue(store: Store) -> Queue:
+    return store.queue("orders")
+
+
+def lively(queue: Queue) -> list[str]:
+    """Messages with everything, some of them ended in each way."""
+    ids = [
+        queue.send({"n": 1}, headers={"trace": "é"}, priority=2, ttl_seconds=5_000, key="k", address="here"),
+        queue.send(b"\x00\xff", created_by="shop"),
+        queue.send("held", delay_seconds=900),
+        *queue.send_many(list(range(20))),
+    ]
+    deliveries = queue.receive(limit=12)
+    deliveries[0].reject("not wanted")
+    deliveries[1].nak("later")
+    queue.ack_many(deliveries[2:])
+    return ids
+
+
+@pytest.mark.parametrize("table", tables.TABLES)
+def test_every_table_arrives_as_the_engine_has_it(spark: SparkSession, queue: Queue, url: str, table: Table) -> None:
+    lively(queue)
+    engine = queue.engine
+    parts = engine.window("orders", engine.earliest("orders", table), engine.horizon("orders", table), 1, table)
+    expected = [_local(row) for part in parts for batch in engine.read(part) for row in batch.to_pylist()]
+    read = frame(spark, url, table=table, includeHeaders="true" if table != "audit" else "false")
+    rows = [row.asDict() for row in read.collect()]
+    assert read.columns == list(tables.columns_of(table))
+    assert expected
+    assert sorted(rows, key=_place) == sorted(expected, key=_place)
+
+
+def _local(row: dict[str, Any]) -> dict[str, Any]:
+    """Spark hands out times without a zone, as the clock on this machine's wall shows them."""
+    return {
+        name: value.astimezone().replace(tzinfo=None) if isinstance(value, datetime) else value
+        for name, value in row.items()
+    }
+
+
+def _place(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row.get("entry", 0), row["position"], row.get("group") or ""
+
+
+def test_large_queues_are_read_by_several_tasks(spark: SparkSession, queue: Queue, url: str) -> None:
+    queue.send_many([b"%d" % number for number in range(50_000)])
+    read = frame(spark, url, columns="position,payload")
+    assert read.rdd.getNumPartitions() >= 2
+    total = read.select(F.sum(F.col("payload").cast("string").cast("long"))).first()
+    assert total is not None
+    assert total[0] == sum(range(50_000))
+
+
+def test_a_stream_goes_on_where_it_stopped(spark: SparkSession, queue: Queue, url: str, tmp_path: Path) -> None:
+    queue.send_many(list(range(2_500)))
+    read = stream(spark, url, group="lake", maxRowsPerTrigger=1_000).select("id", "payload")
+    query = drain(read, tmp_path)
+    assert [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]] == [
+        1000,
+        1000,
+        500,
+    ]
+    # Though Spark does not commit the last batch of such a run, the group has passed it.
+    assert queue.stats("lake").lag == 0
+    queue.send_many(list(range(2_500, 2_600)))
+    assert queue.stats("lake").lag == 100
+    drain(read, tmp_path)
+    out = spark.read.parquet(str(tmp_path / "out"))
+    assert sorted(int(row.payload) for row in out.collect()) == list(range(2_600))
+    assert queue.stats("lake").lag == 0
+
+
+def test_a_batch_that_was_not_committed_is_read_again_with_the_same_rows(
+    spark: SparkSession, queue: Queue, url: str, tmp_path: Path
+) -> None:
+    queue.send_many(list(range(300)))
+    seen: list[tuple[int, list[str]]] = []
+
+    def run() -> None:
+        read = stream(spark, url, maxRowsPerTrigger=200).select("id")
+        (
+            read.writeStream.foreachBatch(
+                lambda rows, batch: seen.append((batch, sorted(row.id for row in rows.collect())))
+            )
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+            .awaitTermination()
+        )
+
+    run()
+    # As if the driver had died after the last batch and before it could write that down.
+    (tmp_path / "checkpoint" / "commits" / "1").unlink()
+    (tmp_path / "checkpoint" / "commits" / ".1.crc").unlink(missing_ok=True)
+    queue.send_many(list(range(50)))
+    run()
+    assert [batch for batch, _ in seen] == [0, 1, 1, 2]
+    assert seen[1] == seen[2]
+    assert len(seen[3][1]) == 50
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"queue": "ordres"}, "did you mean 'orders'"),
+        ({"maxRowPerTrigger": "5"}, "did you mean 'maxRowsPerTrigger'"),
+        ({"url": "sqlite:////no/such/folder/store.db"}, "there is no directory"),
+    ],
+)
+def test_what_is_wrong_is_said_before_work_starts(
+    spark: SparkSession, queue: Queue, url: str, options: dict[str, str], said: str
+) -> None:
+    queue.send(1)
+    with pytest.raises(AnalysisException, match=said):
+        spark.read.format("penstock").options(**{"url": url, "queue": "orders", **options}).load()
+
+
+def test_a_checkpoint_of_another_queue_stops_the_query(
+    spark: SparkSession, queue: Queue, store: Store, url: str, tmp_path: Path
+) -> None:
+    queue.send(1)
+    store.queue("returns").send(2)
+    drain(stream(spark, url).select("id"), tmp_path)
+    with pytest.raises(StreamingQueryException, match="belongs to queue"):
+        drain(stream(spark, url, "returns").select("id"), tmp_path)
+
+
+def test_a_group_that_workers_use_stops_the_query(spark: SparkSession, queue: Queue, url: str, tmp_path: Path) -> None:
+    queue.send(1)
+    queue.receive()
+    with pytest.raises(StreamingQueryException, match="received with leases"):
+        drain(stream(spark, url, group="default").select("id"), tmp_path)
+
+
+def test_secrets_are_neither_in_plans_nor_in_errors(spark: SparkSession, capfd: pytest.CaptureFixture[str]) -> None:
+    url = "redis://user:geh3im@127.0.0.1:1/0"
+    with pytest.raises(AnalysisException) as raised:
+        spark.read.format("penstock").options(url=url, queue="orders").load()
+    assert "geh3im" not in str(raised.value)
+    unread = spark.read.format("penstock").schema("id string").options(url=url, queue="orders").load()
+    unread.explain(True)
+    assert "penstock" in (shown := capfd.readouterr().out)
+    assert "geh3im" not in shown
+    assert "geh3im" not in str(unread._jdf.queryExecution().toString())
