@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from penstock.servers.access import Users, make_users
 
 from penstock import connect_async
+from penstock.servers.access import Users, make_users
 from penstock.servers.resp.connection import Connection
 from penstock.servers.resp.server import Server
 from penstock.servers.resp.session import Session

@@ -143,7 +143,7 @@ async def test_following_ends_in_time_and_when_the_server_stops(server: Server, 
 
 
 async def test_trimming_needs_the_right_to_manage(client: Client, server: Server) -> None:
-    from penstock.servers.resp.access import make_user
+    from penstock.servers.access import make_user
 
     await client("XADD", "s", "*", "a", 1)
     server.users.replace([make_user("default", None, ["*"], ["send", "look"])])
