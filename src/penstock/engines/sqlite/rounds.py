@@ -43,7 +43,7 @@ class Rounds:
         wanted: list[tuple[int, str]] = []
         rested: list[tuple[int, int, str]] = []
         for row in transaction.rows(SQL.queues):
-            queue, marked_at = queues.from_row(row[:7]), row[7]
+            queue, marked_at = queues.from_row(row[:-1]), row[-1]
             own = groups.get(queue.queue_id, [])
             last = self._visits.get(queue.queue_id)
             is_changed = last is not None and last.looks != _looks(queue, own)
@@ -58,7 +58,7 @@ class Rounds:
         groups = self._groups(transaction)
         for row in transaction.rows(SQL.queues):
             if row[0] in queue_ids:
-                looks = _looks(queues.from_row(row[:7]), groups.get(row[0], []))
+                looks = _looks(queues.from_row(row[:-1]), groups.get(row[0], []))
                 self._visits[row[0]] = Visit(looks, transaction.now)
 
     def _groups(self, transaction: Transaction) -> dict[int, list[tuple[Any, ...]]]:
