@@ -16,6 +16,8 @@ from tests.servers.clients.watching import until
 from tests.servers.clients.wire import Wire, frame
 
 QUEUE = "idle"
+# What making the consumers cost is over by then.
+SETTLING_SECONDS = 3.0
 
 
 def measure(contenders: Sequence[Contender], consumers: int, seconds: float) -> dict[str, Any]:
@@ -41,6 +43,7 @@ def _measure(contender: Contender, consumers: int, seconds: float, queues: list[
             link = open_ones.enter_context(socket.create_connection(("127.0.0.1", server.port)))
             link.sendall(_waiting(contender, number, queue))
         until(lambda: _blocked(wire) >= consumers)
+        time.sleep(SETTLING_SECONDS)
         return {
             "cpu_percent": _cpu_percent(server, seconds),
             "cpu_before_percent": cpu_before,

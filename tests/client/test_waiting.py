@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 
 import penstock
 from penstock import AsyncStore, MessageFailed, State, StoreUnavailable, WaitTimeout
+from penstock.client.aio import watching
 from penstock.client.aio.delivery import AsyncDelivery
 from penstock.client.aio.queue import AsyncQueue
 from tests.client.observed import Observed
@@ -127,6 +130,26 @@ async def test_something_new_is_looked_at_at_once_while_others_are_waited_for(
             await asyncio.sleep(0.001)
     await asyncio.wait_for(store._watcher.until("new", lambda: 0, LONG), 4)
     await _cancel(waiting)
+
+
+async def test_many_things_are_looked_at_in_turns(store: AsyncStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While nothing is committed, looking costs the same however many things are awaited."""
+    monkeypatch.setattr(watching, "BACKSTOP_SECONDS", 0.01)
+    looks: Counter[int] = Counter()
+
+    def never(number: int) -> None:
+        looks[number] += 1
+
+    tasks = [asyncio.create_task(store._watcher.until(n, partial(never, n), LONG)) for n in range(500)]
+    while len(looks) < 500:
+        await asyncio.sleep(0.001)
+    looks.clear()
+    began = time.monotonic()
+    while len(looks) < 500 and time.monotonic() - began < SOON:
+        await asyncio.sleep(0.001)
+    assert len(looks) == 500, "each has its turn"
+    assert looks.total() <= watching.BACKSTOP_LOOKS * (time.monotonic() - began) / 0.01 + 500
+    await _cancel(tasks)
 
 
 async def test_waiting_for_addresses(queue: AsyncQueue) -> None:

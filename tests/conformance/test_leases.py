@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from penstock.domain.settlement import Settle
 from penstock.domain.times import to_time
 from penstock.engines.contract import Engine
 from tests.conformance.clock import Clock
-from tests.conformance.moves import assert_trail_is_legal, ids, take, take_all, trail
+from tests.conformance.moves import assert_books_balance, assert_trail_is_legal, ids, take, take_all, trail
 
 OWN_ID = "7d444840-9dc0-11d1-b245-5ffdce74fad2"
 
@@ -110,6 +111,47 @@ def test_taking_over_what_is_not_in_flight_takes_nothing(queue: Queue) -> None:
     take_all(queue)
     assert queue.engine.take_over("orders", "other", "quick", [OWN_ID], 17).rows == []
     assert len(queue.engine.take_over("orders", "other", "quick", [message_id, message_id], 17).rows) == 1
+
+
+FORCED: dict[str, Callable[[Queue], object]] = {
+    "unread": lambda queue: None,
+    "succeeded": lambda queue: take(queue).ack(),
+    "dead": lambda queue: take(queue).reject("bad"),
+    "waiting for a retry": lambda queue: take(queue).nak("busy"),
+    "passed by": lambda queue: queue.seek("default", "end"),
+}
+
+
+@pytest.mark.parametrize("place", FORCED)
+def test_by_force_a_message_is_received_wherever_it_is(queue: Queue, clock: Clock, place: str) -> None:
+    message_id, _ = queue.send_many([b"1", b"2"])
+    FORCED[place](queue)
+    receipt = queue.engine.take_over("orders", "default", "pushy", [message_id, OWN_ID], 17, force=True)
+    [lease] = queue.engine.leases("orders", "default", consumer="pushy")
+    assert (lease.id, lease.token) == (message_id, receipt.token)
+    assert_trail_is_legal(queue, message_id)
+    assert_books_balance(queue, sent=2) if place != "passed by" else None
+    assert message_id not in ids(take_all(queue)), "the cursor passes over it"
+    assert settle(queue.engine, Event.ACK, lease).ok
+    assert queue.stats(group="default").dead == 0
+    assert take_all(queue) == []
+
+
+def test_force_takes_nothing_that_is_over_or_in_flight_elsewhere(queue: Queue, clock: Clock) -> None:
+    gone = queue.send(1, ttl_seconds=5)
+    clock.advance(seconds=6)
+    held = queue.send(2, delay_seconds=60)
+    assert queue.engine.take_over("orders", "default", "pushy", [gone, held, OWN_ID], 17, force=True).rows == []
+
+
+def test_how_far_a_group_has_come(queue: Queue) -> None:
+    sent = queue.send_many([1, 2, 3])
+    reached = queue.engine.reached
+    assert reached("orders", "default") == reached("orders", "nobody") == reached("nowhere", "default") == 0
+    queue.receive(limit=2)
+    assert reached("orders", "default") == queue.find(sent[1]).position
+    queue.seek("default", "end")
+    assert reached("orders", "default") == queue.find(sent[2]).position
 
 
 def test_browsing_shows_the_log_whatever_became_of_its_messages(queue: Queue, store: Store) -> None:

@@ -45,3 +45,34 @@ def test_two_openings_sweep_side_by_side_and_each_thing_is_done_once(
     queue.receive(limit=2)
     clock.advance(seconds=38)
     assert store.sweep().reclaimed + open_store().sweep().reclaimed == 2
+
+
+def test_a_sweep_of_a_quiet_store_commits_nothing(store: Store, clock: Clock) -> None:
+    """Everybody who waits is woken by a commit."""
+    for number in range(60):
+        queue = store.queue(f"queue {number}")
+        queue.send(1)
+        take(queue).ack()
+    for _ in range(3):
+        store.sweep()
+    seen = store.engine.seen()
+    clock.advance(seconds=5)
+    store.sweep()
+    assert store.engine.seen() == seen
+
+
+def test_a_queue_that_was_quiet_is_swept_when_something_is_due(store: Store, clock: Clock) -> None:
+    queues = [store.queue(f"queue {number}", lease_seconds=37, history_seconds=100) for number in range(60)]
+    for queue in queues:
+        queue.send_many([1, 2])
+        take(queue).ack()
+        take(queue)
+    for _ in range(3):
+        store.sweep()
+    clock.advance(seconds=38)
+    assert store.sweep().reclaimed == 60
+    for queue in queues:
+        take(queue).ack()
+    assert sum(store.sweep().trimmed for _ in range(3)) == 0
+    clock.advance(seconds=101)
+    assert sum(store.sweep().trimmed for _ in range(3)) == 120

@@ -10,9 +10,12 @@ from typing import Any
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from tests.servers.clients.processes import LOOPBACK, PenstockServer
 
+ONCE = Retry(NoBackoff(), 0)
 # OpenSSL's own words for "no older than TLS 1.1".
 OLD = ["-tls1_1", "-cipher", "DEFAULT:@SECLEVEL=0"]
 
@@ -33,7 +36,17 @@ class Authority:
         extension = self.folder / f"{name}.ext"
         extension.write_text(f"subjectAltName=IP:{LOOPBACK},DNS:localhost\n", encoding="ascii")
         _openssl("req", *_new_key(key), "-out", request, "-subj", f"/CN={name}")
-        signed = ["-CA", self.certificate, "-CAkey", self._key, "-CAcreateserial", "-days", "2", "-extfile", extension]
+        signed: list[str | Path] = [
+            "-CA",
+            self.certificate,
+            "-CAkey",
+            self._key,
+            "-CAcreateserial",
+            "-days",
+            "2",
+            "-extfile",
+            extension,
+        ]
         _openssl("x509", "-req", "-in", request, "-out", certificate, *signed)
         return certificate, key
 
@@ -73,7 +86,7 @@ def connect(server: PenstockServer, authority: Authority, **options: Any) -> red
         ssl=True,
         ssl_ca_certs=str(authority.certificate),
         decode_responses=True,
-        retry=None,
+        retry=ONCE,
         **options,
     )
 
@@ -117,7 +130,7 @@ def test_who_does_not_trust_the_certificate_is_not_served(
 
 
 def test_nothing_is_said_in_the_clear(server: PenstockServer) -> None:
-    clear = redis.Redis(host=LOOPBACK, port=server.port, retry=None, socket_timeout=20)
+    clear = redis.Redis(host=LOOPBACK, port=server.port, retry=ONCE, socket_timeout=20)
     with clear as client, pytest.raises(redis.RedisError):
         client.ping()
     assert server.is_alive()

@@ -1,16 +1,17 @@
-"""What a client leaves behind: nothing. The second half of many bad conversations needs no more memory than the first."""
+"""What a client leaves behind: nothing. More bad conversations need no more memory than those before them."""
 
 from __future__ import annotations
 
 import asyncio
 import gc
 import tracemalloc
+from functools import partial
 from pathlib import Path
 
 import pytest
-from penstock.servers.access import Users, make_users
 
 from penstock import connect_async
+from penstock.servers.access import Users, make_users
 from penstock.servers.resp.connection import Connection
 from penstock.servers.resp.server import Server
 from penstock.servers.resp.session import Session
@@ -57,7 +58,7 @@ async def _converse(port: int, mutator: Mutator) -> None:
         while left > 0:
             left -= 1
             burst, _ = make_burst(mutator)
-            _, attacker = await loop.create_connection(lambda: Attacker(burst), "127.0.0.1", port)
+            _, attacker = await loop.create_connection(partial(Attacker, burst), "127.0.0.1", port)
             await asyncio.wait_for(attacker.ended, 60)
 
     await asyncio.gather(*(talk() for _ in range(AT_ONCE)))

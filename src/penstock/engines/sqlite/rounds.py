@@ -16,8 +16,10 @@ from penstock.engines.sqlite.transaction import Transaction
 from penstock.engines.statements import Statements
 
 SQL = Statements("penstock.engines.sqlite", "sql/rounds.sql")
-# No queue is left alone for longer.
+# A queue in which nothing is due is visited again after this long, but not too many of them in one pass: others wait
+# for it.
 LONGEST_REST = 60 * SECOND
+MOST_RESTED = 50
 
 
 class Visit(NamedTuple):
@@ -39,15 +41,17 @@ class Rounds:
         restless = {queue_id for (queue_id,) in transaction.rows(SQL.expiring, {"now": now})}
         groups = self._groups(transaction)
         wanted: list[tuple[int, str]] = []
+        rested: list[tuple[int, int, str]] = []
         for row in transaction.rows(SQL.queues):
-            *found, marked_at = row
-            queue = queues.from_row(tuple(found))
+            queue, marked_at = queues.from_row(row[:-1]), row[-1]
             own = groups.get(queue.queue_id, [])
             last = self._visits.get(queue.queue_id)
-            is_rested = last is not None and last.looks == _looks(queue, own) and 0 <= now - last.at < LONGEST_REST
-            if not is_rested or queue.queue_id in restless or _is_due(queue, own, marked_at, now):
+            is_changed = last is not None and last.looks != _looks(queue, own)
+            if is_changed or queue.queue_id in restless or _is_due(queue, own, marked_at, now):
                 wanted.append((queue.queue_id, queue.name))
-        return wanted
+            elif last is None or not 0 <= now - last.at < LONGEST_REST:
+                rested.append((0 if last is None else last.at, queue.queue_id, queue.name))
+        return wanted + [(queue_id, name) for _, queue_id, name in sorted(rested)[:MOST_RESTED]]
 
     def visited(self, transaction: Transaction, queue_ids: Collection[int]) -> None:
         """After a visit: they look like this now."""

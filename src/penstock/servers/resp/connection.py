@@ -139,7 +139,7 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """The client sends no more. It may still read what it asked for, but it does not wait any longer."""
         self._has_ended = True
-        return self._waiter is None and bool(self._slots)
+        return self._waiter is None and not self.session.is_waiting and bool(self._slots)
 
     def is_there(self) -> bool:
         """Looks at the socket, because news of a client's end may lie there unread."""

@@ -9,7 +9,6 @@ import socket
 import ssl
 import time
 from collections import Counter
-from collections.abc import Iterator
 
 from penstock.client.aio.store import AsyncStore
 from penstock.servers.access import Users
@@ -50,7 +49,6 @@ class Server:
         self.background = 0  # sends that were answered before they were stored
         self.total_connections = 0
         self._answered: list[Connection] = []
-        self._waiting = 0
         self._listeners: list[asyncio.Server] = []
         self._looking: asyncio.Task[None] | None = None
         self.is_closing = False
@@ -111,18 +109,9 @@ class Server:
         for connection in answered:
             connection.go_on()
 
-    @contextlib.contextmanager
-    def waiting(self) -> Iterator[None]:
-        """While a client waits for something that no desk hands out."""
-        self._waiting += 1
-        try:
-            yield
-        finally:
-            self._waiting -= 1
-
     @property
     def blocked_clients(self) -> int:
-        return self.desks.count() + self._waiting
+        return self.desks.count() + sum(one.session.is_waiting for one in self.connections)
 
     def dismiss(self, connection: Connection) -> None:
         self.connections.discard(connection)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,7 @@ class Session:
         self.queued: list[tuple[Command, list[Any], dict[str, Any]]] | None = None
         self.is_spoilt = False
         self.is_executing = False  # nothing waits inside EXEC
+        self.is_waiting = False
         self.on_known(self.user_name is not None)
 
     # -- who it is -------------------------------------------------------------------------------------------------
@@ -96,6 +98,15 @@ class Session:
         self.server.check_user_limit(name)
         self.user_name = name
         self.on_known(True)
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """While it waits for something that no desk hands out."""
+        self.is_waiting = True
+        try:
+            yield
+        finally:
+            self.is_waiting = False
 
     # -- what it asks ----------------------------------------------------------------------------------------------
 

@@ -15,4 +15,5 @@ FAMILY = "model"
 async def wait(session: Session, queue: QueueName, address: Text, *, timeout: Seconds | None = None) -> Reply:
     """Wait until the newest message of an address has ended: succeeded, or an error with its outcome and reason."""
     waiting = await session.server.store.queue(queue)
-    return str(await waiting.wait(address, timeout))
+    with session.waiting():
+        return str(await waiting.wait(address, timeout))

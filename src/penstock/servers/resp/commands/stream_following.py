@@ -65,7 +65,7 @@ async def _wait(session: Session, following: _Following) -> Reply:
     loop = asyncio.get_running_loop()
     ends = loop.time() + block if block else None
     places: Places = await store._read(partial(_places, session, following))
-    with session.server.waiting():
+    with session.waiting():
         while True:
             reply: Reply = await store._read(partial(_entries, session, following.count, places))
             left = LONG_SECONDS if ends is None else ends - loop.time()
