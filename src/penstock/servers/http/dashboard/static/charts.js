@@ -29,9 +29,9 @@
       grid: {stroke: colour("--line"), width: 1}, ticks: {show: false},
     };
     return {
-      width, height: 180, cursor: {points: {size: 6}, drag: {x: false, y: false}},
+      width, height: 170, cursor: {points: {size: 6}, drag: {x: false, y: false}},
       scales: {y: {range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1]}},
-      axes: [{...axis, space: 84, values: (_, ticks) => ticks.map((tick) => clock(tick, isLong))}, {...axis, size: 46, values: (_, ticks) => ticks.map(short)}],
+      axes: [{...axis, space: 84, size: 28, values: (_, ticks) => ticks.map((tick) => clock(tick, isLong))}, {...axis, size: 46, values: (_, ticks) => ticks.map(short)}],
       series: [{label: "UTC", value: (_, tick) => tick == null ? "" : clock(tick)}, ...lines.map(([label, , name]) => ({
         label, stroke: colour(name), width: 1.75, points: {show: false}, value: (_, value) => short(value),
         fill: lines.length === 1 ? colour(`${name}-soft`) : undefined,
@@ -55,7 +55,7 @@
     isLong = charts.dataset.range === "long";
     draw();
     document.addEventListener("penstock:theme", draw);
-    new ResizeObserver(() => drawn.forEach(([chart, , place]) => chart.setSize({width: place.clientWidth, height: 180}))).observe(charts);
+    new ResizeObserver(() => drawn.forEach(([chart, , place]) => chart.setSize({width: place.clientWidth, height: 170}))).observe(charts);
     document.addEventListener("penstock:chart", ({detail: row}) => {
       if (isLong || (rows.length && row[0] <= rows[rows.length - 1][0])) return;
       rows = [...rows, row].slice(-KEPT);
