@@ -31,7 +31,7 @@ def test_the_queue_page_says_what_stats_says(page: Page, queue: penstock.Queue) 
     stats = _busy(queue)
     page.goto(f"/queues/{queue.name}")
     shown = cells(page, "default")
-    columns = {"Waiting": "available", "Retries due": "redo", "In progress": "in_progress", "Held": "held"}
+    columns = {"Waiting": "available", "Retries": "redo", "In progress": "in_progress", "Held": "held"}
     columns |= {"Lag": "lag", "Done": "done", "Dead": "dead", "Consumers": "consumers"}
     assert {name: number(shown[name]) for name in columns} == {
         name: getattr(stats, field) for name, field in columns.items()
