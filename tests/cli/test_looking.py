@@ -103,6 +103,19 @@ def test_consumers_in_birth_order(cli: Cli) -> None:
     assert re.search(r"a\s+orders\s+default\s+2 of 2", cli("consumers").stdout)
 
 
+def test_a_consumer_that_is_gone_is_released(cli: Cli) -> None:
+    with cli.store() as store:
+        queue = store.queue("orders")
+        queue.send_many([1, 2])
+        queue.register("gone", heartbeat_seconds=600)
+        queue.receive(limit=2, consumer="gone", lease_seconds=600)
+        document = cli.json("consumers", "orders", "--release", "gone")
+        assert document == {"queue": "orders", "group": "default", "consumer": "gone", "released": 2}
+        assert queue.consumers() == []
+        assert queue.stats(group="default").in_progress == 0
+    assert "name its one queue" in cli.error("consumers", "--release", "gone")
+
+
 def test_no_consumers(cli: Cli) -> None:
     cli.send("orders", "1")
     assert cli.json("consumers") == []

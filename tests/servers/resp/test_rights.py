@@ -36,7 +36,8 @@ async def test_before_auth_nothing_works_but_saying_who_you_are(client: Client) 
     assert (await client.error("PING")).startswith("NOAUTH")
 
 
-async def test_guesses_are_refused_after_a_few(client: Client) -> None:
+async def test_guesses_are_refused_after_a_few(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.servers.guard.WINDOW_SECONDS", 60)
     told = [await client.error("AUTH", f"guess {number}") for number in range(4)]
     assert [one.split()[0] for one in told[:3]] == ["WRONGPASS"] * 3
     assert "too many failed attempts" in told[3]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 import penstock
 from penstock.servers.access import hash_password
@@ -26,10 +26,14 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
+# Milliseconds. Generous, because the machine may be busy: what works is seen within a fraction of it.
+PATIENCE = 40_000
+expect.set_options(timeout=PATIENCE)
 ROLES = ("observer", "operator", "admin")
 _numbers = itertools.count(1)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """One browser serves all tests here, so one worker runs them."""
     for item in items:
@@ -83,7 +87,7 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def context(browser: Browser, served: Served) -> Iterator[BrowserContext]:
     opened = browser.new_context(base_url=served.base, viewport={"width": 1280, "height": 900}, color_scheme="light")
-    opened.set_default_timeout(15_000)
+    opened.set_default_timeout(PATIENCE)
     yield opened
     opened.close()
 

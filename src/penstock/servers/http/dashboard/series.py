@@ -12,7 +12,7 @@ RECENT_POINTS = 300
 LONG_POINTS = 240
 LONG_STEP_SECONDS = 60.0
 RATE_SECONDS = 10.0
-DRAIN_SECONDS = 60.0
+DRAIN_SECONDS = 30.0
 
 
 class Point(NamedTuple):
@@ -105,7 +105,7 @@ class Series:
         return between(before, last)
 
     def drain_seconds(self) -> float | None:
-        """Until nothing waits, if it goes on like in the last minute; infinite when it does not shrink."""
+        """Until nothing waits, if it goes on like in the last half minute; infinite when it does not shrink."""
         last, rates = self.recent.last, self.rates(DRAIN_SECONDS)
         if last is None or rates.finished is None or rates.sent is None:
             return None

@@ -15,7 +15,7 @@ from penstock.servers.http.dashboard import figures
 from penstock.servers.http.dashboard.history import History, history_of, lead
 from penstock.servers.http.dashboard.live import Regions, events
 from penstock.servers.http.dashboard.rendering import fragment, mark, page
-from penstock.servers.http.dashboard.series import NO_RATES, Rates, Series
+from penstock.servers.http.dashboard.series import DRAIN_SECONDS, NO_RATES, Rates, Series
 from penstock.servers.http.dashboard.sparkline import Spark, spark
 from penstock.servers.http.routing import Route
 from penstock.servers.http.sampling import QueueSample, Sample
@@ -151,7 +151,7 @@ def drain_of(series: Series, stats: GroupStats, paused: bool) -> str:
     if paused or seconds is None:
         return ""
     if math.isinf(seconds):
-        rates = series.rates(60)
+        rates = series.rates(DRAIN_SECONDS)
         return "stalled" if not rates.finished else "growing" if (rates.sent or 0) > rates.finished else "level"
     return figures.duration(seconds)
 

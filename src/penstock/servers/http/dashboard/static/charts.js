@@ -3,6 +3,7 @@
 
 (() => {
   const KEPT = 300;
+  const STEPS = [1, 5, 10, 15, 30, 60, 120, 180, 300, 600, 900, 1800, 3600, 7200];
   // Columns of a row: time, waiting, in progress, oldest, sent, finished, failed.
   const CHARTS = {
     depth: [["waiting", 1, "--chart-1"], ["in progress", 2, "--chart-2"]],
@@ -29,9 +30,9 @@
       grid: {stroke: colour("--line"), width: 1}, ticks: {show: false},
     };
     return {
-      width, height: 180, cursor: {points: {size: 6}, drag: {x: false, y: false}},
+      width, height: 170, cursor: {points: {size: 6}, drag: {x: false, y: false}},
       scales: {y: {range: (_, low, high) => [0, high > 0 ? high * 1.1 : 1]}},
-      axes: [{...axis, space: 84, values: (_, ticks) => ticks.map((tick) => clock(tick, isLong))}, {...axis, size: 46, values: (_, ticks) => ticks.map(short)}],
+      axes: [{...axis, space: 72, size: 28, incrs: STEPS, values: (_, ticks) => ticks.map((tick) => clock(tick, isLong))}, {...axis, size: 46, values: (_, ticks) => ticks.map(short)}],
       series: [{label: "UTC", value: (_, tick) => tick == null ? "" : clock(tick)}, ...lines.map(([label, , name]) => ({
         label, stroke: colour(name), width: 1.75, points: {show: false}, value: (_, value) => short(value),
         fill: lines.length === 1 ? colour(`${name}-soft`) : undefined,
@@ -55,7 +56,7 @@
     isLong = charts.dataset.range === "long";
     draw();
     document.addEventListener("penstock:theme", draw);
-    new ResizeObserver(() => drawn.forEach(([chart, , place]) => chart.setSize({width: place.clientWidth, height: 180}))).observe(charts);
+    new ResizeObserver(() => drawn.forEach(([chart, , place]) => chart.setSize({width: place.clientWidth, height: 170}))).observe(charts);
     document.addEventListener("penstock:chart", ({detail: row}) => {
       if (isLong || (rows.length && row[0] <= rows[rows.length - 1][0])) return;
       rows = [...rows, row].slice(-KEPT);
