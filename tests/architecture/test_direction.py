@@ -27,7 +27,6 @@ OUTSIDE = {
     "apsw": {"engines", "cli"},
     "cronsim": {"domain"},
     "hiredis": {"servers"},
-    "matplotlib": {"spark"},
     "msgspec": {"domain", "engines", "client", "workers", "testing", "settings", "servers", "cli", "spark"},
     "numpy": {"engines"},
     "opentelemetry": {"workers"},
