@@ -54,17 +54,20 @@ def check_batch(batch: pyarrow.RecordBatch) -> None:
         raise InvalidInput("column payload has nulls: every message has a payload, though it may be empty")
 
 
+def is_plain(batch: pyarrow.RecordBatch) -> bool:
+    """Whether the messages are nothing but payloads and their types."""
+    return _are_null(batch, ("payload", "content_type"))
+
+
 def by_priority(batch: pyarrow.RecordBatch) -> list[tuple[int, pyarrow.RecordBatch]] | None:
-    """The batch in pieces of one priority each, if its messages are otherwise nothing but payloads and their types and
-    the pieces are few; else None. Such messages need not be looked at one by one."""
+    """The batch in pieces of one priority each, if its messages are otherwise plain and the pieces are few; else None.
+    Such messages need not be looked at one by one."""
     import pyarrow.compute as compute
 
-    names = batch.schema.names
-    others = [name for name in names if name not in ("payload", "content_type", "priority")]
-    if any(batch.column(name).null_count < batch.num_rows for name in others):
+    if not _are_null(batch, ("payload", "content_type", "priority")):
         return None
-    plain = batch.select([name for name in ("payload", "content_type") if name in names])
-    if "priority" not in names:
+    plain = batch.select([name for name in ("payload", "content_type") if name in batch.schema.names])
+    if is_plain(batch):
         return [(0, plain)]
     priorities = compute.fill_null(batch.column("priority"), 0)
     found = sorted(compute.unique(priorities).to_pylist())
@@ -73,6 +76,10 @@ def by_priority(batch: pyarrow.RecordBatch) -> list[tuple[int, pyarrow.RecordBat
     return [
         (check_integer("priority", one, 0, MAX_PRIORITY), plain.filter(compute.equal(priorities, one))) for one in found
     ]
+
+
+def _are_null(batch: pyarrow.RecordBatch, but: tuple[str, ...]) -> bool:
+    return all(batch.column(name).null_count == batch.num_rows for name in batch.schema.names if name not in but)
 
 
 def drafts(batch: pyarrow.RecordBatch) -> Iterator[Draft]:
