@@ -29,7 +29,6 @@ OUTSIDE = {
     "hiredis": {"servers"},
     "jinja2": {"servers"},
     "markupsafe": {"servers"},
-    "matplotlib": {"spark"},
     "msgspec": {"domain", "engines", "client", "workers", "testing", "settings", "servers", "cli", "spark"},
     "numpy": {"engines"},
     "opentelemetry": {"workers"},

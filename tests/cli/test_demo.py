@@ -17,29 +17,34 @@ from penstock.cli.demo.findings import look
 from penstock.cli.demo.story import Report
 from tests.cli.running import Cli
 
+# With the pipeline on a busy machine; the demo itself takes some ten seconds.
+PATIENCE_SECONDS = 240
+
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "penstock.cli", "demo", *words]
     # A store with real messages in the environment must not be touched.
     environment = {**os.environ, "PENSTOCK_URL": f"sqlite:///{folder}/precious.db"}
     return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=110, check=False
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
     )
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(2 * PATIENCE_SECONDS)
 def test_the_demo_ends_well_and_starts_clean_again(tmp_path: Path) -> None:
     first = run(tmp_path, "--no-pipeline")
     assert first.returncode == 0, first.stdout + first.stderr
     assert "All checks passed" in first.stdout
     assert "✗" not in first.stdout
-    second = run(tmp_path, "--json", "--no-pipeline")
+    second = run(tmp_path, "--json")
     assert second.returncode == 0, second.stdout + second.stderr
     document = json.loads(second.stdout)
     assert document["ok"] is True
     assert document["taken_over"] == plan.VICTIM_COUNT
     assert document["url"] == "sqlite:///penstock-demo/demo.db"
-    assert document["pipeline"] == {"skipped": "--no-pipeline", "failed": None}
+    assert any("the warehouse does not answer" in finding for finding in document["pipeline"]["findings"])
+    assert (tmp_path / document["pipeline"]["report"]).read_text().startswith("<!doctype html>")
     assert not (tmp_path / "precious.db").exists()
 
 

@@ -98,15 +98,25 @@ def test_every_option_arrives(queue: Queue, clock: Clock) -> None:
     assert found.content_type == "application/octet-stream"
 
 
+@pytest.mark.parametrize("most", [3, 40])
+def test_messages_of_several_priorities_are_served_by_priority(queue: Queue, most: int) -> None:
+    rows = [{"payload": str(number).encode(), "priority": number % most or None} for number in range(80)]
+    queue.engine.stage("orders", "job/1", "a", [batch(*rows)])
+    assert queue.engine.release("orders", "job/1", ["a"]) == 80
+    expected = sorted(range(80), key=lambda number: (number % most, number))
+    assert [int(delivery.payload) for delivery in take_all(queue)] == expected
+
+
 def test_the_policy_of_the_queue_holds(store: Store, clock: Clock) -> None:
     queue = store.queue("slow", delay_seconds=19, max_payload_bytes=100)
     with pytest.raises(PayloadTooLarge, match="101"):
         store.engine.stage("slow", "job/1", "a", [batch({"payload": b"x" * 101})])
-    store.engine.stage("slow", "job/1", "a", [plain(5)])
+    urgent = batch({"payload": b"7", "priority": 2}, {"payload": b"6"})
+    store.engine.stage("slow", "job/1", "a", [plain(5), urgent])
     store.engine.release("slow", "job/1", ["a"])
     assert take_all(queue) == []
     clock.advance(seconds=20)
-    assert payloads(take_all(queue)) == [5]
+    assert [int(delivery.payload) for delivery in take_all(queue)] == [5, 6, 7]
 
 
 @pytest.mark.parametrize(

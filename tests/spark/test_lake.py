@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import parquet
 from pyspark.sql import SparkSession
 
 import penstock
@@ -75,10 +76,10 @@ def test_compaction_keeps_every_row_and_verify_notices_what_is_wrong(
     assert verdict.ok
     assert all(one.rows == one.compared > 0 for one in verdict.comparisons)
     [path] = [path for path in lake.manifest.files("archive")]
-    changed = read_table(spark, lake, "archive").withColumn("reason", spark_text("other")).toPandas()
+    changed = read_table(spark, lake, "archive").withColumn("reason", spark_text("other")).toArrow()
     (tmp_path / "lake" / path).with_suffix(".extra").touch()
     assert [Path(one).suffix for one in verify(spark, lake, url).stray_files] == [".extra"]
-    changed.to_parquet(tmp_path / "lake" / path)
+    parquet.write_table(changed, tmp_path / "lake" / path)
     assert verify(spark, lake, url).missing_files == [path]
 
 

@@ -7,8 +7,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from penstock.domain.errors import InvalidInput
-from penstock.domain.message import Draft, Outgoing, decode_json, draft
+from penstock.domain.message import MAX_PRIORITY, Draft, Outgoing, decode_json, draft
 from penstock.domain.names import nearest, shown
+from penstock.domain.times import check_integer
 from penstock.engines.tables import pyarrow_module
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ _COLUMNS = {
     "created_by": "text",
 }
 COLUMNS = tuple(_COLUMNS)
+# A batch with more priorities than this is sent message by message.
+MOST_PIECES = 16
 
 
 @cache
@@ -53,11 +56,30 @@ def check_batch(batch: pyarrow.RecordBatch) -> None:
 
 def is_plain(batch: pyarrow.RecordBatch) -> bool:
     """Whether the messages are nothing but payloads and their types."""
-    return all(
-        batch.column(name).null_count == batch.num_rows
-        for name in batch.schema.names
-        if name not in ("payload", "content_type")
-    )
+    return _are_null(batch, ("payload", "content_type"))
+
+
+def by_priority(batch: pyarrow.RecordBatch) -> list[tuple[int, pyarrow.RecordBatch]] | None:
+    """The batch in pieces of one priority each, if its messages are otherwise plain and the pieces are few; else None.
+    Such messages need not be looked at one by one."""
+    import pyarrow.compute as compute
+
+    if not _are_null(batch, ("payload", "content_type", "priority")):
+        return None
+    plain = batch.select([name for name in ("payload", "content_type") if name in batch.schema.names])
+    if is_plain(batch):
+        return [(0, plain)]
+    priorities = compute.fill_null(batch.column("priority"), 0)
+    found = sorted(compute.unique(priorities).to_pylist())
+    if len(found) > MOST_PIECES:
+        return None
+    return [
+        (check_integer("priority", one, 0, MAX_PRIORITY), plain.filter(compute.equal(priorities, one))) for one in found
+    ]
+
+
+def _are_null(batch: pyarrow.RecordBatch, but: tuple[str, ...]) -> bool:
+    return all(batch.column(name).null_count == batch.num_rows for name in batch.schema.names if name not in but)
 
 
 def drafts(batch: pyarrow.RecordBatch) -> Iterator[Draft]:

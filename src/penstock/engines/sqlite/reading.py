@@ -7,14 +7,14 @@ and the position), and what is stored as null because nearly all messages have i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.domain.errors import RangeTrimmed
-from penstock.domain.identity import made_prefix
 from penstock.domain.message import BYTES, SYSTEM
 from penstock.domain.observations import Part
 from penstock.engines import tables
 from penstock.engines.contract import Table
+from penstock.engines.identities import made_ids
 from penstock.engines.sqlite import queues
 from penstock.engines.sqlite.connection import Database
 from penstock.engines.sqlite.sending import WITHDRAWN
@@ -197,30 +197,3 @@ _SPECIAL: dict[str, Callable[[_Columns, Any], Any]] = {
     "by": lambda columns, field: columns.or_else(field, SYSTEM),
     "available_at": lambda columns, field: columns.or_else(field, columns.plain("created_at", field.type)),
 }
-
-_ID_LENGTH = 36
-_PREFIX_LENGTH = 24
-_DIGITS = b"0123456789abcdef"
-
-
-def made_ids(created_at: Sequence[int], salt: int, positions: Sequence[int]) -> pyarrow.Array:
-    """`identity.made_id` for many: what stands before the position is the same for all that were sent together."""
-    import numpy
-
-    arrow = tables.pyarrow_module()
-    count = len(positions)
-    letters = numpy.empty((count, _ID_LENGTH), numpy.uint8)
-    milliseconds = numpy.array(created_at, numpy.int64) // 1000
-    changes = numpy.flatnonzero(numpy.diff(milliseconds, prepend=-1))
-    prefixes = [made_prefix(int(milliseconds[change]) * 1000, salt) for change in changes]
-    distinct = numpy.frombuffer("".join(prefixes).encode(), numpy.uint8).reshape(-1, _PREFIX_LENGTH)
-    letters[:, :_PREFIX_LENGTH] = numpy.repeat(distinct, numpy.diff(changes, append=count), axis=0)
-    digits = numpy.frombuffer(_DIGITS, numpy.uint8)
-    places = numpy.array(positions, numpy.int64)
-    for digit in range(_ID_LENGTH - 1, _PREFIX_LENGTH - 1, -1):
-        letters[:, digit] = digits[places & 15]
-        places >>= 4
-    offsets = numpy.arange(0, (count + 1) * _ID_LENGTH, _ID_LENGTH, dtype=numpy.int32)
-    return cast(
-        "pyarrow.Array", arrow.StringArray.from_buffers(count, arrow.py_buffer(offsets), arrow.py_buffer(letters))
-    )

@@ -6,7 +6,7 @@ log, in one transaction with its entry in the ledger; what tasks that failed hav
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
@@ -37,17 +37,30 @@ def stage(database: Database, name: str, key: str, part: str, batches: Iterable[
     for batch in batches:
         outgoing.check_batch(batch)
         if batch.num_rows:
-            plain = outgoing.is_plain(batch)
-            rows = _plain_rows(batch) if plain else [_row(one) for one in outgoing.drafts(batch)]
+            stretches = list(_stretches(batch))
             with database.write() as transaction:
-                _stage(transaction, queues.ensure(transaction, name), key, part, rows, plain)
-            count += len(rows)
+                queue = queues.ensure(transaction, name)
+                for priority, rows in stretches:
+                    _stage(transaction, queue, key, part, rows, priority)
+            count += batch.num_rows
     return count
 
 
-def _plain_rows(batch: pyarrow.RecordBatch) -> list[tuple[Any, ...]]:
-    types = batch.column("content_type").to_pylist() if "content_type" in batch.schema.names else repeat(None)
-    return list(zip(types, repeat(None), batch.column("payload").to_pylist(), strict=False))
+def _stretches(batch: pyarrow.RecordBatch) -> Iterator[tuple[int | None, list[tuple[Any, ...]]]]:
+    """Rows that go to one lane as they are, with its priority; or rows with options of their own."""
+    pieces = outgoing.by_priority(batch)
+    if pieces is None:
+        yield None, [_row(one) for one in outgoing.drafts(batch)]
+        return
+    for priority, piece in pieces:
+        types = piece.column("content_type").to_pylist() if "content_type" in piece.schema.names else repeat(None)
+        rows = zip(types, repeat(_priority_options(priority)), piece.column("payload").to_pylist(), strict=False)
+        yield priority, list(rows)
+
+
+def _priority_options(priority: int) -> bytes | None:
+    """For a queue whose policy has something to say about every message."""
+    return None if priority == 0 else _encode_options(Options(priority=priority))
 
 
 def _row(one: Draft) -> tuple[Any, ...]:
@@ -56,14 +69,14 @@ def _row(one: Draft) -> tuple[Any, ...]:
 
 
 def _stage(
-    transaction: Transaction, queue: Queue, key: str, part: str, rows: list[tuple[Any, ...]], is_plain: bool
+    transaction: Transaction, queue: Queue, key: str, part: str, rows: list[tuple[Any, ...]], priority: int | None
 ) -> None:
     check_size(max((row[2] for row in rows), key=len), queue.policy.max_payload_bytes)
     first: int = transaction.value(SQL.next_id)
     last = first + len(rows) - 1
     transaction.run_many(SQL.stage, ((staged_id, *row) for staged_id, row in enumerate(rows, first)))
     stretch = {"first": first, "last": last, "queue_id": queue.queue_id, "key": key, "part": part}
-    transaction.run(SQL.note, {**stretch, "is_plain": is_plain, "now": transaction.now})
+    transaction.run(SQL.note, {**stretch, "priority": priority, "now": transaction.now})
 
 
 def release(transaction: Transaction, name: str, key: str, parts: Sequence[str]) -> int | None:
@@ -85,18 +98,20 @@ def _entry(name: str, key: str) -> str:
 def _send_part(transaction: Transaction, queue: Queue, key: str, part: str) -> int:
     bindings = {"queue_id": queue.queue_id, "key": key, "part": part}
     count = 0
-    for first, last, is_plain in transaction.rows(SQL.stretches, bindings):
-        plainly = is_plain and sending.is_plainly_sent(queue.policy)
-        (_move if plainly else _send)(transaction, queue, first, last)
+    for first, last, priority in transaction.rows(SQL.stretches, bindings):
+        if priority is not None and sending.is_plainly_sent(queue.policy):
+            _move(transaction, queue, first, last, priority)
+        else:
+            _send(transaction, queue, first, last)
         count += last - first + 1
     return count
 
 
-def _move(transaction: Transaction, queue: Queue, first: int, last: int) -> None:
+def _move(transaction: Transaction, queue: Queue, first: int, last: int, priority: int) -> None:
     """Without looking at any message."""
     queues.ensure_primary(transaction, queue)
     moved = {"staged": first, "last": last, "now": transaction.now}
-    lane_id = sending.find_lane(transaction, queue.queue_id, 0, sending.any_shard(transaction, queue.policy))
+    lane_id = sending.find_lane(transaction, queue.queue_id, priority, sending.any_shard(transaction, queue.policy))
     begin, end = sending.take_positions(transaction, last - first + 1)
     transaction.run(SQL.move, {**moved, "lane_id": lane_id, "position": begin})
     sending.add_run(transaction, lane_id, begin, end, careful=False)

@@ -31,7 +31,7 @@ create table penstock_stage (
     queue_id  integer not null,
     key       text not null,
     part      text not null,
-    is_plain  integer not null,                -- 1 when none of them has options
+    priority  integer,                         -- of all of them, when they are otherwise nothing but payloads
     staged_at integer not null
 ) strict;
 create index penstock_stage_key on penstock_stage (queue_id, key, part);

@@ -8,12 +8,12 @@ insert into penstock_staged (staged_id, content_type, options, payload) values (
 
 -- name: note
 -- Write down which messages were put aside together.
-insert into penstock_stage (first_id, last_id, queue_id, key, part, is_plain, staged_at)
-values (:first, :last, :queue_id, :key, :part, :is_plain, :now);
+insert into penstock_stage (first_id, last_id, queue_id, key, part, priority, staged_at)
+values (:first, :last, :queue_id, :key, :part, :priority, :now);
 
 -- name: stretches
 -- What was put aside as one part, in order.
-select first_id, last_id, is_plain
+select first_id, last_id, priority
 from penstock_stage
 where queue_id = :queue_id and key = :key and part = :part
 order by first_id;

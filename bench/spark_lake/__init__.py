@@ -1,0 +1,1 @@
+"""How fast the archive job is, from the store to a published lake."""

@@ -1,0 +1,102 @@
+"""`python -m bench.spark_tables`: the tables of one generated lake, on one core and on two.
+
+Each number of cores is a Spark of its own. They take turns, so that a busy moment of the machine hits both, and every
+turn computes every table once; the first turn of each is not counted, because Java is still compiling then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from bench.spark_tables.history import history, messages_for
+from penstock.spark.failures import failures, poison
+from penstock.spark.lifecycles import leases, lifecycles, outcomes
+from penstock.spark.metrics import flows, metrics
+from penstock.spark.session import open_session
+from penstock.spark.workers import utilisation
+
+WANTED = 1.5
+FILES = 16
+
+
+def main() -> None:
+    arguments = _arguments()
+    if arguments.worker:
+        _work(Path(arguments.place), arguments.worker)
+        return
+    with tempfile.TemporaryDirectory(prefix="lake-", dir=arguments.out) as folder:
+        rows = _generate(Path(folder), arguments.rows)
+        found = _measure(Path(folder), arguments.rounds)
+    one, two = statistics.median(found[1]), statistics.median(found[2])
+    print(f"{rows:,} audit rows; every table once: {one:.1f} s on local[1], {two:.1f} s on local[2]")
+    ratio = one / two
+    print(f"  {'met   ' if ratio >= WANTED else 'MISSED'}  local[2] at least {WANTED} times as fast: {ratio:.2f}")
+    print(json.dumps({"rows": rows, "local[1]": found[1], "local[2]": found[2], "ratio": round(ratio, 3)}))
+
+
+def _generate(folder: Path, rows: int) -> int:
+    with open_session("history", "local[2]") as spark:
+        history(spark, messages_for(rows), partitions=FILES).write.parquet(str(folder / "audit"))
+        return spark.read.parquet(str(folder / "audit")).count()
+
+
+def _measure(folder: Path, rounds: int) -> dict[int, list[float]]:
+    command = [sys.executable, "-m", "bench.spark_tables", "--place", str(folder), "--worker"]
+    workers = {
+        cores: subprocess.Popen([*command, str(cores)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for cores in (1, 2)
+    }
+    found: dict[int, list[float]] = {1: [], 2: []}
+    for turn in range(rounds + 1):
+        for cores, worker in workers.items():
+            assert worker.stdin is not None
+            assert worker.stdout is not None
+            print("go", file=worker.stdin, flush=True)
+            seconds = float(worker.stdout.readline())
+            print(f"  turn {turn}, local[{cores}]: {seconds:.1f} s{' (not counted)' if turn == 0 else ''}", flush=True)
+            if turn:
+                found[cores].append(seconds)
+    for worker in workers.values():
+        worker.communicate()
+    return found
+
+
+def _work(folder: Path, cores: int) -> None:
+    """Every table once for each line that comes in; how long it took goes out."""
+    with open_session("tables", f"local[{cores}]", {"spark.driver.memory": "3g"}) as spark:
+        audit = spark.read.parquet(str(folder / "audit"))
+        for _ in sys.stdin:
+            began = time.perf_counter()
+            kept = str(folder / f"lifecycles-{cores}")
+            lifecycles(audit).write.mode("overwrite").parquet(kept)
+            lives = spark.read.parquet(kept)
+            for table in (
+                outcomes(lives),
+                metrics(flows(audit), lives),
+                failures(audit),
+                poison(audit),
+                utilisation(leases(audit)),
+            ):
+                table.write.format("noop").mode("overwrite").save()
+            print(time.perf_counter() - began, flush=True)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.spark_tables", description=__doc__)
+    parser.add_argument("--rows", type=int, default=10_000_000, help="audit rows (default 10,000,000)")
+    parser.add_argument("--rounds", type=int, default=3, help="turns that count (default 3)")
+    parser.add_argument("--out", default=None, help="where the lake lies meanwhile (default: the system's place)")
+    parser.add_argument("--worker", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--place", default="", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
