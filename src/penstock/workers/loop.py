@@ -261,6 +261,7 @@ class LoopSlots:
             self._away += 1
             self._free_gate()
             self._start()
+            self.source.wake()
 
     async def enter(self, slot: LoopSlot) -> None:
         """Those who come back go before those who begin."""

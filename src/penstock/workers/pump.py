@@ -211,13 +211,14 @@ class Pump:
         """How many messages to ask for. Not before half of what may wait here has been used up: receives are cheaper
         in large pieces."""
         target = source.target
-        at_work = source.concurrency * source.at_once
-        source.low_water = (target - at_work) // 2
-        if len(source.ready) > source.low_water:
+        source.low_water = (target - source.at_work) // 2
+        if source.gate is None and len(source.ready) > source.low_water:
             return 0
-        room = target - source.held
+        slots = self._sources[source]
+        # A handler that waits for another message holds its own, but no slot.
+        room = target - source.held + (slots.unfinished - slots.busy) * source.at_once
         if source.gate is not None:
-            room = min(room, source.gate.free(0) * source.at_once)
+            room = min(room, source.gate.room() * source.at_once)
         return room
 
     def _receives(self, source: Source) -> list[Step]:

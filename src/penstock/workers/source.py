@@ -74,12 +74,16 @@ class Source:
         return sum(take.left for take in list(self.takes.values()))
 
     @property
+    def at_work(self) -> int:
+        """How many messages may run at the same time."""
+        slots = self.concurrency if self.gate is None else min(self.concurrency, self.gate.most)
+        return slots * self.at_once
+
+    @property
     def target(self) -> int:
         """How many messages to hold: what runs, and what will run soon. An at_most_once message is taken only when it
         can run at once: those that wait here would be lost with the worker."""
-        running = self.concurrency * self.at_once
-        if self.gate is not None:
-            running = min(running, self.gate.most * self.at_once)
+        running = self.at_work
         if self.policy.at_most_once or self.gate is not None:
             return running
         if self.handler.prefetch is not None:

@@ -117,6 +117,7 @@ class ThreadSlots:
             self._away += 1
         self._free_gate()
         self.kick()
+        self.source.wake()
 
     def enter(self, slot: ThreadSlot) -> None:
         if not slot.away:
