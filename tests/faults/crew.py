@@ -28,9 +28,9 @@ ALL = 1_000_000
 class Crew:
     """The processes of one test; whatever is left of them ends with the `with` block."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, url: str | None = None) -> None:
         self.folder = folder
-        self.url = f"sqlite:///{folder}/store.db"
+        self.url = f"sqlite:///{folder}/store.db" if url is None else url
         self.histories = folder / "histories"
         self.histories.mkdir()
         self.seed = seed
@@ -62,6 +62,10 @@ class Crew:
         os.kill(member.pid, signal.SIGKILL)
         member.wait()
         self.kills += 1
+
+    def terminate(self, member: subprocess.Popen[str]) -> None:
+        """Politely: it may finish what it has begun."""
+        os.kill(member.pid, signal.SIGTERM)
 
     def freeze(self, member: subprocess.Popen[str]) -> None:
         os.kill(member.pid, signal.SIGSTOP)
