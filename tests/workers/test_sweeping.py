@@ -53,7 +53,7 @@ def test_a_sweep_is_claimed_by_one_and_again_when_its_time_has_come(store: penst
 
 def test_of_many_processes_one_sweeps(timed: penstock.Store, clock: Clock) -> None:
     engines = [Counting(timed.engine) for _ in range(10)]
-    sweepers = [Sweeper(engine, 1, lambda: 0.5) for engine in engines]  # type: ignore[arg-type]  # it forwards the rest
+    sweepers = [Sweeper(engine, 1, lambda: 0.5) for engine in engines]
     for _ in range(30):
         for sweeper in sweepers:
             sweeper.turn()

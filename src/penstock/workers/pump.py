@@ -25,7 +25,7 @@ from penstock.workers.source import Source
 from penstock.workers.take import AnyHeld, Take
 
 # A half-finished receive waits this long for its other half: settling it as a whole is cheaper.
-LINGER_SECONDS = 0.02
+LINGER_SECONDS = 0.05
 
 
 class Step(NamedTuple):

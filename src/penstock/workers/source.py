@@ -152,6 +152,21 @@ class Source:
 
     # -- finishing -------------------------------------------------------------------------------------------------
 
+    def finish_well(self, delivery: AnyHeld, began_at: float) -> None:
+        """As `finish`, for the commonest end of all, which is a plain ack: this is run for every message."""
+        take = self.takes.get(delivery._receipt.token)
+        if take is None:
+            return
+        acked = take.acked
+        acked.append(delivery)
+        if self.observer is not None:
+            self.observer.finished(self, delivery, Event.ACK, time.monotonic() - began_at)
+        if take.touched_at is None:
+            take.touched_at = time.monotonic()
+            self.touched.append(take)
+        if len(acked) == take.size or len(self.ready) <= self.low_water or (take.closed and take.left <= 0):
+            self.wake()
+
     def finish(self, delivery: AnyHeld, settle: Settle | None, error: BaseException | None, seconds: float) -> None:
         """A handler has come to its end. Called by slots, from many threads."""
         take = self.takes.get(delivery._receipt.token)
