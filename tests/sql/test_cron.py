@@ -42,7 +42,7 @@ def test_without_the_extension_the_error_says_how_to_get_it(sql: Sql) -> None:
 
 
 @needs_cron
-@pytest.mark.xdist_group("pg_cron")
+@pytest.mark.xdist_group("pg_15")
 def test_a_round_trip_on_the_oldest_version(cluster: clusters.Cluster, old: Sql) -> None:
     assert old("show server_version_num")[0][0].startswith("15")
     store = penstock.connect(cluster.url())
@@ -67,7 +67,7 @@ def test_a_round_trip_on_the_oldest_version(cluster: clusters.Cluster, old: Sql)
 
 
 @needs_cron
-@pytest.mark.xdist_group("pg_cron")
+@pytest.mark.xdist_group("pg_15")
 def test_the_jobs_follow_the_settings_and_go_again(old: Sql) -> None:
     with pytest.raises(psycopg.Error, match="not in this database") as refused:
         old("select penstock.install_cron()")
@@ -101,7 +101,7 @@ def test_the_jobs_follow_the_settings_and_go_again(old: Sql) -> None:
 
 
 @needs_cron
-@pytest.mark.xdist_group("pg_cron")
+@pytest.mark.xdist_group("pg_15")
 def test_pg_cron_runs_the_sweep(cluster: clusters.Cluster, old: Sql) -> None:
     old("create extension if not exists pg_cron")
     old("select penstock.install_cron()")
@@ -128,7 +128,7 @@ def test_pg_cron_runs_the_sweep(cluster: clusters.Cluster, old: Sql) -> None:
 
 
 @needs_cron
-@pytest.mark.xdist_group("pg_cron")
+@pytest.mark.xdist_group("pg_15")
 def test_in_another_database_than_pg_crons_the_error_says_what_to_call_there(cluster: clusters.Cluster, old: Sql) -> None:
     old("create database elsewhere")
     store = penstock.connect(cluster.url("elsewhere"))

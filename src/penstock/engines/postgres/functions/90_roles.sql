@@ -1,17 +1,21 @@
 -- Who may do what. The roles belong to the whole cluster and cannot log in: an application's own role is made a member.
 --
--- Nobody has a right on a table. Verbs run with the rights of Penstock's owner and fixed names, so a right to call them
--- is enough and a right to look at the tables is never needed; views show an observer what it may see.
+-- Nobody may write to a table. Verbs run with the rights of Penstock's owner and with fixed names, so a right to call them
+-- is all that is needed. Only an observer may look into the tables; every role may see which queues there are and how
+-- they are set up.
 
--- Which functions a role may call beyond what is its own. A name stands for all functions of that name.
+-- Which functions a role may call. A name stands for all functions of that name.
 create or replace view penstock.role_right as
-select role, unnest(string_to_array(regexp_replace(functions, '\s+', ' ', 'g'), ' ')) as function
+select role, unnest(string_to_array(functions, ' ')) as function
 from (values
-    ('penstock_producer', 'send send_bytes send_many append put batch_open batch_start batch_cancel'),
-    ('penstock_consumer', 'receive take settle ack nak reject reschedule extend ack_whole register heartbeat deregister'),
-    ('penstock_observer', 'stats audit peek find'),
-    ('penstock_admin', 'declare flush pause resume redrive purge seek sweep create_queue_schema create_message_schema '
-                       'drop_queue_schema drop_message_schema install_cron uninstall_cron')
+    ('penstock_producer', 'now_us send send_bytes send_many append put batch_open batch_start batch_cancel'),
+    ('penstock_consumer', 'now_us receive take take_over ready_in settle ack nak reject reschedule extend extend_each '
+        'ack_whole leases position_of register heartbeat deregister'),
+    ('penstock_observer', 'now_us stats audit trail peek next_messages find browse position_of unread ended '
+        'ended_messages situation letters leases ready_in consumers'),
+    ('penstock_admin', 'declare flush forget pause resume seek redrive purge sweep sweep_queue sweep_consumers '
+        'sweep_segments schedule_put schedule_pause schedule_fire unschedule create_queue_schema create_message_schema '
+        'drop_queue_schema drop_message_schema install_cron uninstall_cron')
 ) as rights (role, functions);
 
 -- Makes the roles that are missing and gives every role its rights, as after every `penstock migrate`. It needs a role
@@ -29,8 +33,8 @@ begin
     loop
         execute format('grant execute on function %s to %I', one.called, one.role);
     end loop;
-    grant select on penstock.message, penstock.message_archive, penstock.dead_letters, penstock.message_audit
-        to penstock_observer;
+    grant select on penstock.store, penstock.queue to penstock_producer, penstock_consumer;
+    grant select on all tables in schema penstock to penstock_observer;
     for one in select d.schema_name, d.kind from penstock.door d loop
         perform penstock._grant_door(one.schema_name, one.kind);
     end loop;
