@@ -23,7 +23,7 @@ begin
     end if;
     select u.queue_id, u.max_payload_bytes, l.lane_id,
         u.delay_seconds = 0 and u.ttl_seconds is null and u.shards = 1
-            and (u.primary_group is null or u.primary_group_id is not null) as is_simple
+            and (u.primary_group is null or u.primary_group_id is not null) and not u.announces as is_simple
     into q
     from penstock.queue as u
     left join penstock.lane as l on l.queue_id = u.queue_id and l.priority = 0 and l.shard = 0
@@ -200,6 +200,9 @@ begin
                 perform penstock._take_address(q, m.address, _id, _message.seq, _now);
             end if;
             perform penstock._write(_message, _tx, _segment);
+            if q.announces then
+                perform penstock._door_announce(array[_message.seq]);
+            end if;
             if b.batch_id is not null then
                 insert into penstock.member (seq, batch_id) values (_message.seq, b.batch_id);
             end if;

@@ -31,6 +31,9 @@ declare
     fl penstock.flight := penstock._arrive(q, h, h.priority);
 begin
     perform penstock._record(q.queue_id, null, _event, 'ready', fl.seq, 'system', null, 0, null, _now);
+    if q.announces then
+        perform penstock._door_announce(array[fl.seq]);
+    end if;
 end
 $$;
 

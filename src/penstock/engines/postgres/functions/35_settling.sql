@@ -174,6 +174,9 @@ begin
         'queue', q.name, 'group', g.name, 'id', coalesce(fl.id, penstock.made_id(fl.created_at, fl.seq)),
         'outcome', _state, 'reason', left(_reason, 1000)
     )::text);
+    if q.announces and g.name is not distinct from q.primary_group then
+        perform penstock._door_mourn(q.queue_id, fl.seq, _state);
+    end if;
 end
 $$;
 

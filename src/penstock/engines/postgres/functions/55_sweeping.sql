@@ -117,6 +117,7 @@ begin
     if promoted + reclaimed > 0 then
         perform penstock._wake(q.queue_id);
     end if;
+    perform penstock._door_sweep(q.queue_id, _now);
     purged := penstock._purge_old(q, _now);
     perform penstock._fold(q, _now);
     trimmed := penstock._trim(q, _now);
