@@ -37,7 +37,13 @@ REFUSED = {
     "select penstock.declare('q', '{\"max_retries\": \"many\"}')": ("PN102", "max_retries"),
     "select penstock.receive('q', \"limit\" => 0)": ("PN100", "limit"),
     "select penstock.receive('q', lease_seconds => -1)": ("PN100", "lease_seconds"),
-    "select penstock.ack('q', '{taken}', 1)": ("PN201", ""),
+    "select penstock.ack('jobs', '{taken}', 1)": ("PN201", "{taken}"),
+    "select penstock.nak('nowhere', '{taken}', 1)": ("PN300", "nowhere"),
+    "select penstock.extend('jobs', '{taken}', 1, -5)": ("PN100", "seconds"),
+    "select penstock.send('q', '1', delay_seconds => 'nan')": ("PN100", "delay_seconds"),
+    "select penstock.send('q', '1', ttl_seconds => 0)": ("PN100", "ttl_seconds"),
+    "select penstock.send('q', '1', key => '')": ("PN101", "key"),
+    "select penstock.send_many('q', array['1', null]::jsonb[])": ("PN100", "payload"),
 }
 
 
@@ -57,7 +63,7 @@ def test_refused_input_says_why_and_changes_nothing(jobs: Sql) -> None:
         try:
             jobs(statement.replace("{taken}", str(taken)))
         except psycopg.Error as error:
-            if error.diag.sqlstate != code or word not in str(error):
+            if error.diag.sqlstate != code or word.replace('{taken}', str(taken)) not in str(error):
                 wrong.append(f"{statement}: {error.diag.sqlstate} {error}")
         else:
             wrong.append(f"{statement}: not refused")

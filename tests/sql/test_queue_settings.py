@@ -84,7 +84,7 @@ def test_a_setting_changes_the_policy_and_shows_it(
     jobs: Sql, store: penstock.Store, setting: str, value: int, field: str, expected: object
 ) -> None:
     change(jobs, setting, value)
-    assert getattr(store.queue("jobs").policy, field) == expected
+    assert getattr(store.queue("jobs").policy(), field) == expected
     assert jobs("select setting_value from jobs.queue_configuration where setting_name = %s", setting) == [(str(value),)]
 
 

@@ -239,7 +239,7 @@ def test_python_works_with_the_rights_of_a_role(sql: Sql, as_: As, postgres_url:
         delivery.ack()
         assert observer.queue("q").stats(group="default").done == 1
         assert [entry.event for entry in observer.queue("q").audit(sent)] == ["send", "receive", "ack"]
-        assert admin.queue("q", max_retries=4).policy.max_retries == 4
+        assert admin.queue("q", max_retries=4).policy().max_retries == 4
         admin.sweep()
     finally:
         for store in (producer, consumer, observer, admin):

@@ -106,7 +106,7 @@ def test_a_queue_that_exists_keeps_its_policy(sql: Sql, store: penstock.Store) -
     queue = store.queue("a queue with a long name", lease_seconds=5, max_retries=2)
     queue.send({"n": 14})
     sql("select penstock.create_queue_schema('jobs', 'a queue with a long name')")
-    assert (queue.policy.lease_seconds, queue.policy.max_retries, queue.policy.ttl_seconds) == (5, 2, None)
+    assert (queue.policy().lease_seconds, queue.policy().max_retries, queue.policy().ttl_seconds) == (5, 2, None)
     assert sql("select setting_name, setting_value from jobs.queue_configuration where setting_name in ('item_ttl', 'lease_duration') order by 1") == [
         ("item_ttl", "0"),
         ("lease_duration", "5"),

@@ -37,7 +37,7 @@ def policy(row: Row) -> Policy:
 
 
 def queue_info(row: Row) -> QueueInfo:
-    return QueueInfo(row[1], policy(row), tuple(row[_POLICY_UPTO]), to_time(row[2]))
+    return QueueInfo(row[1], policy(row), tuple(row[-1]), to_time(row[2]))
 
 
 def message(row: Row, queue: str) -> Message:

@@ -1,9 +1,7 @@
 -- What the tables of other conventions show: the live messages, the archive and the audit of a queue's primary group
 -- (of the group `default` where it has none). All of it is read from the log and its companions; nothing is copied.
--- Functions in a view run with the rights of whoever looks, so there are none here that read a table.
+-- See the views of 62 for how they are made.
 
--- Everything is looked up from the queue on (`lateral`), so that a question about one queue reads one queue; and the
--- messages of a step from the step on (`offset 0` keeps it so), because the way back would be long.
 
 -- Messages that have not ended: state is held, ready or leased, attempt counts the deliveries so far. A message that is
 -- held before it reached the log has no seq.
@@ -59,37 +57,6 @@ cross join lateral (
     where h.queue_id = q.queue_id
 ) as m;
 
--- Messages that have ended, and how. Of those that did not succeed, those whose dead letters are kept.
-create or replace view penstock.door_ended as
-select q.queue_id, m.seq, coalesce(m.id, penstock.made_id(m.created_at, (select salt from penstock.store), m.seq)) as id,
-    m.created_at, coalesce(m.created_by, 'system') as created_by, m.content_type, m.payload, m.at,
-    coalesce(m.by, 'system') as by, m.reason, m.outcome
-from penstock.queue as q
-join penstock.reader as g on g.queue_id = q.queue_id and g.name = coalesce(q.primary_group, 'default')
-cross join lateral (
-    select m.seq, m.id, m.created_at, m.created_by, m.content_type, m.payload, s.at, s.by, s.reason, s.state as outcome
-    from penstock.step as s
-    cross join lateral (
-        select m.* from penstock.log as m
-        join penstock.lane as n on n.lane_id = m.lane_id and n.queue_id = s.queue_id
-        where m.seq between s.first and s.last and (s.positions is null or s.positions @> m.seq)
-            and m.seq > q.trimmed_position
-        offset 0
-    ) as m
-    where s.queue_id = q.queue_id and s.group_id = g.group_id and s.state = 'succeeded'
-    union all
-    select d.seq, d.id, d.created_at, d.created_by, d.content_type, d.payload, d.died_at, s.by, d.reason, d.outcome
-    from penstock.dead_letter as d
-    left join lateral (
-        select s.by from penstock.step as s
-        where s.queue_id = d.queue_id and s.last >= d.seq and s.first <= d.seq and s.state = d.outcome
-            and (s.positions is null or s.positions @> d.seq)
-        order by s.entry desc
-        limit 1
-    ) as s on true
-    where d.group_id = g.group_id
-) as m;
-
 -- The states of the stored-procedure conventions.
 create or replace view penstock.door_state as
 select *
@@ -121,90 +88,66 @@ select d.door_id, l.id as message_id,
 from penstock.door as d
 join penstock.door_live as l using (queue_id);
 
-create or replace view penstock.door_history as
-select d.door_id, h.seq, h.id as message_id, 3 as message_state_id, penstock.to_time(h.created_at) as created_on,
-    penstock.to_time(h.at) as history_on, h.created_by, penstock.payload_json(h.payload, h.content_type) as message_json,
-    coalesce(h.reason, 'completed') as reason_why
+-- What has ended in the primary group.
+create or replace view penstock.door_ended as
+select d.door_id, a.*
 from penstock.door as d
-join penstock.door_ended as h using (queue_id)
-where h.outcome = 'succeeded';
+join penstock.queue as q on q.queue_id = d.queue_id
+join penstock.message_archive as a on a.queue_id = d.queue_id and a.group_name = coalesce(q.primary_group, 'default');
+
+create or replace view penstock.door_history as
+select e.door_id, e.position, e.id as message_id, 3 as message_state_id, e.created_at as created_on,
+    e.ended_at as history_on, e.created_by, penstock.payload_json(e.payload, e.content_type) as message_json,
+    coalesce(e.reason, 'completed') as reason_why
+from penstock.door_ended as e
+where e.outcome = 'succeeded';
 
 create or replace view penstock.door_dead_letter as
-select d.door_id, l.seq, l.id as message_id, o.message_state_id, penstock.to_time(l.created_at) as created_on,
-    penstock.to_time(l.at) as dead_on, l.created_by, penstock.payload_json(l.payload, l.content_type) as message_json,
-    coalesce(l.reason, l.outcome) as reason_why
-from penstock.door as d
-join penstock.door_ended as l using (queue_id)
+select e.door_id, e.position, e.id as message_id, o.message_state_id, e.created_at as created_on, e.ended_at as dead_on,
+    e.created_by, penstock.payload_json(e.payload, e.content_type) as message_json,
+    coalesce(e.reason, e.outcome) as reason_why
+from penstock.door_ended as e
 join penstock.door_outcome as o using (outcome)
-where l.outcome <> 'succeeded';
+where e.outcome <> 'succeeded';
 
 -- Everything that happened to messages in the primary group, and the rows that callers wrote. The number grows with
--- time: microseconds, then the order in which things were written down.
+-- time: microseconds, then the order in which things were written down. What became due is not told apart from what is
+-- queued.
 create or replace view penstock.door_audit as
-select d.door_id, a.at * 1024 + a.place as audit_id, a.message_id, a.message_state_id,
-    penstock.to_time(a.at) as audit_on, a.by as audit_by, a.reason as reason_why
+select d.door_id, penstock.from_time(a.at) * 1024 + a.place as audit_id, a.message_id, a.message_state_id,
+    a.at as audit_on, a.by as audit_by, a.reason as reason_why
 from penstock.door as d
 join penstock.queue as q on q.queue_id = d.queue_id
 join penstock.door_setting as kept on kept.door_id = d.door_id and kept.setting_name = 'audit_retention'
-left join penstock.reader as g on g.queue_id = q.queue_id and g.name = coalesce(q.primary_group, 'default')
 cross join lateral (
-    select t.at, t.place, i.message_id, t.message_state_id, t.by, coalesce(note.reason, t.reason) as reason
-    from (
-        select m.id, m.created_at, m.seq, m.created_at as at, 0 as place, 1 as message_state_id,
-            coalesce(m.created_by, 'system') as by, 'enqueued' as reason, null::bigint as token
-        from penstock.lane as n
-        join penstock.log as m on m.lane_id = n.lane_id
-        where n.queue_id = q.queue_id
-        union all
-        select h.id, h.created_at, null, h.created_at, 0, 1, coalesce(h.created_by, 'system'), 'enqueued', null
-        from penstock.held as h
-        where h.queue_id = q.queue_id
-        union all
-        select m.id, m.created_at, m.seq, c.at, 1 + c.entry % 1023, 2, c.consumer, 'dequeued', c.token
-        from penstock.claim as c
-        cross join lateral (
-            select m.* from penstock.log as m
-            where m.lane_id = c.lane_id and m.seq between c.first and c.last
-                and (c.positions is null or c.positions @> m.seq)
-            offset 0
-        ) as m
-        where c.group_id = g.group_id and c.n > 0
-        union all
-        select m.id, m.created_at, m.seq, s.at, 1 + s.entry % 1023,
-            case
-                when o.message_state_id is not null then o.message_state_id
-                when s.event = 'receive' then 2
-                when s.event = 'reschedule' then 4
-                when s.event = 'lease_end' then 5
-                when s.event = 'redrive' then 72
-                else 1
-            end,
-            coalesce(s.by, 'system'),
-            coalesce(s.reason, case s.event when 'receive' then 'dequeued' when 'ack' then 'completed' else s.event end),
-            case s.event when 'receive' then s.token end
-        from penstock.step as s
-        cross join lateral (
-            select m.* from penstock.log as m
-            join penstock.lane as n on n.lane_id = m.lane_id and n.queue_id = s.queue_id
-            where m.seq between s.first and s.last and (s.positions is null or s.positions @> m.seq)
-            offset 0
-        ) as m
-        left join penstock.door_outcome as o on o.outcome = s.state
-        -- What became due is not told apart from what is queued.
-        where s.queue_id = q.queue_id and (s.group_id = g.group_id or s.group_id is null)
-            and s.event not in ('due', 'batch_start')
-    ) as t
-    cross join lateral (
-        select coalesce(t.id, penstock.made_id(t.created_at, (select salt from penstock.store), t.seq)) as message_id
-    ) as i
+    select t.at, case t.entry when 0 then 0 else 1 + t.entry % 1023 end as place, t.id as message_id,
+        case
+            when o.message_state_id is not null then o.message_state_id
+            when t.event = 'receive' then 2
+            when t.event = 'reschedule' then 4
+            when t.event = 'lease_end' then 5
+            when t.event = 'redrive' then 72
+            else 1
+        end as message_state_id,
+        t.by,
+        coalesce(note.reason, t.reason, case t.event
+            when 'send' then 'enqueued'
+            when 'receive' then 'dequeued'
+            when 'ack' then 'completed'
+            else t.event
+        end) as reason
+    from penstock.message_audit as t
+    left join penstock.door_outcome as o on o.outcome = t.state
     left join penstock.door_note as note
-        on note.door_id = d.door_id and note.message_id = i.message_id and note.token = t.token
+        on note.door_id = d.door_id and note.message_id = t.id and note.token = t.token and t.event = 'receive'
+    where t.queue_id = d.queue_id and t.event not in ('due', 'batch_start')
+        and (t.group_name is null or t.group_name = coalesce(q.primary_group, 'default'))
     union all
-    select note.at, 1 + note.entry % 1023, note.message_id, note.state_id, note.by, note.reason
+    select penstock.to_time(note.at), 1 + note.entry % 1023, note.message_id, note.state_id, note.by, note.reason
     from penstock.door_note as note
     where note.door_id = d.door_id and note.token is null
 ) as a
-where penstock.to_time(a.at) >= clock_timestamp() - kept.setting_value::double precision * interval '1 day';
+where a.at >= clock_timestamp() - kept.setting_value::double precision * interval '1 day';
 
 -- message of every schema of the LISTEN/NOTIFY conventions.
 create or replace view penstock.door_message as
@@ -216,14 +159,13 @@ where l.seq is not null
     and not exists (select 1 from penstock.door_removal as r where r.door_id = d.door_id and r.seq = l.seq);
 
 create or replace view penstock.door_archive as
-select d.door_id, a.seq as id, penstock.to_time(a.created_at) as created_at, penstock.to_time(a.at) as archived_at,
-    penstock.payload_jsonb(a.payload, a.content_type) as message,
-    (case a.outcome
+select e.door_id, e.position as id, e.created_at, e.ended_at as archived_at,
+    penstock.payload_jsonb(e.payload, e.content_type) as message,
+    (case e.outcome
         when 'succeeded' then 'success'
         when 'rejected' then 'rejected'
         when 'lease_expired' then 'lock_expired'
         else 'failed'
     end)::penstock.message_status as result,
-    a.by as handled_by, a.reason as details
-from penstock.door as d
-join penstock.door_ended as a using (queue_id);
+    e.by as handled_by, e.reason as details
+from penstock.door_ended as e;

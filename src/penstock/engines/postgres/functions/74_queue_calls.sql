@@ -175,9 +175,11 @@ begin
     select (penstock._locate(q, _msg_id)).seq into _seq
     from penstock.door as d join penstock.queue as q using (queue_id) where d.door_id = _door;
     if _from_history then
-        select h.message_json into _payload from penstock.door_history as h where h.door_id = _door and h.seq = _seq limit 1;
+        select h.message_json into _payload from penstock.door_history as h
+        where h.door_id = _door and h.position = _seq limit 1;
     else
-        select l.message_json into _payload from penstock.door_dead_letter as l where l.door_id = _door and l.seq = _seq;
+        select l.message_json into _payload from penstock.door_dead_letter as l
+        where l.door_id = _door and l.position = _seq;
     end if;
     if not found then
         raise exception using errcode = 'PN300',
@@ -238,13 +240,13 @@ create or replace function penstock._door_clean_dead(_door integer, _days intege
 language plpgsql as $$
 declare
     b record := penstock._behind(_door);
-    _before bigint := penstock.now_us() - penstock._us(86400 * case
+    _before timestamptz := penstock.to_time(penstock.now_us()) - interval '1 day' * case
         when _days > 0 then _days
         else penstock._setting(_door, 'dead_letter_retention')
-    end);
+    end;
 begin
     perform penstock.purge(
-        b.queue, array(select d.id from penstock.door_ended as d where d.queue_id = b.queue_id and d.outcome <> 'succeeded' and d.at < _before),
+        b.queue, array(select l.message_id from penstock.door_dead_letter as l where l.door_id = _door and l.dead_on < _before),
         b."group"
     );
 end

@@ -194,11 +194,18 @@ declare
 begin
     if old.result = 'success' then
         raise exception using errcode = 'PN200',
-            message = format('message %s of %I.message_archive succeeded and stays until its retention ends', old.id, tg_table_schema),
+            message = format(
+                'message %s of %I.message_archive succeeded and stays until its retention ends', old.id, tg_table_schema
+            ),
             hint = 'The policy says how long: history_seconds. penstock.flush removes everything of the queue.';
     end if;
     perform penstock.purge(
-        b.queue, array(select d.id from penstock.door_ended as d where d.queue_id = b.queue_id and d.outcome <> 'succeeded' and d.seq = old.id), b."group"
+        b.queue,
+        array(
+            select coalesce(d.id, penstock.made_id(d.created_at, d.seq))
+            from penstock.dead_letter as d where d.group_id = b.group_id and d.seq = old.id
+        ),
+        b."group"
     );
     return old;
 end
