@@ -1,4 +1,4 @@
-"""Who may import whom: domain <- engines <- client <- workers <- servers <- cli."""
+"""Who may import whom: domain <- engines <- client <- workers <- servers, spark <- cli."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.sources import PACKAGE, imported_modules, python_files, shown
+from tests.architecture.sources import PACKAGE, SRC, imported_modules, python_files, shown
 
 # Each part of the package, and the parts it may know besides itself. Settings are read at the outermost door.
 MAY_KNOW: dict[str, set[str]] = {
@@ -18,17 +18,22 @@ MAY_KNOW: dict[str, set[str]] = {
     "workers": {"domain", "engines", "client"},
     "testing": {"domain", "engines", "client", "workers"},
     "servers": {"domain", "engines", "client", "workers", "settings"},
-    "cli": {"domain", "engines", "client", "workers", "servers", "settings"},
+    "spark": {"domain", "engines", "client", "settings"},
+    "cli": {"domain", "engines", "client", "workers", "servers", "settings", "spark"},
+    "pyspark_penstock": {"spark"},
 }
 # What comes from outside, and who may use it.
 OUTSIDE = {
     "apsw": {"engines", "cli"},
     "cronsim": {"domain"},
     "hiredis": {"servers"},
-    "msgspec": {"domain", "engines", "client", "workers", "settings", "servers", "cli"},
+    "matplotlib": {"spark"},
+    "msgspec": {"domain", "engines", "client", "workers", "settings", "servers", "cli", "spark"},
+    "numpy": {"engines"},
     "opentelemetry": {"workers"},
     "prometheus_client": {"workers"},
-    "pyarrow": {"engines"},
+    "pyarrow": {"engines", "spark"},
+    "pyspark": {"spark"},
     "pytest": {"testing"},
     "rich": {"cli"},
     "typer": {"cli"},
@@ -52,7 +57,9 @@ def test_a_part_knows_only_what_lies_before_it(part: str) -> None:
 
 
 def _part(path: Path) -> str:
-    """The folder of the package, or the file that lies beside the folders."""
+    """The folder of the package, or the file that lies beside the folders; a package beside ours is a part too."""
+    if not path.is_relative_to(PACKAGE):
+        return path.relative_to(SRC).parts[0]
     first = path.relative_to(PACKAGE).parts[0]
     return first.removesuffix(".py")
 

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock import GroupMisused, Queue, RangeTrimmed, Store
 from penstock.domain.times import from_time
-from penstock.engines.contract import Engine
+from penstock.engines.contract import Engine, Mark
 from tests.conformance.clock import Clock
+from tests.conformance.doors import Opener
+from tests.conformance.engines import EngineRow
 from tests.conformance.moves import payloads, take, take_all
 
 pytest.importorskip("pyarrow", reason="windows are read as Arrow: needs pyarrow")
 
 
 def read(
-    engine: Engine, queue: str, start: int, end: int, parts: int = 1, batch_rows: int = 10_000
+    engine: Engine, queue: str, start: Mark, end: Mark, parts: int = 1, batch_rows: int = 10_000
 ) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for part in engine.window(queue, start, end, parts):
@@ -36,8 +39,11 @@ def positions_of(queue: Queue, sent: list[str]) -> list[int]:
 def test_the_horizon_moves_with_every_send(queue: Queue) -> None:
     engine = queue.engine
     before = engine.horizon("orders")
-    [position] = positions_of(queue, [queue.send(1)])
-    assert before < position <= engine.horizon("orders")
+    queue.send(1)
+    after = engine.horizon("orders")
+    assert after != before
+    assert engine.horizon("orders") == after
+    assert len(read(engine, "orders", before, after)) == 1
 
 
 def test_a_window_holds_what_was_sent_between_two_horizons(queue: Queue) -> None:
@@ -127,6 +133,85 @@ def test_a_time_is_found_as_the_last_position_sent_before_it(queue: Queue, clock
     assert early <= engine.position_at("orders", moment) < late
 
 
+def test_a_window_is_cut_by_rows(queue: Queue, store: Store) -> None:
+    engine, other = queue.engine, store.queue("other")
+    for number in range(10):
+        queue.send(number, priority=number % 3)
+        other.send_many(["x"] * 70 if number % 4 == 0 else ["y"])
+    start, end = engine.earliest("orders"), engine.horizon("orders")
+    middle = engine.cut("orders", start, end, 4)
+    assert [row["payload"] for row in read(engine, "orders", start, middle)] == [b"0", b"1", b"2", b"3"]
+    rest = engine.cut("orders", middle, end, 100)
+    assert [int(row["payload"]) for row in read(engine, "orders", middle, rest, parts=3)] == [4, 5, 6, 7, 8, 9]
+    assert engine.cut("orders", start, end, None) == end
+
+
+def test_a_window_is_cut_by_bytes_but_never_to_nothing(queue: Queue) -> None:
+    engine = queue.engine
+    queue.send_many([b"a" * 100, b"b" * 100, b"c" * 300, b"d"])
+    start, end = engine.earliest("orders"), engine.horizon("orders")
+    first = engine.cut("orders", start, end, None, 250)
+    assert [row["payload"][:1] for row in read(engine, "orders", start, first)] == [b"a", b"b"]
+    second = engine.cut("orders", first, end, 5, 250)
+    assert [row["payload"][:1] for row in read(engine, "orders", first, second)] == [b"c"]
+    assert [row["payload"] for row in read(engine, "orders", second, end)] == [b"d"]
+
+
+def test_a_row_has_every_column_of_its_message(queue: Queue) -> None:
+    queue.send_many([b"plain"] * 3)
+    chosen = "7d3c1f0a-52d4-4c1d-8a0c-3f5a1f6f0c11"
+    full = queue.send(
+        {"n": 5}, id=chosen, headers={"a": "é"}, priority=2, ttl_seconds=77, address="here", key="k", created_by="me"
+    )
+    rows = read(queue.engine, "orders", 0, queue.engine.horizon("orders"), batch_rows=2)
+    assert len(rows) == 4
+    for row in rows:
+        message = queue.find(row["id"])
+        for field in ("queue", "payload", "content_type", "priority", "position", "created_at", "created_by"):
+            assert row[field] == getattr(message, field), field
+        for field in ("available_at", "expires_at", "deadline_at", "address", "key", "batch"):
+            assert row[field] == getattr(message, field), field
+    assert rows[3]["id"] == full == chosen
+    assert rows[3]["headers"] == '{"a":"é"}'
+    assert rows[0]["headers"] is None
+
+
+def test_the_epoch_is_the_same_for_everybody_and_other_for_another_store(
+    queue: Queue, open_store: Opener, tmp_path: Path, engine_row: EngineRow
+) -> None:
+    assert open_store().engine.epoch() == queue.engine.epoch()
+    other = tmp_path / "other"
+    other.mkdir()
+    assert open_store(engine_row.fresh_url(other)).engine.epoch() != queue.engine.epoch()
+
+
+def test_rows_that_are_flushed_while_they_are_read_are_missed(queue: Queue) -> None:
+    engine = queue.engine
+    queue.send_many(list(range(20)))
+    [part] = engine.window("orders", 0, engine.horizon("orders"), 1)
+    batches = engine.read(part, 10)
+    next(batches)
+    queue.flush()
+    with pytest.raises(RangeTrimmed, match="10 of 20"):
+        list(batches)
+
+
+def test_a_window_that_begins_beyond_the_end_is_refused(queue: Queue) -> None:
+    """As when a store was restored from an older copy."""
+    queue.send(1)
+    end = queue.engine.horizon("orders")
+    assert isinstance(end, int)
+    with pytest.raises(RangeTrimmed, match="older"):
+        queue.engine.window("orders", end + 5, end + 9, 1)
+
+
+def test_the_last_position_stays_when_its_message_is_gone(queue: Queue) -> None:
+    [position] = positions_of(queue, [queue.send(1)])
+    assert queue.engine.last_position("orders") == position
+    queue.flush()
+    assert queue.engine.last_position("orders") == position
+
+
 def test_a_trimmed_window_is_refused_by_name(queue: Queue, store: Store, clock: Clock) -> None:
     engine = queue.engine
     queue.send_many([1, 2, 3])
@@ -157,8 +242,10 @@ def test_a_stream_group_never_moves_back(queue: Queue) -> None:
     engine = queue.engine
     queue.send_many([1, 2, 3])
     end = engine.horizon("orders")
+    middle = engine.cut("orders", engine.earliest("orders"), end, 1)
     engine.advance("orders", "lake", end)
-    engine.advance("orders", "lake", end - 2)
+    engine.advance("orders", "lake", middle)
+    assert middle != end
     assert engine.stream_position("orders", "lake") == end
 
 

@@ -41,6 +41,6 @@ class Delivery(DeliveryView, eq=False, gc=False):
         return to_time(ends[0])
 
     def _settle(self, settlement: Settlement) -> None:
-        results = self._queue.settle([settlement])
-        if results[0].error is not None:
-            raise results[0].error
+        settled = self._queue._settle_one(settlement)
+        if settled.error is not None:
+            raise settled.error

@@ -17,7 +17,7 @@ from penstock.client.calling import BACKSTOP_SECONDS
 from penstock.client.consumer import Consumer
 from penstock.client.delivery import Delivery
 from penstock.client.producer import Producer
-from penstock.client.settling import by_group, checked_edge, checked_target, whole_receives
+from penstock.client.settling import by_group, checked, checked_edge, checked_target, whole_receives
 from penstock.domain.errors import InvalidInput, LeaseLost, MessageFailed, NotFound, WaitTimeout
 from penstock.domain.identity import check_id
 from penstock.domain.lifecycle import OUTCOMES, State
@@ -146,6 +146,12 @@ class Queue:
             answers = self._settle(group, settles)
             results.update(zip(places, answers, strict=True))
         return [results[place] for place in range(len(settlements))]
+
+    def _settle_one(self, settlement: Settlement) -> Settled:
+        """What a delivery does for itself."""
+        settles = [checked(settlement, self.name)]
+        results = self._settle(settlement.delivery.group, settles)
+        return results[0]
 
     def ack_many(self, deliveries: Sequence[Delivery]) -> int:
         """Ack deliveries, whole receives in one statement; counts them. LeaseLost names those that were lost, after

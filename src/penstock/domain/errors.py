@@ -26,6 +26,10 @@
     │   ├── SchemaMissing       the schema must be made first (`penstock migrate`)
     │   ├── SchemaTooNew        made by a newer Penstock
     │   └── EngineTooOld        the database software lacks a fix or feature that Penstock needs
+    ├── PipelineError           a job of the pipeline could not do its work
+    │   ├── SparkUnavailable    Spark did not start, or its cluster cannot be reached
+    │   ├── NotALake            the directory holds something else, or the lake of another store
+    │   └── LakeBusy            another run is writing to the lake
     └── MissingExtra            an optional dependency is not installed
 
 The first sentence of a class is what it means; the message of an instance names the value at fault.
@@ -151,6 +155,22 @@ class SchemaTooNew(StoreError):
 
 class EngineTooOld(StoreError):
     """The database software lacks a fix or a feature that Penstock needs."""
+
+
+class PipelineError(PenstockError):
+    """A job of the pipeline could not do its work."""
+
+
+class SparkUnavailable(PipelineError):
+    """Spark did not start, or its cluster cannot be reached."""
+
+
+class NotALake(PipelineError):
+    """The directory holds something else, or the lake of another store."""
+
+
+class LakeBusy(PipelineError):
+    """Another run is writing to the lake; it can be tried again when that has ended."""
 
 
 class MissingExtra(PenstockError, ImportError):

@@ -13,6 +13,7 @@ A caller may choose any other UUID; only those are kept in an index.
 from __future__ import annotations
 
 import uuid
+from functools import lru_cache
 
 from penstock.domain.errors import InvalidInput
 from penstock.domain.names import shown
@@ -24,13 +25,23 @@ _POSITION_MASK = (1 << _POSITION_BITS) - 1
 
 def made_prefix(created_at: int, salt: int) -> str:
     """All of a made id but its last 12 digits: the same for all messages of one send."""
-    milliseconds = created_at // 1000
+    return _prefix(created_at // 1000, salt)
+
+
+@lru_cache(64)
+def _prefix(milliseconds: int, salt: int) -> str:
     high, low = salt >> 14, salt & 0x3FFF
     return f"{milliseconds >> 16 & 0xFFFFFFFF:08x}-{milliseconds & 0xFFFF:04x}-7{high:03x}-{0x8000 | low:04x}-"
 
 
 def made_id(created_at: int, salt: int, position: int) -> str:
     return f"{made_prefix(created_at, salt)}{position:012x}"
+
+
+def made_ids(created_at: int, salt: int, first: int, last: int) -> list[str]:
+    """The ids of messages in a row."""
+    prefix = made_prefix(created_at, salt)
+    return [f"{prefix}{position:012x}" for position in range(first, last + 1)]
 
 
 def position_of(message_id: str) -> int:

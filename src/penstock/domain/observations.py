@@ -151,11 +151,15 @@ class SweepReport(msgspec.Struct, frozen=True):
 
 
 class Part(msgspec.Struct, frozen=True):
-    """A piece of a window: whole ranges of positions that one task can read, and how many messages they hold."""
+    """A piece of a window that one task can read: of which table, between which marks, which ranges of it, and how many
+    rows they hold. What the numbers of a range mean is the engine's business."""
 
     queue: str
     ranges: tuple[tuple[int, int], ...]
     count: int
+    table: str = "messages"
+    start: int | str = 0
+    end: int | str = 0
 
 
 class Check(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ What an engine cannot do is a flag of `Capabilities`, which the test run prints;
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
@@ -268,6 +268,9 @@ class Engine(Protocol):
     def position_at(self, queue: str, at: int) -> int:
         """The last position sent before a time, for browsing and seeking."""
 
+    def last_position(self, queue: str) -> int:
+        """The last position given out, whether its message is still there or not."""
+
     def stats(self, queue: str) -> dict[str, GroupStats]:
         """Every group's counts, in one snapshot and without reading messages."""
 
@@ -295,6 +298,9 @@ class Engine(Protocol):
     #
     # A table is read from mark to mark. What lies between two marks that are not beyond the horizon never changes.
 
+    def epoch(self) -> str:
+        """Names the log: the same for as long as marks mean the same, and never that of another store."""
+
     def horizon(self, queue: str, table: Table = "messages") -> Mark:
         """The mark up to which every committed row is readable: nothing can appear behind it later."""
 
@@ -304,22 +310,62 @@ class Engine(Protocol):
     def mark_at(self, queue: str, at: int) -> Mark:
         """The mark behind the last message sent before a time."""
 
-    def cut(self, queue: str, start: Mark, end: Mark, rows: int | None, size: int | None = None) -> Mark:
-        """The farthest mark, not beyond `end`, with at most `rows` messages and `size` payload bytes between it and
-        `start`, but with at least one message if there is one."""
+    def cut(
+        self,
+        queue: str,
+        start: Mark,
+        end: Mark,
+        rows: int | None,
+        size: int | None = None,
+        table: Table = "messages",
+    ) -> Mark:
+        """The farthest mark, not beyond `end`, with at most `rows` rows and `size` payload bytes between it and
+        `start`, but with at least one row if there is one. What happened to several messages at once is not cut apart,
+        and has no size."""
 
     def window(self, queue: str, start: Mark, end: Mark, parts: int, table: Table = "messages") -> list[Part]:
         """The rows between two marks as at most `parts` pieces of like size; RangeTrimmed when some of them are past
-        retention. The same window always holds the same rows."""
+        retention, or the log ends before the window begins. The same window always holds the same rows."""
 
     def read(
         self, part: Part, batch_rows: int = 10_000, columns: Sequence[str] | None = None
     ) -> Iterator[pyarrow.RecordBatch]:
         """The rows of a part as Arrow record batches with the columns of its table (`tables.schema`), or with the
-        given ones; the same rows in the same order each time."""
+        given ones; the same rows in the same order each time. RangeTrimmed when some were removed meanwhile."""
 
     def stream_position(self, queue: str, group: str) -> Mark | None:
         """Where a stream group stands; None when it has not begun."""
 
-    def advance(self, queue: str, group: str, mark: Mark) -> None:
-        """Move a stream group's cursor forward; a group that has leases is refused."""
+    def advance(self, queue: str, group: str, mark: Mark, table: Table = "messages") -> None:
+        """Move a stream group's cursor forward, never back; a group that has leases, or streams another table, is
+        refused. Until its retention ends nothing is trimmed that an active stream group has not passed: messages, or
+        with `audit` or `archive` those to which something happened beyond the mark."""
+
+    # -- staging: how the sink sends ---------------------------------------------------------------------------------
+
+    def stage(self, queue: str, key: str, part: str, batches: Iterable[pyarrow.RecordBatch]) -> int:
+        """Put messages (`outgoing.schema`) aside under a key, as one part of several: nobody sees them. Counts them.
+        Parts of tasks that ran twice have different names."""
+
+    def release(self, queue: str, key: str, parts: Sequence[str]) -> int | None:
+        """(new) -> ready or held for all that these parts have put aside, in that order, together with the entry
+        `key/queue` of kind "sink" in the ledger. None, and nothing sent, when the ledger has that entry already. What
+        else was put aside under the key is dropped, and what nobody released within a day."""
+
+    def discard(self, queue: str, key: str) -> None:
+        """Drop what was put aside under a key."""
+
+    # -- the ledger: small facts that the pipeline keeps in the store --------------------------------------------------
+
+    def ledger(self, kind: str, prefix: str = "") -> dict[str, str]:
+        """The entries of a kind whose keys begin with a prefix, by key; values are JSON."""
+
+    def record(
+        self,
+        kind: str,
+        puts: Mapping[str, str],
+        removes: Sequence[str] = (),
+        expect: Mapping[str, str | None] | None = None,
+    ) -> bool:
+        """Put and remove entries of a kind if every expected key has its expected value (None: is not there); False,
+        and nothing changed, otherwise."""

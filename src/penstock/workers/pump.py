@@ -26,6 +26,9 @@ from penstock.workers.take import AnyHeld, Take
 
 # A half-finished receive waits this long for its other half: settling it as a whole is cheaper.
 LINGER_SECONDS = 0.05
+IN_VAIN_SECONDS = 0.002
+LONGEST_IN_VAIN_SECONDS = 0.5
+ENOUGH_IN_VAIN = 4
 
 
 class Step(NamedTuple):
@@ -39,9 +42,12 @@ class Step(NamedTuple):
 
 class Want:
     """What a source is waiting for. `dry` means that nothing is there, as far as is known; `due_at` is when there will
-    be; `doubt` asks for a look before the next receive; `shut` means that no slot of the worker fits what is there."""
+    be; `doubt` asks for a look before the next receive; `shut` means that no slot of the worker fits what is there.
+    `in_vain` counts receives that brought nothing though a look had said that there was something, because somebody
+    else was faster or is at it: they must not turn into a spin."""
 
     def __init__(self) -> None:
+        self.in_vain = 0
         self.doubt = False
         self.dry = False
         self.shut = False
@@ -178,6 +184,8 @@ class Pump:
             if want.due_at is not None:
                 wait = min(wait, max(0.0, want.due_at - now))
             listens = listens or want.dry or want.shut
+            if want.in_vain and want.due_at is not None and want.in_vain < ENOUGH_IN_VAIN:
+                is_idle = False
             if not want.dry:
                 is_idle = False
                 if self.receiving and not want.shut and self._room(source) > 0:
@@ -201,6 +209,8 @@ class Pump:
                 continue
             seconds = self._engine.ready_in(source.name, source.group)
             want.doubt = False
+            if seconds == 0 and want.in_vain:
+                seconds = 0 if is_due else min(IN_VAIN_SECONDS * 2**want.in_vain, LONGEST_IN_VAIN_SECONDS)
             want.dry = seconds != 0
             want.due_at = None if not seconds else time.monotonic() + seconds
         if heard:
@@ -239,7 +249,9 @@ class Pump:
         return [Step(operation, partial(self._received, source, asked_at, room))]
 
     def _received(self, source: Source, asked_at: float, asked: int, receipt: Receipt) -> None:
-        self._wants[source].doubt = len(receipt.rows) < asked
+        want = self._wants[source]
+        want.doubt = len(receipt.rows) < asked
+        want.in_vain = 0 if receipt.rows else want.in_vain + 1
         if receipt.rows:
             source.add(receipt, asked_at)
             self._sources[source].kick()

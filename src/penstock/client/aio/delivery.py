@@ -42,6 +42,6 @@ class AsyncDelivery(DeliveryView, eq=False, gc=False):
         return to_time(ends[0])
 
     async def _settle(self, settlement: Settlement) -> None:
-        results = await self._queue.settle([settlement])
-        if results[0].error is not None:
-            raise results[0].error
+        settled = await self._queue._settle_one(settlement)
+        if settled.error is not None:
+            raise settled.error

@@ -15,7 +15,7 @@ from penstock.client.aio.consumer import AsyncConsumer
 from penstock.client.aio.delivery import AsyncDelivery
 from penstock.client.aio.producer import AsyncProducer
 from penstock.client.calling import BACKSTOP_SECONDS
-from penstock.client.settling import by_group, checked_edge, checked_target, whole_receives
+from penstock.client.settling import by_group, checked, checked_edge, checked_target, whole_receives
 from penstock.domain.errors import InvalidInput, LeaseLost, MessageFailed, NotFound, WaitTimeout
 from penstock.domain.identity import check_id
 from penstock.domain.lifecycle import OUTCOMES, State
@@ -144,6 +144,12 @@ class AsyncQueue:
             answers = await self._settle(group, settles)
             results.update(zip(places, answers, strict=True))
         return [results[place] for place in range(len(settlements))]
+
+    async def _settle_one(self, settlement: Settlement) -> Settled:
+        """What a delivery does for itself."""
+        settles = [checked(settlement, self.name)]
+        results = await self._settle(settlement.delivery.group, settles)
+        return results[0]
 
     async def ack_many(self, deliveries: Sequence[AsyncDelivery]) -> int:
         """Ack deliveries, whole receives in one statement; counts them. LeaseLost names those that were lost, after

@@ -38,6 +38,7 @@ class Database:
         self.tokens = Tokens()
         self.on_commit: Callable[[], None] = lambda: None
         self._writer: apsw.Connection
+        self._cursor: apsw.Cursor
         self._reader: apsw.Connection
         self._current: Transaction | None
         self._owner: int
@@ -57,13 +58,13 @@ class Database:
             raise errors.StoreUnavailable(f"{self.path}: another thread held the store for {self.busy_seconds:g} s")
         try:
             if self._current is not None:
-                self._writer.execute(SQL.savepoint)
+                self._run(SQL.savepoint)
                 return self._current, True
             if durable is not self._durable:
-                self._writer.execute(SQL.durable if durable else SQL.relaxed)
+                self._run(SQL.durable if durable else SQL.relaxed)
                 self._durable = durable
-            self._writer.execute(SQL.begin_write)
-            transaction = self.transaction(self._writer)
+            self._run(SQL.begin_write)
+            transaction = self.transaction(self._cursor)
             self._current, self._owner = transaction, threading.get_ident()
         except BaseException:
             self._write_lock.release()
@@ -74,12 +75,9 @@ class Database:
         """Commit or undo, and give the lock back. The database may have ended a failed transaction by itself."""
         try:
             if failed and self._writer.in_transaction:
-                if is_part:
-                    self._writer.execute(SQL.rollback_to)
-                else:
-                    self._writer.execute(SQL.rollback)
+                self._run(SQL.rollback_to if is_part else SQL.rollback)
             if is_part and self._writer.in_transaction:
-                self._writer.execute(SQL.release)
+                self._run(SQL.release)
             elif not failed:
                 self._commit()
         finally:
@@ -89,10 +87,10 @@ class Database:
 
     def _commit(self) -> None:
         try:
-            self._writer.execute(SQL.commit)
+            self._run(SQL.commit)
         except BaseException:
             if self._writer.in_transaction:
-                self._writer.execute(SQL.rollback)
+                self._run(SQL.rollback)
             raise
 
     @contextmanager
@@ -106,7 +104,7 @@ class Database:
         with self._read_lock, self.translated():
             self._reader.execute(SQL.begin_read)
             try:
-                yield self.transaction(self._reader)
+                yield self.transaction(self._reader.cursor())
             finally:
                 if self._reader.in_transaction:
                     self._reader.execute(SQL.rollback)
@@ -115,8 +113,8 @@ class Database:
         """A read inside a write sees what was written: it is a part of it."""
         return self._current is not None and self._owner == threading.get_ident()
 
-    def transaction(self, connection: apsw.Connection) -> Transaction:
-        return Transaction(connection, self.clock(), self.random, self.salt, self.tokens)
+    def transaction(self, cursor: apsw.Cursor) -> Transaction:
+        return Transaction(cursor, self.clock(), self.random, self.salt, self.tokens)
 
     # -- opening and closing ---------------------------------------------------------------------------------------
 
@@ -131,6 +129,8 @@ class Database:
         self._durable = True
         with self.translated():
             self._writer = self.connection()
+            self._cursor = self._writer.cursor()
+            self._run = self._cursor.execute
             self._reader = self._writer if self.in_memory else self.connection()
 
     def connection(self) -> apsw.Connection:

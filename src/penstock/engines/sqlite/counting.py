@@ -32,7 +32,7 @@ def _stats(transaction: Transaction, queue: Queue, group: Group) -> GroupStats:
     outcomes = {str(outcome): count for outcome, count in zip(_COUNTED, counts, strict=False)}
     unread, skipped, leased, tracked_leased, redo, backing_off, dead, consumers = counts[len(_COUNTED) :]
     if group.stream_position is not None:
-        return _stream_stats(transaction, queue, group.stream_position, outcomes)
+        return _stream_stats(transaction, queue, group, outcomes)
     held = queue.held + backing_off
     in_progress = leased + tracked_leased
     available = unread - skipped
@@ -64,10 +64,11 @@ _COUNTED = (
 assert set(_COUNTED) == set(OUTCOMES)
 
 
-def _stream_stats(transaction: Transaction, queue: Queue, position: int, outcomes: dict[str, int]) -> GroupStats:
-    """A stream has no leases: what is behind its cursor is done."""
+def _stream_stats(transaction: Transaction, queue: Queue, group: Group, outcomes: dict[str, int]) -> GroupStats:
+    """A stream has no leases: what is behind its cursor is done. One that follows the trail lags by what has ended."""
     every = transaction.value(SQL.sent_count, {"queue_id": queue.queue_id, "after": 0})
-    lag = transaction.value(SQL.sent_count, {"queue_id": queue.queue_id, "after": position})
+    count = SQL.sent_count if group.stream_table == "messages" else SQL.ended_count
+    lag = min(every, transaction.value(count, {"queue_id": queue.queue_id, "after": group.stream_position}))
     return GroupStats(
         total=every + queue.held,
         in_progress=0,

@@ -42,20 +42,14 @@ class Step(NamedTuple):
 
 def record(transaction: Transaction, queue_id: int, group_id: int | None, step: Step) -> None:
     for first in range(step.first, step.last + 1, MAX_SPAN):
-        bindings = {
-            "first": first,
-            "last": min(step.last, first + MAX_SPAN - 1),
-            "queue_id": queue_id,
-            "group_id": group_id,
-            "at": transaction.now,
-            "event": step.event.value,
-            "state": step.state.value,
-            "by": step.by,
-            "reason": step.reason,
-            "attempt": step.attempt,
-            "token": step.token,
-        }
-        transaction.run(SQL.record, bindings)
+        last = min(step.last, first + MAX_SPAN - 1)
+        transaction.run(
+            SQL.record,
+            (
+                last, first, queue_id, group_id, transaction.now, step.event, step.state, step.by, step.reason,
+                step.attempt, step.token,
+            ),
+        )  # fmt: skip
 
 
 def end(

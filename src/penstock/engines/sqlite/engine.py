@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random as random_module
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.domain.errors import InvalidInput, PenstockError, StoreError
@@ -29,7 +29,7 @@ from penstock.domain.policy import Policy
 from penstock.domain.recurrence import CatchUp, Schedule
 from penstock.domain.settlement import Settle, Settled
 from penstock.domain.times import check_seconds
-from penstock.engines.contract import Capabilities, Edge, Operation, Receipt
+from penstock.engines.contract import Capabilities, Edge, Mark, Operation, Receipt, Table
 from penstock.engines.sqlite import (
     batches,
     batching,
@@ -39,20 +39,23 @@ from penstock.engines.sqlite import (
     doctoring,
     explaining,
     leasing,
+    ledger,
     looking,
     migration,
     queues,
+    reading,
     receiving,
     scheduling,
     seeking,
     sending,
     settling,
+    staging,
     sweeping,
     windows,
 )
 from penstock.engines.sqlite.connection import Database
 from penstock.engines.sqlite.outside import check_connection, take_write_lock, without_habits
-from penstock.engines.sqlite.queues import Group, Queue
+from penstock.engines.sqlite.receiving import Opening
 from penstock.engines.sqlite.transaction import Transaction
 from penstock.engines.sqlite.watching import Watch
 
@@ -160,34 +163,30 @@ class SqliteEngine:
         with self.database.translated(), without_habits(connection):
             with connection:
                 take_write_lock(connection)
-                ids = sending.send(self.database.transaction(connection), queue, drafts)
+                ids = sending.send(self.database.transaction(connection.cursor()), queue, drafts)
             return ids
 
     def receive(self, queue: str, group: str | None, consumer: str, limit: int, lease_seconds: float | None) -> Receipt:
         """A receive that a power cut undoes is only a redelivery, so it does not wait for the disk; an at_most_once
         message must never be handed out again, so there it does."""
         return self._receive(
-            queue,
-            group,
-            lambda work, found, reader: receiving.receive(work, found, reader, consumer, limit, lease_seconds),
+            queue, group, lambda work, opening: receiving.receive(work, opening, consumer, limit, lease_seconds)
         )
 
     def receive_each(
         self, queue: str, group: str | None, shares: Sequence[tuple[str, int]], lease_seconds: float | None
     ) -> list[Receipt]:
         return self._receive(
-            queue, group, lambda work, found, reader: receiving.receive_each(work, found, reader, shares, lease_seconds)
+            queue, group, lambda work, opening: receiving.receive_each(work, opening, shares, lease_seconds)
         )
 
-    def _receive(self, queue: str, group: str | None, receive: Callable[[Transaction, Queue, Group], T]) -> T:
+    def _receive(self, queue: str, group: str | None, receive: Callable[[Transaction, Opening], T]) -> T:
         durable = False
         while True:
             with self.database.write(durable) as transaction:
-                found, reader = queues.find_reader(transaction, queue, group)
-                found = found or queues.ensure(transaction, queue)
-                reader = reader or queues.ensure_group(transaction, found, group or found.policy.default_group)
-                if durable or not found.policy.at_most_once:
-                    return receive(transaction, found, reader)
+                opening = receiving.begin(transaction, queue, group)
+                if durable or not opening.queue.policy.at_most_once:
+                    return receive(transaction, opening)
             durable = True
 
     def ready_in(self, queue: str, group: str | None) -> float | None:
@@ -351,6 +350,10 @@ class SqliteEngine:
         with self.database.read() as transaction:
             return looking.browse(transaction, queue, after, upto, limit, backwards)
 
+    def last_position(self, queue: str) -> int:
+        with self.database.read() as transaction:
+            return windows.last_position(transaction)
+
     def stats(self, queue: str) -> dict[str, GroupStats]:
         with self.database.read() as transaction:
             return counting.stats(transaction, queue)
@@ -381,31 +384,79 @@ class SqliteEngine:
 
     # -- windows ---------------------------------------------------------------------------------------------------
 
-    def horizon(self, queue: str) -> int:
+    def epoch(self) -> str:
         with self.database.read() as transaction:
-            return windows.horizon(transaction)
+            return windows.epoch(transaction)
 
-    def earliest(self, queue: str) -> int:
+    def horizon(self, queue: str, table: Table = "messages") -> int:
         with self.database.read() as transaction:
-            found = queues.find(transaction, queue)
-            return 0 if found is None else found.trimmed_position
+            return windows.horizon(transaction, table)
+
+    def earliest(self, queue: str, table: Table = "messages") -> int:
+        with self.database.read() as transaction:
+            return windows.earliest(transaction, queue, table)
+
+    def mark_at(self, queue: str, at: int) -> int:
+        return self.position_at(queue, at)
 
     def position_at(self, queue: str, at: int) -> int:
         with self.database.read() as transaction:
             return seeking.position_at(transaction, at)
 
-    def window(self, queue: str, start: int, end: int, parts: int) -> list[Part]:
+    def cut(
+        self,
+        queue: str,
+        start: Mark,
+        end: Mark,
+        rows: int | None,
+        size: int | None = None,
+        table: Table = "messages",
+    ) -> int:
         with self.database.read() as transaction:
-            return windows.window(transaction, queue, start, end, parts)
+            return windows.cut(transaction, queue, start, end, rows, size, table)
 
-    def read(self, part: Part, batch_rows: int = 10_000) -> Iterator[pyarrow.RecordBatch]:
+    def window(self, queue: str, start: Mark, end: Mark, parts: int, table: Table = "messages") -> list[Part]:
         with self.database.read() as transaction:
-            yield from windows.read(transaction, part, batch_rows)
+            return windows.window(transaction, queue, start, end, parts, table)
+
+    def read(
+        self, part: Part, batch_rows: int = 10_000, columns: Sequence[str] | None = None
+    ) -> Iterator[pyarrow.RecordBatch]:
+        return reading.read(self.database, part, batch_rows, columns)
 
     def stream_position(self, queue: str, group: str) -> int | None:
         with self.database.read() as transaction:
             return windows.stream_position(transaction, queue, group)
 
-    def advance(self, queue: str, group: str, position: int) -> None:
+    def advance(self, queue: str, group: str, mark: Mark, table: Table = "messages") -> None:
         with self.database.write() as transaction:
-            windows.advance(transaction, queue, group, position)
+            windows.advance(transaction, queue, group, mark, table)
+
+    # -- staging ---------------------------------------------------------------------------------------------------
+
+    def stage(self, queue: str, key: str, part: str, batches: Iterable[pyarrow.RecordBatch]) -> int:
+        return staging.stage(self.database, queue, key, part, batches)
+
+    def release(self, queue: str, key: str, parts: Sequence[str]) -> int | None:
+        with self.database.write() as transaction:
+            return staging.release(transaction, queue, key, parts)
+
+    def discard(self, queue: str, key: str) -> None:
+        with self.database.write() as transaction:
+            staging.discard(transaction, queue, key)
+
+    # -- the ledger ------------------------------------------------------------------------------------------------
+
+    def ledger(self, kind: str, prefix: str = "") -> dict[str, str]:
+        with self.database.read() as transaction:
+            return ledger.entries(transaction, kind, prefix)
+
+    def record(
+        self,
+        kind: str,
+        puts: Mapping[str, str],
+        removes: Sequence[str] = (),
+        expect: Mapping[str, str | None] | None = None,
+    ) -> bool:
+        with self.database.write() as transaction:
+            return ledger.record(transaction, kind, puts, removes, expect or {})

@@ -77,8 +77,8 @@ def peek(transaction: Transaction, name: str, group_name: str, limit: int) -> li
     common = {"group_id": group_id, "now": transaction.now, "limit": limit}
     candidates = [(priority, 0, position) for position, priority in transaction.rows(SQL.peek_tracked, common)]
     candidates += [(priority, 0, position) for position, priority in transaction.rows(SQL.peek_leased, common)]
-    unread = {"queue_id": queue.queue_id, "group_id": group_id, "trimmed_position": queue.trimmed_position}
-    for lane_id, priority, _, _, _, after, _ in transaction.rows(RECEIVE.unread_lanes, unread):
+    unread = (queue.queue_id, group_id, queue.trimmed_position)
+    for lane_id, priority, _, _, _, after, *_ in transaction.rows(RECEIVE.unread_lanes, unread):
         reading = {**common, "lane_id": lane_id, "priority": priority, "after": after}
         reading["at_most_once"] = int(queue.policy.at_most_once)
         candidates += [(priority, 1, position) for position, _ in transaction.rows(SQL.peek_lane, reading)]

@@ -29,6 +29,7 @@ class Queue(NamedTuple):
     trimmed_position: int
     created_at: int
     primary_group_id: int | None
+    trimmed_entry: int
 
 
 class Group(NamedTuple):
@@ -37,19 +38,20 @@ class Group(NamedTuple):
     name: str
     stream_position: int | None
     used_at: int
+    stream_table: str
 
 
 def find(transaction: Transaction, name: str) -> Queue | None:
-    row = transaction.row(SQL.find_queue, {"name": name})
-    return None if row is None else _queue(row)
+    row = transaction.row(SQL.find_queue, (name,))
+    return None if row is None else from_row(row)
 
 
 def find_reader(transaction: Transaction, name: str, group: str | None) -> tuple[Queue | None, Group | None]:
     """A queue and one of its groups, as far as they are there; no group name means the primary one."""
-    row = transaction.row(SQL.find_reader, {"name": name, "group": group})
+    row = transaction.row(SQL.find_reader, (name, group))
     if row is None:
         return None, None
-    return _queue(row[:7]), None if row[7] is None else Group(*row[7:])
+    return from_row(row[:8]), None if row[8] is None else Group(*row[8:])
 
 
 def get(transaction: Transaction, name: str) -> Queue:
@@ -67,11 +69,11 @@ def ensure(transaction: Transaction, name: str) -> Queue:
         return queue
     policy = Policy()
     queue_id = transaction.value(SQL.make_queue, {"name": name, "policy": "{}", "now": transaction.now})
-    return Queue(queue_id, name, policy, 0, 0, transaction.now, None)
+    return Queue(queue_id, name, policy, 0, 0, transaction.now, None, 0)
 
 
 def every(transaction: Transaction) -> list[Queue]:
-    return [_queue(row) for row in transaction.rows(SQL.all_queues)]
+    return [from_row(row) for row in transaction.rows(SQL.all_queues)]
 
 
 def declare(transaction: Transaction, name: str, changes: dict[str, Any]) -> Policy:
@@ -171,6 +173,8 @@ def forget(transaction: Transaction, name: str, group_name: str) -> bool:
         return False
     if group_name == queue.policy.primary_group:
         raise InvalidInput(f"group {group_name!r} is the primary one of queue {name!r}: it cannot be removed")
+    transaction.run(CONNECTION.keep_entry)
+    transaction.run(SQL.forget_trail, {"group_id": group.group_id, "queue_id": queue.queue_id})
     for statement in _FORGET:
         transaction.run(statement, {"group_id": group.group_id})
     return True
@@ -182,12 +186,17 @@ def flush(transaction: Transaction, name: str) -> int:
         return 0
     bindings = {"queue_id": queue.queue_id}
     count: int = transaction.value(SQL.flush_counts, bindings)
-    last_position = transaction.value(CONNECTION.last_position)
+    ends = {
+        **bindings,
+        "last_position": transaction.value(CONNECTION.last_position),
+        "last_entry": transaction.value(CONNECTION.last_entry),
+    }
     transaction.run(CONNECTION.keep_position)
+    transaction.run(CONNECTION.keep_entry)
     for statement in _FLUSH:
         transaction.run(statement, bindings)
-    transaction.run(SQL.flush_groups, {**bindings, "last_position": last_position})
-    transaction.run(SQL.flush_queue, {**bindings, "last_position": last_position})
+    transaction.run(SQL.flush_groups, ends)
+    transaction.run(SQL.flush_queue, ends)
     return count
 
 
@@ -224,6 +233,6 @@ _FORGET = (
 )
 
 
-def _queue(row: tuple[Any, ...]) -> Queue:
-    queue_id, name, policy, held, trimmed_position, created_at, primary_group_id = row
-    return Queue(queue_id, name, _decode_policy(policy), held, trimmed_position, created_at, primary_group_id)
+def from_row(row: tuple[Any, ...]) -> Queue:
+    queue_id, name, policy, *rest = row
+    return Queue(queue_id, name, _decode_policy(policy), *rest)

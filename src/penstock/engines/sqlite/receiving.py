@@ -8,7 +8,7 @@ written down as ended.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from penstock.domain.lifecycle import Event, State
@@ -43,41 +43,69 @@ class Lane(NamedTuple):
     last_position: int
     position: int
     passed: int
+    next_first: int
+    next_last: int
+
+
+class Due(NamedTuple):
+    """What a receive has to see to before it takes messages."""
+
+    held: int
+    retries: int
+    lapsed: int
+    ready: int
+    skips: int
+    latest_token: int
+
+
+NOTHING_DUE = Due(0, 0, 0, 0, 0, 0)
+
+
+class Opening(NamedTuple):
+    """Where a receive reads, and what it finds there."""
+
+    queue: Queue
+    group: Group
+    due: Due
+
+
+def begin(transaction: Transaction, name: str, group_name: str | None) -> Opening:
+    """Queue and group are made by their first use."""
+    row = transaction.row(SQL.open_receive, (name, group_name, transaction.now))
+    queue = queues.ensure(transaction, name) if row is None else queues.from_row(row[:8])
+    if row is None or row[8] is None:
+        group = queues.ensure_group(transaction, queue, group_name or queue.policy.default_group)
+        held = row is not None and row[14]
+        return Opening(queue, group, NOTHING_DUE._replace(held=int(held)))
+    return Opening(queue, Group(*row[8:14]), Due(*row[14:]))
 
 
 def receive(
-    transaction: Transaction,
-    queue: Queue,
-    group: Group,
-    consumer: str,
-    limit: int,
-    lease_seconds: float | None,
+    transaction: Transaction, opening: Opening, consumer: str, limit: int, lease_seconds: float | None
 ) -> Receipt:
+    queue, group, due = opening
     queues.check_leasing(queue, group)
     receive = _Receive(transaction, queue, group, consumer, limit, lease_seconds)
     if not queue.policy.paused:
-        receive.prepare()
+        receive.prepare(due)
         receive.fill()
         receive.finish()
     return Receipt(receive.token, queue.name, group.name, consumer, transaction.salt, receive.rows)
 
 
 def receive_each(
-    transaction: Transaction,
-    queue: Queue,
-    group: Group,
-    shares: Sequence[tuple[str, int]],
-    lease_seconds: float | None,
+    transaction: Transaction, opening: Opening, shares: Sequence[tuple[str, int]], lease_seconds: float | None
 ) -> list[Receipt]:
     """One receive for several consumers. In an ordered queue each has its own, because a lease may hold several
     messages of a key, which must not be worked on side by side."""
+    queue, group, due = opening
     if queue.policy.ordered:
-        return [receive(transaction, queue, group, consumer, limit, lease_seconds) for consumer, limit in shares]
+        return [receive(transaction, opening, consumer, limit, lease_seconds) for consumer, limit in shares]
     queues.check_leasing(queue, group)
     limit = sum(limit for _, limit in shares)
     joint = _Receive(transaction, queue, group, shares[0][0], limit, lease_seconds, shares)
     if not queue.policy.paused:
-        joint.prepare()
+        joint.prepare(due)
         joint.fill()
         joint.finish()
     receipts: list[Receipt] = []
@@ -127,20 +155,18 @@ class _Receive:
     def room(self) -> int:
         return self.limit - len(self.rows)
 
-    def prepare(self) -> None:
+    def prepare(self, due: Due) -> None:
         """Make ready what is due, reclaim what has lapsed."""
         transaction, queue, group = self.transaction, self.queue, self.group
-        bindings = {"queue_id": queue.queue_id, "group_id": group.group_id, "now": transaction.now}
-        held, retries, lapsed, ready, skips, latest = transaction.rows(SQL.due, bindings)[0]
-        transaction.tokens.seen(latest)
-        self.has_skips = bool(skips)
-        if held:
+        transaction.tokens.seen(due.latest_token)
+        self.has_skips = bool(due.skips)
+        if due.held:
             promoting.promote(transaction, queue, max(self.limit, promoting.AT_ONCE))
-        if retries:
+        if due.retries:
             promoting.make_ready(transaction, queue, group, max(self.limit, promoting.AT_ONCE))
-        if lapsed:
+        if due.lapsed:
             reclaiming.reclaim(transaction, queue, group)
-        self.has_retries = bool(ready or retries or lapsed)
+        self.has_retries = bool(due.ready or due.retries or due.lapsed)
         if self.has_retries:
             reclaiming.expire_tracked(transaction, queue, group)
 
@@ -148,16 +174,22 @@ class _Receive:
         if self.queue.policy.ordered:
             self._fill_in_order()
             return
-        retries = self._ready_retries()
         lanes = self._unread_lanes()
-        for priority in sorted({*retries, *lanes}):
+        if self.has_retries:
+            self._fill_with_retries(lanes)
+            return
+        for lane in lanes:
+            if self.room > 0:
+                self._take_unread(lane, self.limit)
+
+    def _fill_with_retries(self, lanes: list[Lane]) -> None:
+        retries = self._ready_retries()
+        for priority in sorted({*retries, *(lane.priority for lane in lanes)}):
             for position in retries.get(priority, ())[: self.room]:
                 self.take_retry(position)
-            for lane in lanes.get(priority, ()):
-                if self.room > 0:
+            for lane in lanes:
+                if lane.priority == priority and self.room > 0:
                     self._take_unread(lane, self.limit)
-            if self.room <= 0:
-                return
 
     def _take_token(self) -> int:
         """One for the whole receive. Later tokens are greater: than those in use, than those this process knows of, and
@@ -173,11 +205,11 @@ class _Receive:
 
     # -- several consumers -----------------------------------------------------------------------------------------
 
-    def _deal(self, rows: list[Row]) -> Iterator[list[Row]]:
+    def _deal(self, rows: list[Row]) -> Iterable[list[Row]]:
         """The rows that come next, in pieces for one consumer each; `consumer` is the one whose turn it is."""
-        if len(self.shares) <= 1:
-            yield rows
-            return
+        return self._deal_out(rows) if len(self.shares) > 1 else (rows,)
+
+    def _deal_out(self, rows: list[Row]) -> Iterator[list[Row]]:
         at, start, edge = len(self.rows), 0, 0
         for consumer, limit in self.shares:
             edge += limit
@@ -192,8 +224,6 @@ class _Receive:
 
     def _ready_retries(self) -> dict[int, list[int]]:
         """Positions of ready retries by priority."""
-        if not self.has_retries:
-            return {}
         rows = self.transaction.rows(SQL.ready_tracked, {"group_id": self.group.group_id, "limit": self.limit})
         by_priority: dict[int, list[int]] = {}
         for position, priority, token in rows:
@@ -215,20 +245,13 @@ class _Receive:
 
     # -- unread messages -------------------------------------------------------------------------------------------
 
-    def _unread_lanes(self) -> dict[int, list[Lane]]:
-        """Lanes by priority, each priority in the order in which this consumer goes around its shards."""
-        bindings = {
-            "queue_id": self.queue.queue_id,
-            "group_id": self.group.group_id,
-            "trimmed_position": self.queue.trimmed_position,
-        }
-        lanes = [Lane(*row) for row in self.transaction.rows(SQL.unread_lanes, bindings)]
+    def _unread_lanes(self) -> list[Lane]:
+        """Best priority first, each priority in the order in which this consumer goes around its shards."""
+        reader = (self.queue.queue_id, self.group.group_id, self.queue.trimmed_position)
+        lanes = [Lane(*row) for row in self.transaction.rows(SQL.unread_lanes, reader)]
         if self.queue.policy.shards > 1 and len(lanes) > 1:
             lanes.sort(key=self._ring().place)
-        by_priority: dict[int, list[Lane]] = {}
-        for lane in lanes:
-            by_priority.setdefault(lane.priority, []).append(lane)
-        return by_priority
+        return lanes
 
     def _ring(self) -> _Ring:
         bindings = {"group_id": self.group.group_id, "name": self.consumer}
@@ -246,8 +269,10 @@ class _Receive:
         rows = self._read(lane, room)
         for piece in self._deal(rows):
             first, last = piece[0][POSITION], piece[-1][POSITION]
-            in_a_row = last - first + 1 == len(piece)
-            for stretch in [(first, last)] if in_a_row else ranges(row[POSITION] for row in piece):
+            if last - first + 1 == len(piece):
+                self._lease(lane, first, last)
+                continue
+            for stretch in ranges(row[POSITION] for row in piece):
                 self._lease(lane, *stretch)
         self._move_cursor(lane, rows[-1][POSITION], lane.passed + len(rows))
         self.rows.extend(rows)
@@ -265,12 +290,18 @@ class _Receive:
 
     def _read(self, lane: Lane, room: int) -> list[Row]:
         """The next messages of a lane. Mostly they are one stretch of the log, which is read fastest as such."""
-        first, last = self.transaction.rows(SQL.next_run, {"lane_id": lane.lane_id, "after": lane.position})[0]
-        reading = {"priority": lane.priority, "ends_at": self.ends_at}
+        first, last = lane.next_first, lane.next_last
         if last - first + 1 >= room or last == lane.last_position:
-            last = min(last, first + room - 1)
-            return self.transaction.rows(SQL.read_run, {**reading, "first": first, "last": last})
-        reading.update(lane_id=lane.lane_id, after=lane.position, limit=room)
+            return self.transaction.rows(
+                SQL.read_run, (lane.priority, self.ends_at, first, min(last, first + room - 1))
+            )
+        reading = {
+            "priority": lane.priority,
+            "ends_at": self.ends_at,
+            "lane_id": lane.lane_id,
+            "after": lane.position,
+            "limit": room,
+        }
         return self.transaction.rows(SQL.read_lane, reading)
 
     def _read_carefully(self, lane: Lane, room: int) -> tuple[list[Row], int]:
@@ -302,16 +333,9 @@ class _Receive:
         ending.end(self.transaction, self.queue, self.group, step, letter=is_primary)
 
     def _lease(self, lane: Lane, first: int, last: int) -> None:
-        bindings = {
-            "token": self._take_token(),
-            "first": first,
-            "last": last,
-            "group_id": self.group.group_id,
-            "lane_id": lane.lane_id,
-            "consumer": self.consumer,
-            "ends_at": self.ends_at,
-        }
-        self.transaction.run(tracking.SQL.make_lease, bindings)
+        token, group_id = self._take_token(), self.group.group_id
+        leased = (token, first, last, group_id, lane.lane_id, self.consumer, self.ends_at)
+        self.transaction.run(tracking.SQL.make_lease, leased)
         self._record(first, last, 1)
 
     def _lease_apart(self, lane: Lane, rows: list[Row]) -> None:
@@ -326,8 +350,7 @@ class _Receive:
         return tracking.Lease(0, 0, self.group.group_id, lane.lane_id, self.consumer, self.ends_at)
 
     def _move_cursor(self, lane: Lane, upto: int, passed: int) -> None:
-        moved = {"group_id": self.group.group_id, "lane_id": lane.lane_id, "position": upto, "passed": passed}
-        self.transaction.run(SQL.move_cursor, moved)
+        self.transaction.run(SQL.move_cursor, (self.group.group_id, lane.lane_id, upto, passed))
 
     def _record(self, first: int, last: int, attempt: int) -> None:
         step = ending.Step(Event.RECEIVE, State.LEASED, first, last, self.consumer, None, attempt, self.token)
@@ -348,8 +371,7 @@ class _Receive:
             waiting.setdefault(shard, []).append((position, state))
             turns.append((priority, position, shard, None))
         turns.sort()
-        for lanes in self._unread_lanes().values():
-            turns += [(lane.priority, lane.last_position, lane.shard, lane) for lane in lanes]
+        turns += [(lane.priority, lane.last_position, lane.shard, lane) for lane in self._unread_lanes()]
         turns.sort(key=lambda turn: (turn[0], turn[3] is not None))
         for _, position, shard, lane in turns:
             if shard in blocked or self.room <= 0:

@@ -19,7 +19,7 @@ def reclaim(transaction: Transaction, queue: Queue, group: Group, consumer: str 
     for token, *row in transaction.rows(SQL.lapsed_leases, bindings):
         lease = Lease(*row)
         lapsed += tracking.flights(transaction, token, lease, lease.first, lease.last)
-        transaction.run(tracking.SQL.drop_lease, {"token": token, "first": lease.first})
+        transaction.run(tracking.SQL.drop_lease, (token, lease.first))
     for *row, reason in transaction.rows(SQL.lapsed_tracked, bindings):
         position, lane_id, priority, attempt, expires_at, deadline_at, batch_id, cancelled, token, holder = row
         tracking.forget(transaction, group, position)

@@ -29,6 +29,8 @@ class _Lane(NamedTuple):
 def seek(transaction: Transaction, name: str, group_name: str, target: int | str, is_time: bool) -> int:
     queue = queues.get(transaction, name)
     group = queues.ensure_group(transaction, queue, group_name)
+    if group.stream_position is not None and group.stream_table != "messages":
+        raise InvalidInput(f"group {group_name!r} of queue {name!r} follows the trail: it has no place in the log")
     position = _position(transaction, queue, target, is_time)
     if group.stream_position is not None:
         from penstock.engines.sqlite import windows
@@ -75,8 +77,7 @@ def _seek_lane(transaction: Transaction, queue: Queue, group: Group, lane: _Lane
         _pass_by(transaction, queue, group, lane, position)
     counted = {"lane_id": lane.lane_id, "after": queue.trimmed_position, "upto": position}
     passed = lane.trimmed + transaction.value(RECEIVE.count_run, counted)
-    moved = {"group_id": group.group_id, "lane_id": lane.lane_id, "position": position, "passed": passed}
-    transaction.run(RECEIVE.move_cursor, moved)
+    transaction.run(RECEIVE.move_cursor, (group.group_id, lane.lane_id, position, passed))
 
 
 def _rewind(transaction: Transaction, queue: Queue, group: Group, lane: _Lane, position: int) -> None:

@@ -12,7 +12,7 @@ from itertools import repeat
 from typing import NamedTuple
 
 from penstock.domain.errors import DuplicateAddress, InvalidInput
-from penstock.domain.identity import made_id, made_prefix, position_of, random_id
+from penstock.domain.identity import made_id, made_ids, position_of, random_id
 from penstock.domain.message import PLAIN, Draft, Options, check_size
 from penstock.domain.names import shown
 from penstock.domain.policy import Policy
@@ -46,22 +46,35 @@ class Record(NamedTuple):
 
 
 def send(transaction: Transaction, name: str, drafts: Sequence[Draft]) -> list[str]:
-    queue = queues.ensure(transaction, name)
+    row = transaction.row(SQL.open_send, (name,))
+    queue, lane_id = (queues.ensure(transaction, name), None) if row is None else (queues.from_row(row[:8]), row[8])
     check_size(max([draft[0] for draft in drafts], key=len), queue.policy.max_payload_bytes)
-    return put(transaction, queue, drafts)
+    return put(transaction, queue, drafts, lane_id)
 
 
-def put(transaction: Transaction, queue: Queue, drafts: Sequence[Draft]) -> list[str]:
-    """Send what was found small enough before."""
+def put(transaction: Transaction, queue: Queue, drafts: Sequence[Draft], lane_id: int | None = None) -> list[str]:
+    """Send what was found small enough before. `lane_id` is the queue's first lane, when it is known."""
     queues.ensure_primary(transaction, queue)
     policy = queue.policy
     if policy.delay_seconds == 0:
         kinds = {id(options): options for _, _, options in drafts}.values()
-        if policy.ttl_seconds is None and all(options == PLAIN for options in kinds):
-            return _send_plain(transaction, queue, drafts)
+        if is_plainly_sent(policy) and all(options == PLAIN for options in kinds):
+            return _send_plain(transaction, _plain_lane(transaction, queue, lane_id), drafts)
         if not policy.ordered and all(_is_timed(options) for options in kinds):
-            return _send_timed(transaction, queue, drafts)
+            return _send_timed(transaction, _plain_lane(transaction, queue, lane_id), drafts)
     return _Send(transaction, queue).send(drafts)
+
+
+def is_plainly_sent(policy: Policy) -> bool:
+    """Whether a message that is nothing but a payload needs no more than a row of the log."""
+    return policy.delay_seconds == 0 and policy.ttl_seconds is None
+
+
+def _plain_lane(transaction: Transaction, queue: Queue, first_lane_id: int | None) -> int:
+    """Where messages without priority and key go."""
+    if first_lane_id is not None and queue.policy.shards == 1:
+        return first_lane_id
+    return find_lane(transaction, queue.queue_id, 0, any_shard(transaction, queue.policy))
 
 
 def _is_timed(options: Options) -> bool:
@@ -69,9 +82,8 @@ def _is_timed(options: Options) -> bool:
     return options.ttl_seconds is not None and options == Options(ttl_seconds=options.ttl_seconds)
 
 
-def _send_timed(transaction: Transaction, queue: Queue, drafts: Sequence[Draft]) -> list[str]:
+def _send_timed(transaction: Transaction, lane_id: int, drafts: Sequence[Draft]) -> list[str]:
     now = transaction.now
-    lane_id = find_lane(transaction, queue.queue_id, 0, any_shard(transaction, queue.policy))
     first, last = take_positions(transaction, len(drafts))
     rows = [
         (position, lane_id, now, content_type, now + microseconds(options.ttl_seconds or 0), payload)
@@ -79,20 +91,21 @@ def _send_timed(transaction: Transaction, queue: Queue, drafts: Sequence[Draft])
     ]
     transaction.run_many(SQL.append_timed, rows)
     add_run(transaction, lane_id, first, last, careful=True)
-    prefix = made_prefix(now, transaction.salt)
-    return [f"{prefix}{position:012x}" for position in range(first, last + 1)]
+    return made_ids(now, transaction.salt, first, last)
 
 
-def _send_plain(transaction: Transaction, queue: Queue, drafts: Sequence[Draft]) -> list[str]:
+def _send_plain(transaction: Transaction, lane_id: int, drafts: Sequence[Draft]) -> list[str]:
     now = transaction.now
-    lane_id = find_lane(transaction, queue.queue_id, 0, any_shard(transaction, queue.policy))
     first, last = take_positions(transaction, len(drafts))
-    payloads, types, _ = zip(*drafts, strict=True)
-    rows = zip(range(first, last + 1), repeat(lane_id), repeat(now), types, payloads)
-    transaction.run_many(SQL.append_plain, rows)
+    if first == last:
+        payload, content_type, _ = drafts[0]
+        transaction.run(SQL.append_plain, (first, lane_id, now, content_type, payload))
+    else:
+        payloads, types, _ = zip(*drafts, strict=True)
+        rows = zip(range(first, last + 1), repeat(lane_id), repeat(now), types, payloads)
+        transaction.run_many(SQL.append_plain, rows)
     add_run(transaction, lane_id, first, last, careful=False)
-    prefix = made_prefix(now, transaction.salt)
-    return [f"{prefix}{position:012x}" for position in range(first, last + 1)]
+    return made_ids(now, transaction.salt, first, last)
 
 
 class _Send:
@@ -253,9 +266,8 @@ def find_lane(transaction: Transaction, queue_id: int, priority: int, shard: int
 
 
 def add_run(transaction: Transaction, lane_id: int, first: int, last: int, careful: bool) -> None:
-    run = {"lane_id": lane_id, "first": first, "last": last}
-    if not transaction.changes(SQL.lengthen_run, run):
-        transaction.run(SQL.begin_run, run)
+    if not transaction.changes(SQL.lengthen_run, (last, lane_id, first - 1)):
+        transaction.run(SQL.begin_run, {"lane_id": lane_id, "first": first, "last": last})
     if careful:
         transaction.run(SQL.be_careful, {"lane_id": lane_id})
 

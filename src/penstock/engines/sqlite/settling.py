@@ -22,6 +22,8 @@ def settle(transaction: Transaction, name: str, group_name: str, settles: Sequen
     queue, group = queues.find_reader(transaction, name, group_name)
     if queue is None or group is None:
         return [_lost(one) for one in settles]
+    if len(settles) == 1:
+        return [_settle_one(transaction, queue, group, settles[0])]
     results: list[Settled] = []
     for is_ack, run in groupby(settles, key=_is_plain_ack):
         several = list(run)
@@ -30,6 +32,13 @@ def settle(transaction: Transaction, name: str, group_name: str, settles: Sequen
         else:
             results += [_settle(transaction, queue, group, one) for one in several]
     return results
+
+
+def _settle_one(transaction: Transaction, queue: Queue, group: Group, settle: Settle) -> Settled:
+    position = settle.position
+    if _is_plain_ack(settle) and _ack_range(transaction, queue, group, settle.token, position, position):
+        return Settled(settle.id, State.SUCCEEDED)
+    return _settle(transaction, queue, group, settle)
 
 
 def _is_plain_ack(settle: Settle) -> bool:
@@ -53,7 +62,7 @@ def _ack_each(transaction: Transaction, queue: Queue, group: Group, acks: list[S
 
 
 def _ack_range(transaction: Transaction, queue: Queue, group: Group, token: int, first: int, last: int) -> bool:
-    found = transaction.row(tracking.SQL.lease_at, {"token": token, "position": first})
+    found = transaction.row(tracking.SQL.lease_at, (token, first))
     lease = None if found is None else Lease(*found)
     if lease is None or lease.last < last or lease.group_id != group.group_id or lease.ends_at <= transaction.now:
         return False
@@ -150,7 +159,7 @@ def ack_all(transaction: Transaction, name: str, group_name: str, token: int, po
     if not _is_whole(leases, positions, group, transaction.now):
         return False
     for lease in leases:
-        transaction.run(tracking.SQL.drop_lease, {"token": token, "first": lease.first})
+        transaction.run(tracking.SQL.drop_lease, (token, lease.first))
         step = ending.Step(Event.ACK, State.SUCCEEDED, lease.first, lease.last, lease.consumer, None, 1, token)
         ending.end(transaction, queue, group, step, owned=bool(lease.careful))
     return True

@@ -51,7 +51,7 @@ class Flight(NamedTuple):
 
 def flight(transaction: Transaction, group: Group, token: int, position: int) -> Flight | None:
     """The message if this token still has the right to settle it."""
-    row = transaction.row(SQL.lease_at, {"token": token, "position": position})
+    row = transaction.row(SQL.lease_at, (token, position))
     if row is not None:
         lease = Lease(*row)
         if lease.last >= position:
@@ -104,19 +104,11 @@ def land(transaction: Transaction, group: Group, flight: Flight) -> None:
 
 def carve(transaction: Transaction, token: int, lease: Lease, first: int, last: int) -> None:
     """Take positions out of a range; what is left on either side stays in flight."""
-    transaction.run(SQL.drop_lease, {"token": token, "first": lease.first})
+    transaction.run(SQL.drop_lease, (token, lease.first))
     for left_first, left_last in ((lease.first, first - 1), (last + 1, lease.last)):
         if left_first <= left_last:
-            bindings = {
-                "token": token,
-                "first": left_first,
-                "last": left_last,
-                "group_id": lease.group_id,
-                "lane_id": lease.lane_id,
-                "consumer": lease.consumer,
-                "ends_at": lease.ends_at,
-            }
-            transaction.run(SQL.make_lease, bindings)
+            left = (token, left_first, left_last, lease.group_id, lease.lane_id, lease.consumer, lease.ends_at)
+            transaction.run(SQL.make_lease, left)
 
 
 def track(transaction: Transaction, group: Group, flight: Flight, verdict: Verdict, reason: str | None) -> None:

@@ -27,20 +27,22 @@ class Tokens:
 
 
 class Transaction:
-    __slots__ = ("_cursor", "_execute", "connection", "deaths", "now", "random", "salt", "tokens")
+    __slots__ = ("_cursor", "_execute", "deaths", "now", "random", "salt", "tokens")
 
-    def __init__(
-        self, connection: apsw.Connection, now: int, random: Callable[[], float], salt: int, tokens: Tokens
-    ) -> None:
-        self.connection = connection
+    def __init__(self, cursor: apsw.Cursor, now: int, random: Callable[[], float], salt: int, tokens: Tokens) -> None:
         self.now = now
         self.random = random
         self.salt = salt
         self.tokens = tokens
         self.deaths: list[str] = []  # dead letters, to be signalled once they are committed
         # One cursor for all statements: each is read to its end before the next, and making one costs time too.
-        self._cursor = connection.cursor()
-        self._execute = self._cursor.execute
+        self._cursor = cursor
+        self._execute = cursor.execute
+
+    @property
+    def connection(self) -> apsw.Connection:
+        """For statements whose rows are read one by one, beside others."""
+        return self._cursor.connection
 
     def run(self, statement: str, bindings: Bindings = ()) -> None:
         self._execute(statement, bindings)

@@ -11,12 +11,15 @@ from penstock.domain.times import microseconds
 from penstock.engines.sqlite import dead_letters, ending, queues
 from penstock.engines.sqlite.connection import SQL as CONNECTION
 from penstock.engines.sqlite.queues import Group, Queue
+from penstock.engines.sqlite.ranges import ranges
 from penstock.engines.sqlite.transaction import Transaction
 from penstock.engines.statements import Statements
 
 SQL = Statements("penstock.engines.sqlite", "sql/sweep.sql")
 # A queue has about this many marks at a time: history ends that much later than it could.
 MARKS_PER_HISTORY = 100
+# Beyond any position and any entry.
+EVERYTHING = 2**63 - 1
 # Positions that one transaction trims: some tens of milliseconds.
 AT_ONCE = 10_000
 
@@ -29,10 +32,13 @@ def purge(transaction: Transaction, queue: Queue) -> int:
 
 def trim(transaction: Transaction, queue: Queue) -> tuple[int, bool]:
     """Trim a piece of what may go: how many messages went, and whether there is more."""
-    _mark(transaction, queue)
+    finished = _finished_position(transaction, queue)
+    _mark(transaction, queue, finished)
     before = transaction.now - microseconds(queue.policy.history_seconds)
-    upto = transaction.value(SQL.old_mark, {"queue_id": queue.queue_id, "before": before})
-    if upto is None:
+    marked = transaction.value(SQL.old_mark, {"queue_id": queue.queue_id, "before": before})
+    # What was finished then may be live again: a group was moved back, or a dead letter redriven.
+    upto = min(marked or 0, finished)
+    if upto <= queue.trimmed_position:
         return 0, False
     piece = _piece(transaction, queue, upto)
     return _trim_to(transaction, queue, piece, before), piece < upto
@@ -44,8 +50,7 @@ def _piece(transaction: Transaction, queue: Queue, upto: int) -> int:
     return upto if first is None else min(upto, first + AT_ONCE - 1)
 
 
-def _mark(transaction: Transaction, queue: Queue) -> None:
-    finished = _finished_position(transaction, queue)
+def _mark(transaction: Transaction, queue: Queue, finished: int) -> None:
     mark = transaction.row(SQL.latest_mark, {"queue_id": queue.queue_id})
     apart = microseconds(queue.policy.history_seconds) // MARKS_PER_HISTORY
     is_known = mark is not None and (mark[1] >= finished or transaction.now - mark[0] < apart)
@@ -64,12 +69,21 @@ def _finished_position(transaction: Transaction, queue: Queue) -> int:
         return last if unread is None else int(unread) - 1
     for group in readers:
         if group.stream_position is not None:
-            last = min(last, group.stream_position)
+            last = min(last, _passed_position(transaction, group, group.stream_position, queue.trimmed_position))
             continue
         unfinished = transaction.value(SQL.unfinished, {**common, "group_id": group.group_id})
         if unfinished is not None:
             last = min(last, unfinished - 1)
     return last
+
+
+def _passed_position(transaction: Transaction, group: Group, mark: int, trimmed_position: int) -> int:
+    """Up to here a stream has read everything: the messages, or all that happened to them so far."""
+    if group.stream_table == "messages":
+        return mark
+    reading = {"queue_id": group.queue_id, "mark": mark, "trimmed_position": trimmed_position}
+    unread: int | None = transaction.value(SQL.first_unfollowed, reading)
+    return EVERYTHING if unread is None else unread - 1
 
 
 def _active(transaction: Transaction, queue: Queue) -> list[Group]:
@@ -87,6 +101,7 @@ def _active(transaction: Transaction, queue: Queue) -> list[Group]:
 def _trim_to(transaction: Transaction, queue: Queue, upto: int, before: int) -> int:
     bindings = {"queue_id": queue.queue_id, "upto": upto}
     transaction.run(CONNECTION.keep_position)
+    transaction.run(CONNECTION.keep_entry)
     _note_carried(transaction, queue, upto)
     for lane_id, count in transaction.rows(SQL.trim_lanes, bindings):
         transaction.run(SQL.count_trimmed, {"lane_id": lane_id, "count": count})
@@ -95,23 +110,34 @@ def _trim_to(transaction: Transaction, queue: Queue, upto: int, before: int) -> 
         transaction.run(statement, bindings)
     transaction.run(SQL.drop_marks, {"queue_id": queue.queue_id, "position": upto})
     _forget(transaction, queue, queue.trimmed_position + 1, upto)
-    transaction.run(SQL.trim_batches, {"queue_id": queue.queue_id, "before": before})
+    transaction.run(SQL.trim_batches, {**bindings, "before": before})
     return trimmed
 
 
 def _forget(transaction: Transaction, queue: Queue, first: int, upto: int) -> None:
     """The trail, the chosen ids and the addresses of messages that are gone."""
-    bindings = {"queue_id": queue.queue_id, "from": first, "upto": upto}
-    for statement in (SQL.trim_audit, SQL.trim_identities, SQL.trim_addresses):
+    bindings = {"queue_id": queue.queue_id, "from": first, "upto": upto, "span": ending.MAX_SPAN - 1}
+    for statement in (SQL.set_trimmed_entry, SQL.trim_audit, SQL.trim_identities, SQL.trim_addresses):
         transaction.run(statement, bindings)
 
 
 def trim_kept(transaction: Transaction, queue: Queue) -> None:
     """Messages whose dead letter has just gone."""
-    bindings = {"queue_id": queue.queue_id, "upto": queue.trimmed_position}
+    followers = [
+        group.stream_position
+        for group in _active(transaction, queue)
+        if group.stream_position is not None and group.stream_table != "messages"
+    ]
+    bindings = {
+        "queue_id": queue.queue_id,
+        "upto": queue.trimmed_position,
+        "followed": min(followers, default=EVERYTHING),
+    }
     transaction.run(CONNECTION.keep_position)
-    transaction.run(SQL.trim_kept, bindings)
-    _forget(transaction, queue, 1, queue.trimmed_position)
+    transaction.run(CONNECTION.keep_entry)
+    gone = [position for (position,) in transaction.rows(SQL.trim_kept, bindings)]
+    for first, last in ranges(sorted(gone)):
+        _forget(transaction, queue, first, last)
 
 
 def _note_carried(transaction: Transaction, queue: Queue, upto: int) -> None:

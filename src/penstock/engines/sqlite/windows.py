@@ -1,135 +1,213 @@
-"""Windows: how the pipeline reads. A stretch of positions that, once behind the horizon, always holds the same rows."""
+"""Windows: how the pipeline reads. A stretch of the log or of the trail that, once behind the horizon, always holds the
+same rows.
+
+Marks are positions for messages and numbers of audit entries for what happened. With one writer both are given out in
+the order of commits, so nothing can appear later behind the last one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from heapq import merge
+from typing import NamedTuple
 
-from penstock.domain.errors import GroupMisused, MissingExtra, RangeTrimmed
-from penstock.domain.identity import made_id
-from penstock.domain.message import BYTES, SYSTEM
+from penstock.domain.errors import GroupMisused, InvalidInput, RangeTrimmed
+from penstock.domain.names import shown
 from penstock.domain.observations import Part
+from penstock.engines.contract import Mark, Table
 from penstock.engines.sqlite import queues
 from penstock.engines.sqlite.connection import SQL as CONNECTION
-from penstock.engines.sqlite.queues import Group
+from penstock.engines.sqlite.queues import Group, Queue
 from penstock.engines.sqlite.transaction import Transaction
 from penstock.engines.statements import Statements
 
-if TYPE_CHECKING:
-    import pyarrow
-
 SQL = Statements("penstock.engines.sqlite", "sql/windows.sql")
+# Stretches this near to each other are read as one: passing over a few foreign rows costs less than another query.
+NEAR = 64
 
 
-def horizon(transaction: Transaction) -> int:
-    """With one writer nothing can appear later behind the last position given out."""
+def last_position(transaction: Transaction) -> int:
     position: int = transaction.value(CONNECTION.last_position)
     return position
 
 
-def window(transaction: Transaction, name: str, start: int, end: int, parts: int) -> list[Part]:
+def epoch(transaction: Transaction) -> str:
+    return f"{transaction.value(CONNECTION.fact, {'name': 'epoch'}):016x}"
+
+
+def horizon(transaction: Transaction, table: Table) -> int:
+    if table == "messages":
+        return last_position(transaction)
+    if table == "dead_letters":
+        return 0
+    entry: int = transaction.value(CONNECTION.last_entry)
+    return entry
+
+
+def earliest(transaction: Transaction, name: str, table: Table) -> int:
+    queue = queues.find(transaction, name)
+    return 0 if queue is None else _earliest(queue, table)
+
+
+def _earliest(queue: Queue, table: Table) -> int:
+    if table == "messages":
+        return queue.trimmed_position
+    return 0 if table == "dead_letters" else queue.trimmed_entry
+
+
+# -- cutting a window short ----------------------------------------------------------------------------------------
+
+
+def cut(
+    transaction: Transaction, name: str, start: Mark, end: Mark, rows: int | None, size: int | None, table: Table
+) -> int:
     queue = queues.get(transaction, name)
-    if start < queue.trimmed_position and end > start:
+    first, last = _number(start), _number(end)
+    if table == "messages":
+        upto = last if rows is None else _cut_rows(transaction, queue, first, last, rows)
+        return upto if size is None else _cut_size(transaction, queue, first, upto, size)
+    if size is not None:
+        raise InvalidInput(f"{table} has no size: limit it by rows")
+    return (
+        last if rows is None or table == "dead_letters" else _cut_entries(transaction, queue, first, last, rows, table)
+    )
+
+
+def _cut_rows(transaction: Transaction, queue: Queue, start: int, end: int, rows: int) -> int:
+    left = max(1, rows)
+    for first, last in _stretches(transaction, queue, start, end):
+        if last - first + 1 >= left:
+            return first + left - 1
+        left -= last - first + 1
+    return end
+
+
+def _cut_size(transaction: Transaction, queue: Queue, start: int, end: int, size: int) -> int:
+    left = size
+    upto: int | None = None
+    for first, last in _stretches(transaction, queue, start, end):
+        for position, length in transaction.connection.execute(SQL.sizes, {"first": first, "last": last}):
+            left -= length
+            if left < 0 and upto is not None:
+                return upto
+            upto = position
+    return end
+
+
+def _cut_entries(transaction: Transaction, queue: Queue, start: int, end: int, rows: int, table: Table) -> int:
+    left = rows
+    upto: int | None = None
+    bindings = {"queue_id": queue.queue_id, "start": start, "end": end, "ended": table == "archive"}
+    for entry, count in transaction.connection.execute(SQL.entries, bindings):
+        left -= count
+        if left < 0 and upto is not None:
+            return upto
+        upto = entry
+    return end
+
+
+def _stretches(transaction: Transaction, queue: Queue, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Stretches of a queue in order, read no farther than they are asked for: a backlog may have many."""
+    bounds = {"start": start, "end": end}
+    lanes = transaction.rows(SQL.lanes, {"queue_id": queue.queue_id})
+    connection = transaction.connection
+    return merge(*(connection.execute(SQL.stretches, {**bounds, "lane_id": lane_id}) for (lane_id,) in lanes))
+
+
+# -- windows and their parts ---------------------------------------------------------------------------------------
+
+
+def window(transaction: Transaction, name: str, start: Mark, end: Mark, parts: int, table: Table) -> list[Part]:
+    queue = queues.get(transaction, name)
+    if table == "dead_letters":
+        return _dead_letters(transaction, queue, parts)
+    asked = _Window(queue, table, _number(start), min(_number(end), horizon(transaction, table)), max(1, parts))
+    _check(transaction, asked, _number(end))
+    if asked.end <= asked.start:
+        return []
+    return _messages(transaction, asked) if table == "messages" else _entries(transaction, asked)
+
+
+class _Window(NamedTuple):
+    queue: Queue
+    table: Table
+    start: int
+    end: int
+    parts: int
+
+    def part(self, ranges: list[tuple[int, int]], count: int) -> Part:
+        return Part(self.queue.name, tuple(ranges), count, self.table, self.start, self.end)
+
+
+def _check(transaction: Transaction, asked: _Window, end: int) -> None:
+    queue, table, start = asked.queue, asked.table, asked.start
+    last, begins = horizon(transaction, table), _earliest(queue, table)
+    if start > last:
         raise RangeTrimmed(
-            f"positions {start + 1} to {min(end, queue.trimmed_position)} of queue {name!r} are past retention; "
-            f"the log begins after {queue.trimmed_position}"
+            f"{table} of queue {queue.name!r} end at {last}, before the window begins ({start}): the store is older "
+            "than what was read from it, perhaps a restored copy"
         )
-    bindings = {"queue_id": queue.queue_id, "start": start, "end": min(end, horizon(transaction))}
-    return _split(name, transaction.rows(SQL.ranges, bindings), parts)
+    if start < begins and end > start:
+        raise RangeTrimmed(
+            f"{start + 1} to {min(end, begins)} of the {table} of queue {queue.name!r} are past retention; "
+            f"what is left begins after {begins}"
+        )
 
 
-def _split(queue: str, ranges: list[tuple[int, ...]], parts: int) -> list[Part]:
-    """Pieces of like size, each of whole ranges; the last may be smaller."""
-    total = sum(last - first + 1 for first, last in ranges)
-    size = max(1, -(-total // max(1, parts)))
+def _messages(transaction: Transaction, asked: _Window) -> list[Part]:
+    bindings = {"queue_id": asked.queue.queue_id, "start": asked.start, "end": asked.end}
+    ranges = transaction.rows(SQL.ranges, bindings)
+    size = max(1, -(-sum(last - first + 1 for first, last in ranges) // asked.parts))
     pieces: list[Part] = []
     piece: list[tuple[int, int]] = []
     room = size
     for first, last in ranges:
         while first <= last:
             upto = min(last, first + room - 1)
-            piece.append((first, upto))
+            _join(piece, first, upto)
             room -= upto - first + 1
             first = upto + 1
             if room == 0:
-                pieces.append(Part(queue, tuple(piece), size))
+                pieces.append(asked.part(piece, size))
                 piece, room = [], size
     if piece:
-        pieces.append(Part(queue, tuple(piece), size - room))
+        pieces.append(asked.part(piece, size - room))
     return pieces
 
 
-def read(transaction: Transaction, part: Part, batch_rows: int) -> Iterator[pyarrow.RecordBatch]:
-    schema = arrow_schema()
-    for first, last in part.ranges:
-        for start in range(first, last + 1, batch_rows):
-            bindings = {"first": start, "last": min(last, start + batch_rows - 1)}
-            rows = transaction.rows(SQL.read, bindings)
-            if rows:
-                yield _record_batch(rows, part.queue, transaction.salt, schema)
+def _join(piece: list[tuple[int, int]], first: int, last: int) -> None:
+    if piece and first - piece[-1][1] <= NEAR:
+        piece[-1] = (piece[-1][0], last)
+    else:
+        piece.append((first, last))
 
 
-def arrow_schema() -> pyarrow.Schema:
-    """The columns of a window, the same for every engine."""
-    pyarrow = _pyarrow()
-    time = pyarrow.timestamp("us", tz="UTC")
-    text = pyarrow.string()
-    return pyarrow.schema(
-        [
-            pyarrow.field("position", pyarrow.int64(), nullable=False),
-            pyarrow.field("id", text, nullable=False),
-            pyarrow.field("queue", text, nullable=False),
-            pyarrow.field("created_at", time, nullable=False),
-            pyarrow.field("priority", pyarrow.int32(), nullable=False),
-            pyarrow.field("shard", pyarrow.int32(), nullable=False),
-            pyarrow.field("content_type", text, nullable=False),
-            pyarrow.field("headers", text),
-            pyarrow.field("expires_at", time),
-            pyarrow.field("deadline_at", time),
-            pyarrow.field("address", text),
-            pyarrow.field("key", text),
-            pyarrow.field("batch", text),
-            pyarrow.field("created_by", text, nullable=False),
-            pyarrow.field("available_at", time, nullable=False),
-            pyarrow.field("payload", pyarrow.binary(), nullable=False),
-        ]
-    )
+def _entries(transaction: Transaction, asked: _Window) -> list[Part]:
+    bindings = {
+        "queue_id": asked.queue.queue_id,
+        "start": asked.start,
+        "end": asked.end,
+        "ended": asked.table == "archive",
+        "parts": asked.parts,
+    }
+    return [asked.part([(first, last)], count) for first, last, count in transaction.rows(SQL.entry_parts, bindings)]
 
 
-def _record_batch(rows: list[tuple[Any, ...]], queue: str, salt: int, schema: pyarrow.Schema) -> pyarrow.RecordBatch:
-    pyarrow = _pyarrow()
-    (
-        positions, ids, created, priorities, shards, types, headers, expires, deadlines, addresses, keys, batches,
-        creators, available, payloads,
-    ) = zip(*rows, strict=True)  # fmt: skip
-    columns = (
-        positions,
-        [one or made_id(at, salt, place) for one, at, place in zip(ids, created, positions, strict=True)],
-        [queue] * len(rows),
-        created,
-        priorities,
-        shards,
-        [one or BYTES for one in types],
-        headers,
-        expires,
-        deadlines,
-        addresses,
-        keys,
-        batches,
-        [one or SYSTEM for one in creators],
-        [at if one is None else one for one, at in zip(available, created, strict=True)],
-        payloads,
-    )
-    arrays = [pyarrow.array(column, type=field.type) for column, field in zip(columns, schema, strict=True)]
-    return pyarrow.record_batch(arrays, schema=schema)
+def _dead_letters(transaction: Transaction, queue: Queue, parts: int) -> list[Part]:
+    bindings = {"queue_id": queue.queue_id, "parts": max(1, parts)}
+    return [
+        Part(queue.name, ((first, last),), count, "dead_letters")
+        for first, last, count in transaction.rows(SQL.dead_letter_parts, bindings)
+    ]
 
 
-def _pyarrow() -> Any:
-    try:
-        import pyarrow
-    except ImportError:
-        raise MissingExtra("reading windows needs pyarrow: pip install 'penstock[spark]'") from None
-    return pyarrow
+def _number(mark: Mark) -> int:
+    if not isinstance(mark, int):
+        raise InvalidInput(f"{shown(mark)} is not a mark of this store: its marks are whole numbers")
+    return mark
+
+
+# -- stream groups -------------------------------------------------------------------------------------------------
 
 
 def stream_position(transaction: Transaction, name: str, group_name: str) -> int | None:
@@ -138,13 +216,23 @@ def stream_position(transaction: Transaction, name: str, group_name: str) -> int
     return None if group is None else group.stream_position
 
 
-def advance(transaction: Transaction, name: str, group_name: str, position: int) -> None:
+def advance(transaction: Transaction, name: str, group_name: str, mark: Mark, table: Table) -> None:
+    if table == "dead_letters":
+        raise InvalidInput("dead_letters are read as they are: a group has no place in them")
     queue = queues.ensure(transaction, name)
     group = queues.ensure_group(transaction, queue, group_name)
-    if group.stream_position is None and _is_leased(transaction, group, queue.policy.primary_group):
-        raise GroupMisused(f"group {group_name!r} of queue {name!r} is received with leases: stream with another group")
-    if group.stream_position is None or position > group.stream_position:
-        place(transaction, group, position)
+    followed = "messages" if table == "messages" else "audit"
+    if group.stream_position is None:
+        if _is_leased(transaction, group, queue.policy.primary_group):
+            raise GroupMisused(
+                f"group {group_name!r} of queue {name!r} is received with leases: stream with another group"
+            )
+        transaction.run(SQL.begin_stream, {"group_id": group.group_id, "table": followed})
+    elif group.stream_table != followed:
+        raise GroupMisused(
+            f"group {group_name!r} of queue {name!r} streams {group.stream_table}: stream {table} with another group"
+        )
+    place(transaction, group, max(_number(mark), group.stream_position or 0))
 
 
 def _is_leased(transaction: Transaction, group: Group, primary: str | None) -> bool:

@@ -96,6 +96,16 @@ update penstock_store
 set value = max(value, coalesce((select max(position) from penstock_log), 0))
 where name = 'last_position';
 
+-- name: last_entry
+-- The number of the last audit entry. It is never given out again, though the entry may be gone.
+select max(value, (select coalesce(max(entry_id), 0) from penstock_audit)) from penstock_store where name = 'last_entry';
+
+-- name: keep_entry
+-- Before audit entries are removed, the last of them perhaps.
+update penstock_store
+set value = max(value, (select coalesce(max(entry_id), 0) from penstock_audit))
+where name = 'last_entry';
+
 -- name: quick_check
 -- The first damage found, or ok.
 pragma quick_check (1);

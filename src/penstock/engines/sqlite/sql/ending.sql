@@ -1,8 +1,12 @@
 -- name: record
--- One step of the messages in a range.
+-- One step of the messages in a range. The numbers of entries that are gone are not given out again.
 insert into penstock_audit (
-    last_position, first_position, queue_id, group_id, at, event, state, by, reason, attempt, token
-) values (:last, :first, :queue_id, :group_id, :at, :event, :state, :by, :reason, :attempt, :token);
+    entry_id, last_position, first_position, queue_id, group_id, at, event, state, by, reason, attempt, token
+)
+select max(value, (select coalesce(max(entry_id), 0) from penstock_audit)) + 1,
+    ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
+from penstock_store
+where name = 'last_entry';
 
 -- name: count_succeeded
 -- Count how messages ended in the group.

@@ -206,6 +206,12 @@ from penstock_lane as lane
 join penstock_run as run using (lane_id)
 where lane.queue_id = :queue_id and lane.priority >= 0 and run.last_position > :after;
 
+-- name: ended_count
+-- How many messages of the queue have ended after an entry of the trail, for a stream that follows it.
+select coalesce(sum(last_position - first_position + 1), 0)
+from penstock_audit
+where entry_id > :after and queue_id = :queue_id and state not in ('held', 'ready', 'leased') and first_position > 0;
+
 -- name: trail
 -- What happened to the message at a position, in order.
 select audit.at, audit.event, audit.state, audit.by, reader.name, audit.reason, audit.attempt

@@ -1,22 +1,23 @@
 -- name: find_queue
 -- One queue by name.
-select queue_id, name, policy, held, trimmed_position, created_at, primary_group_id
+select queue_id, name, policy, held, trimmed_position, created_at, primary_group_id, trimmed_entry
 from penstock_queue
-where name = :name;
+where name = ?;
 
 -- name: find_reader
 -- A queue and one of its groups in one step: the named one, or the primary one when no name is given.
 select queue.queue_id, queue.name, queue.policy, queue.held, queue.trimmed_position, queue.created_at,
-    queue.primary_group_id, reader.group_id, reader.queue_id, reader.name, reader.stream_position, reader.used_at
+    queue.primary_group_id, queue.trimmed_entry,
+    reader.group_id, reader.queue_id, reader.name, reader.stream_position, reader.used_at, reader.stream_table
 from penstock_queue as queue
 left join penstock_group as reader
     on reader.queue_id = queue.queue_id
-    and reader.name = coalesce(:group, json_extract(queue.policy, '$.primary_group'), 'default')
-where queue.name = :name;
+    and reader.name = coalesce(?2, json_extract(queue.policy, '$.primary_group'), 'default')
+where queue.name = ?1;
 
 -- name: all_queues
 -- All queues by name.
-select queue_id, name, policy, held, trimmed_position, created_at, primary_group_id
+select queue_id, name, policy, held, trimmed_position, created_at, primary_group_id, trimmed_entry
 from penstock_queue
 order by name;
 
@@ -43,13 +44,13 @@ update penstock_queue set held = held + :change where queue_id = :queue_id;
 
 -- name: find_group
 -- One group by name.
-select group_id, queue_id, name, stream_position, used_at
+select group_id, queue_id, name, stream_position, used_at, stream_table
 from penstock_group
 where queue_id = :queue_id and name = :name;
 
 -- name: all_groups
 -- The groups of a queue by name.
-select group_id, queue_id, name, stream_position, used_at
+select group_id, queue_id, name, stream_position, used_at, stream_table
 from penstock_group
 where queue_id = :queue_id
 order by name;
@@ -57,7 +58,7 @@ order by name;
 -- name: make_group
 -- A group exists from its first use.
 insert into penstock_group (queue_id, name, used_at) values (:queue_id, :name, :now)
-returning group_id, queue_id, name, stream_position, used_at;
+returning group_id, queue_id, name, stream_position, used_at, stream_table;
 
 -- name: count_withdrawn
 -- What ended while held before the group began counts for it too, as for every group.
@@ -178,12 +179,25 @@ delete from penstock_lane where queue_id = :queue_id;
 -- Groups stay, with their counts at zero; a stream goes on from the end.
 update penstock_group
 set succeeded = 0, rejected = 0, failed = 0, lease_expired = 0, expired = 0, cancelled = 0,
-    stream_position = case when stream_position is not null then :last_position end
+    stream_position = case
+        when stream_position is null then null
+        when stream_table = 'messages' then :last_position
+        else :last_entry
+    end
 where queue_id = :queue_id;
 
 -- name: flush_queue
 -- Nothing is held any more, and everything up to now is gone.
-update penstock_queue set held = 0, trimmed_position = :last_position where queue_id = :queue_id;
+update penstock_queue set held = 0, trimmed_position = :last_position, trimmed_entry = :last_entry
+where queue_id = :queue_id;
+
+-- name: forget_trail
+-- A group is removed: the trail is whole again from behind its last step on.
+update penstock_queue
+set trimmed_entry = max(
+    trimmed_entry, (select coalesce(max(entry_id), 0) from penstock_audit where group_id = :group_id)
+)
+where queue_id = :queue_id;
 
 -- name: forget_cursors
 -- A group is removed: how far it has read.

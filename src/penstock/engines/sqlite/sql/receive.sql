@@ -1,39 +1,58 @@
--- name: due
--- Whether anything has to be made ready or reclaimed before messages are taken, whether retries are ready, whether
--- something has to be passed over, and the latest token in use.
-select
-    exists (select 1 from penstock_held where queue_id = :queue_id and waiting = 0 and available_at <= :now),
-    exists (select 1 from penstock_tracked where group_id = :group_id and state = 'held' and until_at <= :now),
-    exists (select 1 from penstock_lease where group_id = :group_id and ends_at <= :now)
-        or exists (select 1 from penstock_tracked where group_id = :group_id and state = 'leased' and until_at <= :now),
-    exists (select 1 from penstock_tracked where group_id = :group_id and state = 'ready'),
-    exists (select 1 from penstock_skip where group_id = :group_id),
-    (select coalesce(max(token), 0) from penstock_lease);
+-- name: open_receive
+-- All that a receive begins with: the queue and one of its groups (the named one, or the primary one when no name is
+-- given), whether anything has to be made ready or reclaimed before messages are taken, whether retries are ready,
+-- whether something has to be passed over, and the latest token in use.
+select queue.queue_id, queue.name, queue.policy, queue.held, queue.trimmed_position, queue.created_at,
+    queue.primary_group_id, queue.trimmed_entry,
+    reader.group_id, reader.queue_id, reader.name, reader.stream_position, reader.used_at, reader.stream_table,
+    exists (
+        select 1 from penstock_held as held
+        where held.queue_id = queue.queue_id and held.waiting = 0 and held.available_at <= ?3
+    ),
+    exists (
+        select 1 from penstock_tracked as tracked
+        where tracked.group_id = reader.group_id and tracked.state = 'held' and tracked.until_at <= ?3
+    ),
+    exists (select 1 from penstock_lease as lease where lease.group_id = reader.group_id and lease.ends_at <= ?3)
+        or exists (
+            select 1 from penstock_tracked as tracked
+            where tracked.group_id = reader.group_id and tracked.state = 'leased' and tracked.until_at <= ?3
+        ),
+    exists (
+        select 1 from penstock_tracked as tracked
+        where tracked.group_id = reader.group_id and tracked.state = 'ready'
+    ),
+    exists (select 1 from penstock_skip as skip where skip.group_id = reader.group_id),
+    (select coalesce(max(token), 0) from penstock_lease)
+from penstock_queue as queue
+left join penstock_group as reader
+    on reader.queue_id = queue.queue_id
+    and reader.name = coalesce(?2, json_extract(queue.policy, '$.primary_group'), 'default')
+where queue.name = ?1;
 
 -- name: unread_lanes
--- Lanes with messages that the group has not read, best priority first.
-select lane.lane_id, lane.priority, lane.shard, lane.careful, lane.last_position,
-    coalesce(cursor.position, :trimmed_position), coalesce(cursor.passed, lane.trimmed)
-from penstock_lane_end as lane
-left join penstock_cursor as cursor on cursor.group_id = :group_id and cursor.lane_id = lane.lane_id
-where lane.queue_id = :queue_id and lane.priority >= 0
-    and lane.last_position > coalesce(cursor.position, :trimmed_position)
+-- Lanes with messages that the group has not read, best priority first, and the stretch of each that comes next.
+select lane.lane_id, lane.priority, lane.shard, lane.careful,
+    (select max(last.last_position) from penstock_run as last where last.lane_id = lane.lane_id),
+    coalesce(cursor.position, ?3), coalesce(cursor.passed, lane.trimmed),
+    max(next.first_position, coalesce(cursor.position, ?3) + 1), next.last_position
+from penstock_lane as lane
+left join penstock_cursor as cursor on cursor.group_id = ?2 and cursor.lane_id = lane.lane_id
+cross join penstock_run as next
+    on next.lane_id = lane.lane_id
+    and next.last_position = (
+        select min(unread.last_position) from penstock_run as unread
+        where unread.lane_id = lane.lane_id and unread.last_position > coalesce(cursor.position, ?3)
+    )
+where lane.queue_id = ?1 and lane.priority >= 0
 order by lane.priority, lane.shard;
-
--- name: next_run
--- The stretch of the lane that comes after a position.
-select max(first_position, :after + 1), last_position
-from penstock_run
-where lane_id = :lane_id and last_position > :after
-order by last_position
-limit 1;
 
 -- name: read_run
 -- Messages in a row, as a receipt has them.
 select position, created_at, id, content_type, headers, expires_at, deadline_at, address, key, null, created_by,
-    payload, :priority, 1, :ends_at
+    payload, ?, 1, ?
 from penstock_log
-where position between :first and :last;
+where position between ? and ?;
 
 -- name: read_lane
 -- Messages of a lane after a position, over several stretches.
@@ -106,7 +125,7 @@ where lane_id = :lane_id and last_position > :after
 
 -- name: move_cursor
 -- The group has read this far.
-insert into penstock_cursor (group_id, lane_id, position, passed) values (:group_id, :lane_id, :position, :passed)
+insert into penstock_cursor (group_id, lane_id, position, passed) values (?, ?, ?, ?)
 on conflict (group_id, lane_id) do update set position = excluded.position, passed = excluded.passed;
 
 -- name: ready_tracked

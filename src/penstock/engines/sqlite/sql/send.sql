@@ -1,3 +1,14 @@
+-- name: open_send
+-- All that a send begins with: the queue, and its first lane, which most messages go to.
+select queue.queue_id, queue.name, queue.policy, queue.held, queue.trimmed_position, queue.created_at,
+    queue.primary_group_id, queue.trimmed_entry,
+    (
+        select lane.lane_id from penstock_lane as lane
+        where lane.queue_id = queue.queue_id and lane.priority = 0 and lane.shard = 0
+    )
+from penstock_queue as queue
+where queue.name = ?;
+
 -- name: find_lane
 -- The lane of a priority and a shard.
 select lane_id from penstock_lane where queue_id = :queue_id and priority = :priority and shard = :shard;
@@ -24,7 +35,7 @@ insert into penstock_log (
 
 -- name: lengthen_run
 -- The stretch goes on where the lane's last one ended.
-update penstock_run set last_position = :last where lane_id = :lane_id and last_position = :first - 1;
+update penstock_run set last_position = ? where lane_id = ? and last_position = ?;
 
 -- name: begin_run
 -- A new stretch of the lane.

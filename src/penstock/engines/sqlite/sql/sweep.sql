@@ -69,9 +69,15 @@ where lane.queue_id = :queue_id and lane.priority >= 0 and (log.expires_at is nu
 
 -- name: active_groups
 -- Groups that hold back trimming: used lately, or with messages to look after.
-select group_id, queue_id, name, stream_position, used_at
+select group_id, queue_id, name, stream_position, used_at, stream_table
 from penstock_group
 where queue_id = :queue_id and used_at > :idle_since;
+
+-- name: first_unfollowed
+-- The first position to which something happened that a follower of the trail has not read.
+select min(first_position)
+from penstock_audit
+where entry_id > :mark and queue_id = :queue_id and last_position > :trimmed_position;
 
 -- name: latest_mark
 -- The last time that the queue was found finished up to a position.
@@ -131,7 +137,7 @@ where position in (
 );
 
 -- name: trim_kept
--- Remove messages that a dead letter kept until it was gone itself.
+-- Remove messages that a dead letter kept until it was gone itself, and that no follower of the trail waits for.
 delete from penstock_log
 where position <= :upto
     and lane_id in (select lane_id from penstock_lane where queue_id = :queue_id)
@@ -139,7 +145,13 @@ where position <= :upto
     and not exists (
         select 1 from penstock_group as reader join penstock_tracked as tracked using (group_id)
         where reader.queue_id = :queue_id and tracked.position = penstock_log.position
-    );
+    )
+    and not exists (
+        select 1 from penstock_audit as later
+        where later.entry_id > :followed and later.queue_id = :queue_id
+            and penstock_log.position between later.first_position and later.last_position
+    )
+returning position;
 
 -- name: trim_runs
 -- Stretches that are gone.
@@ -175,12 +187,21 @@ where position <= :upto and group_id in (select group_id from penstock_group whe
 -- name: trim_audit
 -- The trail of messages that are gone. Dead letters keep theirs.
 delete from penstock_audit
-where queue_id = :queue_id and last_position between :from and :upto
+where queue_id = :queue_id and last_position between :from and :upto + :span and first_position between 1 and :upto
     and not exists (
         select 1 from penstock_log as log
         where log.position between penstock_audit.first_position and penstock_audit.last_position
             and log.lane_id in (select lane_id from penstock_lane where queue_id = :queue_id)
     );
+
+-- name: set_trimmed_entry
+-- Up to here the trail may have lost messages.
+update penstock_queue
+set trimmed_entry = max(trimmed_entry, (
+    select coalesce(max(entry_id), 0) from penstock_audit
+    where queue_id = :queue_id and last_position between :from and :upto + :span and first_position <= :upto
+))
+where queue_id = :queue_id;
 
 -- name: trim_identities
 -- Chosen ids of messages that are gone may be used again.
@@ -195,8 +216,18 @@ where queue_id = :queue_id and outcome is not null and position between :from an
     and not exists (select 1 from penstock_log as log where log.position = penstock_address.position);
 
 -- name: trim_batches
--- Batches that ended before the retention began.
-delete from penstock_batch where queue_id = :queue_id and ended_at <= :before;
+-- Batches that ended before the retention began, and before the first message that is left was sent: the name of a
+-- batch is part of its messages.
+delete from penstock_batch
+where queue_id = :queue_id and ended_at <= :before and ended_at < coalesce(
+    (
+        select created_at from penstock_log
+        where position > :upto and available_at is null
+        order by position
+        limit 1
+    ),
+    9223372036854775807
+);
 
 -- name: set_trimmed
 -- The log of the queue begins after this position.

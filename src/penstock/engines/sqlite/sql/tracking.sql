@@ -48,7 +48,7 @@ returning position;
 -- name: make_lease
 -- ready -> leased, for first attempts in a row.
 insert into penstock_lease (token, first_position, last_position, group_id, lane_id, consumer, ends_at)
-values (:token, :first, :last, :group_id, :lane_id, :consumer, :ends_at);
+values (?, ?, ?, ?, ?, ?, ?);
 
 -- name: leases_of
 -- What is left of a receive, in order.
@@ -63,13 +63,13 @@ order by first_position;
 select first_position, last_position, group_id, lane_id, consumer, ends_at,
     (select lane.careful from penstock_lane as lane where lane.lane_id = penstock_lease.lane_id)
 from penstock_lease
-where token = :token and first_position <= :position
+where token = ? and first_position <= ?
 order by first_position desc
 limit 1;
 
 -- name: drop_lease
 -- A range is no longer in flight.
-delete from penstock_lease where token = :token and first_position = :first;
+delete from penstock_lease where token = ? and first_position = ?;
 
 -- name: extend_lease
 -- leased -> leased, longer, for a whole range.

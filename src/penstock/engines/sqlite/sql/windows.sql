@@ -10,15 +10,65 @@ where lane.queue_id = :queue_id and lane.priority >= 0 and run.last_position > :
     )
 order by 1;
 
--- name: read
--- Messages in a row, for the pipeline.
-select log.position, log.id, log.created_at, lane.priority, lane.shard, log.content_type, log.headers,
-    log.expires_at, log.deadline_at, log.address, log.key, batch.name, log.created_by, log.available_at, log.payload
-from penstock_log as log
-join penstock_lane as lane using (lane_id)
-left join penstock_batch as batch on batch.batch_id = log.batch_id
-where log.position between :first and :last
-order by log.position;
+-- name: lanes
+-- The lanes that can be read.
+select lane_id from penstock_lane where queue_id = :queue_id and priority >= 0;
+
+-- name: stretches
+-- The same for one lane, read as far as wanted.
+select max(first_position, :start + 1), min(last_position, :end)
+from penstock_run
+where lane_id = :lane_id and last_position > :start and first_position <= :end
+    and last_position <= (
+        select coalesce(min(beyond.last_position), :end) from penstock_run as beyond
+        where beyond.lane_id = :lane_id and beyond.last_position >= :end
+    )
+order by last_position;
+
+-- name: sizes
+-- How large the payloads of messages in a row are.
+select position, length(payload) from penstock_log where position between :first and :last order by position;
+
+-- name: entries
+-- How many rows each audit entry stands for, of all entries or of those that ended something.
+select entry_id, last_position - first_position + 1
+from penstock_audit
+where entry_id > :start and entry_id <= :end and queue_id = :queue_id and first_position > 0
+    and (not :ended or state not in ('held', 'ready', 'leased'))
+order by entry_id;
+
+-- name: entry_parts
+-- The same in pieces of like size: the first entry, the last entry, and the rows of each.
+with entries as (
+    select entry_id, last_position - first_position + 1 as count
+    from penstock_audit
+    where entry_id > :start and entry_id <= :end and queue_id = :queue_id and first_position > 0
+        and (not :ended or state not in ('held', 'ready', 'leased'))
+), placed as (
+    select entry_id, count, sum(count) over (order by entry_id) - 1 as place, sum(count) over () as total
+    from entries
+)
+select min(entry_id), max(entry_id), sum(count)
+from placed
+group by place * :parts / total
+order by 1;
+
+-- name: dead_letter_parts
+-- Dead letters in pieces of like size: the first position, the last position, and how many.
+with placed as (
+    select dead.position, dense_rank() over (order by dead.position) - 1 as place, count(*) over () as total
+    from penstock_group as reader
+    join penstock_dead_letter as dead using (group_id)
+    where reader.queue_id = :queue_id
+)
+select min(position), max(position), count(*)
+from placed
+group by place * :parts / total
+order by 1;
+
+-- name: begin_stream
+-- The group reads as a stream from now on.
+update penstock_group set stream_table = :table where group_id = :group_id;
 
 -- name: place_stream
 -- Where a stream group stands.

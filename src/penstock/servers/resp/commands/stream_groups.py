@@ -100,7 +100,7 @@ def _move(session: Session, queue: str, group: str, target: bytes) -> None:
         engine.seek(queue, group, "end")
     else:
         place = upto_bound(session, queue, read_bound(target))
-        engine.seek(queue, group, min(place, engine.horizon(queue)))
+        engine.seek(queue, group, min(place, engine.last_position(queue)))
 
 
 def _set_id(session: Session, queue: str, group: str, words: list[bytes]) -> Begun:

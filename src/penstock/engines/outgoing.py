@@ -1,0 +1,71 @@
+"""Messages to send as Arrow columns: what the sink hands to an engine. Only the payload must be there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from penstock.domain.errors import InvalidInput
+from penstock.domain.message import Draft, Outgoing, decode_json, draft
+from penstock.domain.names import nearest, shown
+from penstock.engines.tables import pyarrow_module
+
+if TYPE_CHECKING:
+    import pyarrow
+
+# Column by column: its name and its kind. All but the payload may be absent or null.
+_COLUMNS = {
+    "payload": "bytes",
+    "content_type": "text",
+    "headers": "text",  # a JSON object
+    "priority": "small",
+    "key": "text",
+    "address": "text",
+    "delay_seconds": "number",
+    "ttl_seconds": "number",
+    "id": "text",
+    "created_by": "text",
+}
+COLUMNS = tuple(_COLUMNS)
+
+
+@cache
+def schema() -> pyarrow.Schema:
+    arrow = pyarrow_module()
+    types = {"bytes": arrow.binary(), "text": arrow.string(), "small": arrow.int32(), "number": arrow.float64()}
+    return arrow.schema([arrow.field(name, types[kind], name != "payload") for name, kind in _COLUMNS.items()])
+
+
+def check_batch(batch: pyarrow.RecordBatch) -> None:
+    """Only columns of `schema`, with its types."""
+    known = schema()
+    if "payload" not in batch.schema.names:
+        raise InvalidInput(f"messages to send need a column payload: these have {', '.join(batch.schema.names)}")
+    for field in batch.schema:
+        if field.name not in _COLUMNS:
+            raise InvalidInput(f"messages have no column {shown(field.name)}{nearest(field.name, COLUMNS)}")
+        if field.type != known.field(field.name).type:
+            raise InvalidInput(f"column {field.name} must be {known.field(field.name).type}, not {field.type}")
+    if batch.column("payload").null_count:
+        raise InvalidInput("column payload has nulls: every message has a payload, though it may be empty")
+
+
+def is_plain(batch: pyarrow.RecordBatch) -> bool:
+    """Whether the messages are nothing but payloads and their types."""
+    return all(
+        batch.column(name).null_count == batch.num_rows
+        for name in batch.schema.names
+        if name not in ("payload", "content_type")
+    )
+
+
+def drafts(batch: pyarrow.RecordBatch) -> Iterator[Draft]:
+    """Row by row, every field checked."""
+    names = batch.schema.names
+    columns = [batch.column(name).to_pylist() for name in names]
+    for values in zip(*columns, strict=True):
+        given: dict[str, Any] = {name: value for name, value in zip(names, values, strict=True) if value is not None}
+        if "headers" in given:
+            given["headers"] = decode_json(given["headers"].encode())
+        yield draft(Outgoing(**given))

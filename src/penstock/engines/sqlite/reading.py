@@ -1,0 +1,226 @@
+"""Rows of SQLite straight to Arrow record batches, column by column: Python touches no single value.
+
+What follows from other columns is worked out by Arrow and NumPy: the ids that Penstock made (they follow from the time
+and the position), and what is stored as null because nearly all messages have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from penstock.domain.errors import RangeTrimmed
+from penstock.domain.identity import made_prefix
+from penstock.domain.message import BYTES, SYSTEM
+from penstock.domain.observations import Part
+from penstock.engines import tables
+from penstock.engines.contract import Table
+from penstock.engines.sqlite import queues
+from penstock.engines.sqlite.connection import Database
+from penstock.engines.sqlite.sending import WITHDRAWN
+from penstock.engines.sqlite.transaction import Transaction
+from penstock.engines.statements import Statements
+
+if TYPE_CHECKING:
+    import pyarrow
+
+SQL = Statements("penstock.engines.sqlite", "sql/reading.sql")
+Rows = list[tuple[Any, ...]]
+# Beyond any group: what lies at the position before a range is not read.
+AFTER_ALL = 2**63 - 1
+
+# The order of the columns in the statements.
+_MESSAGE = (
+    "position", "id", "created_at", "priority", "shard", "content_type", "headers", "expires_at", "deadline_at",
+    "address", "key", "batch", "created_by", "available_at", "payload",
+)  # fmt: skip
+_PLAIN_MESSAGE = ("is_more", "position", "created_at", "priority", "shard", "content_type", "payload")
+_ENDING = ("entry", "group", "outcome", "reason", "attempts", "by", "finished_at")
+_SELECTED: dict[str, tuple[str, ...]] = {
+    "messages": _MESSAGE,
+    "plain_messages": _PLAIN_MESSAGE,
+    "archive": (*_MESSAGE, *_ENDING),
+    "plain_archive": (*_PLAIN_MESSAGE, *_ENDING),
+    "dead_letters": (*_MESSAGE, "group_id", "group", "outcome", "reason", "attempts", "died_at"),
+    "audit": (
+        "position", "id", "created_at",
+        "entry", "group", "state", "reason", "attempt", "by", "at", "event", "token",
+    ),
+}  # fmt: skip
+
+
+def read(
+    database: Database, part: Part, batch_rows: int, columns: Sequence[str] | None
+) -> Iterator[pyarrow.RecordBatch]:
+    """Checked at once, though the rows come later."""
+    table = tables.check_table(part.table)
+    return _batches(database, part, table, batch_rows, tables.check_columns(table, columns))
+
+
+def _batches(
+    database: Database, part: Part, table: Table, batch_rows: int, columns: tuple[str, ...]
+) -> Iterator[pyarrow.RecordBatch]:
+    """Each batch is a transaction of its own: behind the horizon nothing changes, and a slow reader holds up nobody."""
+    reader = _Reader(part, table, columns)
+    count = 0
+    while reader.place is not None:
+        with database.read() as transaction:
+            rows = reader.next(transaction, batch_rows)
+        if rows:
+            count += len(rows)
+            yield _record_batch(rows, reader.selected, tables.schema(table, columns), part.queue, database.salt)
+    if count != part.count and table != "dead_letters":
+        raise RangeTrimmed(
+            f"{part.count - count} of {part.count} {table} of queue {part.queue!r} between {part.start} and {part.end} "
+            "were removed while they were being read: the queue was flushed, or they are past retention"
+        )
+
+
+class _Place(NamedTuple):
+    """After which row reading goes on, and up to where the range goes."""
+
+    after_entry: int
+    after: int
+    last: int
+
+
+class _Reader:
+    """Goes through the ranges of a part and fills batches from as many of them as it takes."""
+
+    def __init__(self, part: Part, table: Table, columns: tuple[str, ...]) -> None:
+        self.part = part
+        self.table = table
+        self.wanted = {"payload": "payload" in columns, "headers": "headers" in columns}
+        # Rows of the log and dead letters are found by position, what happened by entry.
+        self.by_position = table in ("messages", "dead_letters")
+        self.tie = {"messages": None, "dead_letters": "group_id"}.get(table, "entry")
+        self.queue_id: int | None = None
+        self.begun = 0
+        self.place = self._begin()
+        self._select(f"plain_{table}" if table in ("messages", "archive") else table)
+
+    def _begin(self) -> _Place | None:
+        if self.begun == len(self.part.ranges):
+            return None
+        first, last = self.part.ranges[self.begun]
+        self.begun += 1
+        return _Place(AFTER_ALL, first - 1, last) if self.by_position else _Place(first, 0, last)
+
+    def _select(self, statement: str) -> None:
+        self.statement = getattr(SQL, statement)
+        self.selected = _SELECTED[statement]
+
+    def next(self, transaction: Transaction, limit: int) -> Rows:
+        if self.queue_id is None:
+            self.queue_id = queues.get(transaction, self.part.queue).queue_id
+        before = self.place, self.begun
+        rows = self._fill(transaction, limit)
+        if self.selected[0] == "is_more" and any(row[0] for row in rows):
+            # One of them is more than a payload, so others will be too: all columns from here on.
+            self._select(self.table)
+            self.place, self.begun = before
+            rows = self._fill(transaction, limit)
+        return rows
+
+    def _fill(self, transaction: Transaction, limit: int) -> Rows:
+        rows: Rows = []
+        while self.place is not None and len(rows) < limit:
+            bindings = {**self.place._asdict(), **self.wanted, "queue_id": self.queue_id, "limit": limit - len(rows)}
+            found = transaction.rows(self.statement, bindings)
+            rows = rows + found if rows else found
+            self.place = self._begin() if len(rows) < limit else self._after(rows[-1], self.place)
+        return rows
+
+    def _after(self, row: tuple[Any, ...], place: _Place) -> _Place:
+        tie = 0 if self.tie is None else row[self.selected.index(self.tie)]
+        return place._replace(after_entry=tie, after=row[self.selected.index("position")])
+
+
+# -- columns -------------------------------------------------------------------------------------------------------
+
+
+def _record_batch(
+    rows: Rows, selected: tuple[str, ...], schema: pyarrow.Schema, queue: str, salt: int
+) -> pyarrow.RecordBatch:
+    made = _Columns(dict(zip(selected, zip(*rows, strict=True), strict=True)), queue, salt, len(rows))
+    return tables.pyarrow_module().record_batch([made.column(field) for field in schema], schema=schema)
+
+
+class _Columns:
+    def __init__(self, read: dict[str, tuple[Any, ...]], queue: str, salt: int, count: int) -> None:
+        self.read = read
+        self.queue = queue
+        self.salt = salt
+        self.count = count
+        self.arrow = tables.pyarrow_module()
+
+    def column(self, field: pyarrow.Field) -> pyarrow.Array:
+        special = _SPECIAL.get(field.name)
+        return self.plain(field.name, field.type) if special is None else special(self, field)
+
+    def plain(self, name: str, kind: pyarrow.DataType) -> pyarrow.Array:
+        found = self.read.get(name)
+        return self.arrow.nulls(self.count, kind) if found is None else self.arrow.array(found, kind)
+
+    def or_else(self, field: pyarrow.Field, otherwise: Any) -> pyarrow.Array:
+        import pyarrow.compute
+
+        return pyarrow.compute.coalesce(self.plain(field.name, field.type), otherwise)
+
+    def ids(self, field: pyarrow.Field) -> pyarrow.Array:
+        chosen = self.plain("id", field.type)
+        if chosen.null_count == 0:
+            return chosen
+        made = made_ids(self.read["created_at"], self.salt, self.read["position"])
+        if chosen.null_count == self.count:
+            return made
+        import pyarrow.compute
+
+        return pyarrow.compute.coalesce(chosen, made)
+
+    def priorities(self, field: pyarrow.Field) -> pyarrow.Array:
+        """Messages that ended while held lie in lanes of their own."""
+        found = self.read["priority"]
+        if min(found) < 0:
+            found = tuple(one if one >= 0 else WITHDRAWN - one for one in found)
+        return self.arrow.array(found, field.type)
+
+
+_SPECIAL: dict[str, Callable[[_Columns, Any], Any]] = {
+    "id": _Columns.ids,
+    "queue": lambda columns, field: columns.arrow.repeat(
+        columns.arrow.scalar(columns.queue, field.type), columns.count
+    ),
+    "priority": _Columns.priorities,
+    "content_type": lambda columns, field: columns.or_else(field, BYTES),
+    "created_by": lambda columns, field: columns.or_else(field, SYSTEM),
+    "by": lambda columns, field: columns.or_else(field, SYSTEM),
+    "available_at": lambda columns, field: columns.or_else(field, columns.plain("created_at", field.type)),
+}
+
+_ID_LENGTH = 36
+_PREFIX_LENGTH = 24
+_DIGITS = b"0123456789abcdef"
+
+
+def made_ids(created_at: Sequence[int], salt: int, positions: Sequence[int]) -> pyarrow.Array:
+    """`identity.made_id` for many: what stands before the position is the same for all that were sent together."""
+    import numpy
+
+    arrow = tables.pyarrow_module()
+    count = len(positions)
+    letters = numpy.empty((count, _ID_LENGTH), numpy.uint8)
+    milliseconds = numpy.array(created_at, numpy.int64) // 1000
+    changes = numpy.flatnonzero(numpy.diff(milliseconds, prepend=-1))
+    prefixes = [made_prefix(int(milliseconds[change]) * 1000, salt) for change in changes]
+    distinct = numpy.frombuffer("".join(prefixes).encode(), numpy.uint8).reshape(-1, _PREFIX_LENGTH)
+    letters[:, :_PREFIX_LENGTH] = numpy.repeat(distinct, numpy.diff(changes, append=count), axis=0)
+    digits = numpy.frombuffer(_DIGITS, numpy.uint8)
+    places = numpy.array(positions, numpy.int64)
+    for digit in range(_ID_LENGTH - 1, _PREFIX_LENGTH - 1, -1):
+        letters[:, digit] = digits[places & 15]
+        places >>= 4
+    offsets = numpy.arange(0, (count + 1) * _ID_LENGTH, _ID_LENGTH, dtype=numpy.int32)
+    return cast(
+        "pyarrow.Array", arrow.StringArray.from_buffers(count, arrow.py_buffer(offsets), arrow.py_buffer(letters))
+    )

@@ -1,0 +1,111 @@
+"""Failures: reasons grouped by fingerprint, and the messages that fail again and again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from penstock.domain.lifecycle import Event
+from penstock.spark.schemas import FAILURES, POISON, conform
+from penstock.spark.trails import FAILING, count_when, has_ended, in_order, is_event
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+# What differs between two reports of the same error, most special first.
+BLANKS = (
+    (r"(?i)\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<id>"),
+    (r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:?\d{2})?", "<time>"),
+    (r"\b\d{1,3}(\.\d{1,3}){3}(:\d+)?\b", "<host>"),
+    (r"'[^']*'|\"[^\"]*\"", "<text>"),
+    (r"(?i)\b0x[0-9a-f]+\b|\b(?=[0-9a-f]*\d)[0-9a-f]{8,}\b", "<hex>"),
+    (r"\d+(\.\d+)?", "<n>"),
+    (r"\s+", " "),
+)
+# What to call a failure that nobody gave a reason for.
+SILENT = {
+    Event.LEASE_END: "the lease ended: its consumer vanished or was too slow",
+    Event.EXPIRE: "its time to live was over",
+    Event.DEADLINE: "its deadline had passed",
+    Event.NAK: "no reason was given",
+    Event.REJECT: "rejected without a reason",
+}
+PATTERN_CHARACTERS = 300
+POISON_FAILURES = 3
+
+
+def fingerprinted(audit: DataFrame) -> DataFrame:
+    """The entries that say that something did not work, with their pattern and its fingerprint."""
+    silent = F.create_map(*(F.lit(str(word)) for pair in SILENT.items() for word in pair))
+    return (
+        audit.where(is_event(*FAILING))
+        .withColumn("reason", F.coalesce(F.col("reason"), silent[F.col("event")]))
+        .withColumn("pattern", pattern(F.col("reason")))
+        .withColumn("fingerprint", F.substring(F.sha2("pattern", 256), 1, 12))
+    )
+
+
+def pattern(reason: Column) -> Column:
+    """The reason without what differs from one time to the next."""
+    for search, blank in BLANKS:
+        reason = F.regexp_replace(reason, search, blank)
+    return F.substring(F.trim(reason), 1, PATTERN_CHARACTERS)
+
+
+def failures(audit: DataFrame) -> DataFrame:
+    """How often each kind of failure happened, to how many messages, and how often to the same one."""
+    worst = F.max_by("repeated", "times")
+    by_times = (
+        _by_message(audit)
+        .groupBy("queue", "group", "fingerprint", "times")
+        .agg(
+            F.first("pattern").alias("pattern"),
+            F.min_by("example", "first_at").alias("example"),
+            F.count("*").alias("repeated"),
+            F.sum("ended").alias("dead"),
+            F.min("first_at").alias("first_at"),
+            F.max("last_at").alias("last_at"),
+        )
+    )
+    return (
+        by_times.groupBy("queue", "group", "fingerprint")
+        .agg(
+            F.first("pattern").alias("pattern"),
+            F.min_by("example", "first_at").alias("example"),
+            F.sum(F.col("times") * F.col("repeated")).alias("failures"),
+            F.sum("repeated").alias("messages"),
+            F.sum("dead").alias("dead"),
+            F.max("times").alias("most_failures"),
+            worst.alias("repeated"),
+            F.min("first_at").alias("first_at"),
+            F.max("last_at").alias("last_at"),
+        )
+        .transform(conform(FAILURES))
+    )
+
+
+def poison(audit: DataFrame, at_least: int = POISON_FAILURES) -> DataFrame:
+    """Messages that failed at least so often with the same error in one group."""
+    return (
+        _by_message(audit)
+        .where(F.col("times") >= at_least)
+        .withColumnRenamed("times", "failures")
+        .transform(conform(POISON))
+    )
+
+
+def _by_message(audit: DataFrame) -> DataFrame:
+    return (
+        fingerprinted(audit)
+        .groupBy("queue", "group", "id", "fingerprint")
+        .agg(
+            F.first("pattern").alias("pattern"),
+            F.min_by("reason", in_order()).alias("example"),
+            F.max_by("state", in_order()).alias("state"),
+            F.count("*").alias("times"),
+            F.least(F.lit(1), count_when(has_ended())).alias("ended"),
+            F.min("at").alias("first_at"),
+            F.max("at").alias("last_at"),
+        )
+    )

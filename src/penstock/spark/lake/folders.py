@@ -1,0 +1,107 @@
+"""Directories and files wherever Spark can write: on a disk, on HDFS, in an object store."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Directory names have 255 bytes at most on most systems.
+LONGEST_NAME = 200
+
+
+class File(NamedTuple):
+    path: str  # below the folder, with slashes
+    size: int
+
+
+class Folder:
+    """A directory, spoken to through Hadoop's file systems, which Spark brings along."""
+
+    def __init__(self, spark: SparkSession, path: str) -> None:
+        context: Any = spark.sparkContext
+        self.path = located(path)
+        self._path: Any = context._jvm.org.apache.hadoop.fs.Path
+        self._files: Any = self._path(self.path).getFileSystem(context._jsc.hadoopConfiguration())
+        self._jvm: Any = context._jvm
+
+    def under(self, *names: str) -> str:
+        return "/".join([self.path, *names])
+
+    def _at(self, name: str) -> Any:
+        return self._path(self.under(name) if name else self.path)
+
+    def names(self) -> list[str]:
+        """What lies directly in the directory; nothing when there is none."""
+        if not self._files.exists(self._at("")):
+            return []
+        return sorted(one.getPath().getName() for one in self._files.listStatus(self._at("")))
+
+    def exists(self, name: str) -> bool:
+        return bool(self._files.exists(self._at(name)))
+
+    def list(self, name: str, suffix: str) -> list[File]:
+        """All files below a directory whose names end so, in order."""
+        if not self.exists(name):
+            return []
+        found, files = self._files.listFiles(self._at(name), True), []
+        start = len(self._files.makeQualified(self._at("")).toUri().getPath().rstrip("/")) + 1
+        while found.hasNext():
+            status = found.next()
+            path = status.getPath().toUri().getPath()
+            if path.endswith(suffix) and not os.path.basename(path).startswith((".", "_")):
+                files.append(File(path[start:], status.getLen()))
+        return sorted(files)
+
+    def move(self, source: str, target: str) -> None:
+        """Also when it was moved before, by a run that did not live to tell."""
+        self._files.mkdirs(self._at(target).getParent())
+        if self.exists(source) and not self.exists(target):
+            self._files.rename(self._at(source), self._at(target))
+        if not self.exists(target):
+            raise FileNotFoundError(f"{self.under(source)} could not be moved to {self.under(target)}")
+
+    def remove(self, name: str) -> None:
+        """With all that is in it, and with directories above it that are empty then; also when it is gone already."""
+        self._files.delete(self._at(name), True)
+        parent = os.path.dirname(name)
+        while parent and self.exists(parent) and not self._files.listStatus(self._at(parent)):
+            self._files.delete(self._at(parent), False)
+            parent = os.path.dirname(parent)
+
+    def read(self, name: str) -> bytes:
+        stream = self._files.open(self._at(name))
+        try:
+            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+        finally:
+            stream.close()
+
+    def write(self, name: str, content: bytes) -> None:
+        """Whole or not at all."""
+        aside = f"{name}.new"
+        stream = self._files.create(self._at(aside), True)
+        try:
+            stream.write(content)
+        finally:
+            stream.close()
+        self._files.delete(self._at(name), False)
+        self._files.rename(self._at(aside), self._at(name))
+
+
+def located(path: str) -> str:
+    """A path without a scheme is on this machine's disk, whatever the cluster's own file system is."""
+    if "://" in path or path.startswith("file:"):
+        return path.rstrip("/")
+    return f"file:{os.path.abspath(path)}"
+
+
+def queue_folder(name: str) -> str:
+    """The directory of a queue: its name, spelled so that any file system takes it and no name leaves its place."""
+    spelled = quote(name, safe="")
+    if len(spelled) > LONGEST_NAME:
+        spelled = f"{spelled[: LONGEST_NAME - 20]}~{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+    return f"queue={spelled}"

@@ -1,0 +1,133 @@
+"""Opening a lake: an empty directory becomes one, anything else must already be one of this store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import msgspec
+
+from penstock.domain.errors import LakeBusy, NotALake, NotFound
+from penstock.domain.names import shown
+from penstock.spark.lake.folders import Folder
+from penstock.spark.lake.manifest import TOUCH_SECONDS, Manifest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from penstock.engines.contract import Engine
+
+SIGN = "_penstock_lake.json"
+STAGING = "_staging"
+GROUP = "lake"
+VERSION = 1
+
+
+class Sign(msgspec.Struct, frozen=True):
+    """Lies in the directory and says whose lake it is."""
+
+    lake: str
+    epoch: str
+    version: int = VERSION
+
+
+class Lake:
+    def __init__(self, folder: Folder, manifest: Manifest) -> None:
+        self.folder = folder
+        self.manifest = manifest
+
+    @property
+    def engine(self) -> Engine:
+        return self.manifest.engine
+
+    def staging(self) -> str:
+        return f"{STAGING}/{self.manifest.owner}"
+
+    @contextmanager
+    def changing(self, kind: str) -> Iterator[str]:
+        """A change from plan to end: the directory to write to, and publishing when the caller has staged it."""
+        self.finish()
+        self.manifest.begin(kind, self.staging())
+        with self._alive():
+            yield self.staging()
+        self.roll_forward()
+
+    def finish(self) -> None:
+        """Bring to its end what another run has begun and did not live to finish."""
+        if self.manifest.state.change is None:
+            return
+        change = self.manifest.take_over()
+        if change.step == "planned":
+            self.folder.remove(change.folder)
+            self.manifest.end()
+        else:
+            self.roll_forward()
+
+    def roll_forward(self) -> None:
+        """From staged to the end, or from wherever between the two it stands."""
+        change = self.manifest.state.change
+        assert change is not None
+        if change.step == "staged":
+            for source, target, _ in change.adds:
+                self.folder.move(source, target)
+            self.manifest.publish()
+        for path in change.removes:
+            self.folder.remove(path)
+        self.folder.remove(change.folder)
+        self.manifest.end()
+
+    @contextmanager
+    def _alive(self) -> Iterator[None]:
+        """Says now and then that this run is alive, while Spark is at work."""
+        over = Event()
+
+        def tell() -> None:
+            while not over.wait(TOUCH_SECONDS):
+                try:
+                    self.manifest.touch()
+                except LakeBusy:  # taken over: the next step of this run will fail
+                    return
+
+        teller = Thread(target=tell, name="penstock-lake", daemon=True)
+        teller.start()
+        try:
+            yield
+        finally:
+            over.set()
+            teller.join()
+
+
+def open_lake(spark: SparkSession, engine: Engine, path: str, *, create: bool = False, group: str = GROUP) -> Lake:
+    folder = Folder(spark, path)
+    names = [name for name in folder.names() if not name.startswith(".")]
+    if not names and not create:
+        raise NotFound(f"there is no lake at {shown(path)}: `penstock pipeline archive` makes one")
+    if SIGN not in names:
+        others = [name for name in names if not name.startswith(SIGN)]
+        if others:
+            raise NotALake(
+                f"{shown(path)} is not a lake, it holds {shown(others[0])}"
+                f"{f' and {len(others) - 1} more' if len(others) > 1 else ''}: name a new or empty directory"
+            )
+        folder.write(SIGN, msgspec.json.encode(Sign(uuid4().hex, engine.epoch())))
+    return _known(folder, engine, path, group)
+
+
+def _known(folder: Folder, engine: Engine, path: str, group: str) -> Lake:
+    try:
+        sign = msgspec.json.decode(folder.read(SIGN), type=Sign)
+    except msgspec.DecodeError:
+        raise NotALake(f"{folder.under(SIGN)} is damaged: it does not say whose lake this is") from None
+    if sign.version > VERSION:
+        raise NotALake(f"the lake at {shown(path)} was made by a newer Penstock: upgrade")
+    if sign.epoch != engine.epoch():
+        raise NotALake(
+            f"the lake at {shown(path)} belongs to another store: a lake has one store, name another directory"
+        )
+    manifest = Manifest(engine, sign.lake)
+    if not manifest.is_known:
+        manifest.create(folder.path, group)
+    return Lake(folder, manifest)

@@ -1,0 +1,137 @@
+"""Queues as a sink of Spark: rows become messages exactly once, whatever dies on the way.
+
+Tasks put their rows aside in the store, each under a name of its own, so that a task that runs twice does no harm. When
+all have finished, the driver sends what the successful ones put aside: in one transaction, together with an entry in the
+ledger that says so. A batch that Spark runs again, because the driver died before it could write down that it was done,
+finds the entry and sends nothing.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from penstock.domain.errors import InvalidInput
+from penstock.spark.options import WriteOptions
+from penstock.spark.rows import check_rows, messages
+from penstock.spark.stores import engine_at
+
+if TYPE_CHECKING:
+    import pyarrow
+    from pyspark.sql import DataFrame
+
+# Set by Spark for every task of a stream.
+QUERY_ID = "sql.streaming.queryId"
+BATCH_ID = "streaming.sql.batchId"
+# A stream runs at most its last batch again; the entries of older ones are removed from the ledger.
+KEPT_BATCHES = 100
+
+
+def check_append(overwrite: bool) -> None:
+    if overwrite:
+        raise InvalidInput(
+            "messages are added to a queue, never replaced: use mode('append'), and flush the queue before"
+        )
+
+
+@dataclass
+class Staged(WriterCommitMessage):
+    """What one task has put aside."""
+
+    key: str
+    part: str
+    partition: int
+    count: int
+
+
+class _Writing:
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        check_rows(schema)
+        engine_at(options.url).policy(options.queue)
+        self.options = options
+
+    def _stage(self, key: str, batches: Iterator[pyarrow.RecordBatch]) -> Staged:
+        context = TaskContext.get()
+        partition = 0 if context is None else context.partitionId()
+        part = f"{partition}/{uuid.uuid4()}"
+        rows = (messages(batch, self.options.content_type) for batch in batches)
+        count = engine_at(self.options.url).stage(self.options.queue, key, part, rows)
+        return Staged(key, part, partition, count)
+
+    def _release(self, key: str, staged: list[Any]) -> None:
+        parts = [one.part for one in sorted(_present(staged), key=lambda one: one.partition)]
+        engine_at(self.options.url).release(self.options.queue, key, parts)
+
+    def _discard(self, key: str) -> None:
+        engine_at(self.options.url).discard(self.options.queue, key)
+
+
+def _present(staged: list[Any]) -> list[Staged]:
+    return [one for one in staged if one is not None]
+
+
+class BatchWriter(_Writing, DataSourceArrowWriter):
+    """One write is one batch of a ledger: of the caller's, or of one that is never used again."""
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        super().__init__(options, schema)
+        self.key = f"{options.ledger or uuid.uuid4()}/{options.batch}"
+
+    def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> Staged:
+        return self._stage(self.key, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._release(self.key, messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._discard(self.key)
+
+
+class StreamWriter(_Writing, DataSourceStreamArrowWriter):
+    """The ledger of a stream is its query id, which stays the same for as long as its checkpoint does."""
+
+    def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> Staged:
+        context = TaskContext.get()
+        query = None if context is None else context.getLocalProperty(QUERY_ID)
+        batch = None if context is None else context.getLocalProperty(BATCH_ID)
+        if not query or not batch:
+            raise InvalidInput(
+                "Spark did not say which batch of which query this is; use penstock.spark.sink.each_batch"
+            )
+        return self._stage(f"{self.options.ledger or query}/{batch}", iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        for key in {one.key for one in _present(messages)}:
+            self._release(key, messages)
+            forget_old(self.options, key.rpartition("/")[0], batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        for key in {one.key for one in _present(messages)}:
+            self._discard(key)
+
+
+def forget_old(options: WriteOptions, ledger: str, batch: int) -> None:
+    old = f"{ledger}/{batch - KEPT_BATCHES}/{options.queue}"
+    engine_at(options.url).record("sink", {}, [old])
+
+
+def each_batch(queue: str, url: str | None = None, ledger: str | None = None) -> Callable[[DataFrame, int], None]:
+    """For `writeStream.foreachBatch`: sends each micro-batch exactly once. `ledger` names the stream when its checkpoint
+    must be given up without sending anything twice; otherwise the query id does."""
+
+    def send(frame: DataFrame, batch_id: int) -> None:
+        name = ledger or frame.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
+        if not name:
+            raise InvalidInput("Spark did not say which query this is: give each_batch a ledger of its own")
+        writer = frame.write.format("penstock").mode("append").option("queue", queue)
+        if url is not None:
+            writer = writer.option("url", url)
+        writer.option("ledger", name).option("batch", str(batch_id)).save()
+
+    return send
