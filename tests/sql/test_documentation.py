@@ -19,7 +19,7 @@ def test_every_example_prints_what_the_page_shows(postgres_url: str) -> None:
     printed = run(postgres_url, [statements for statements, _ in blocks])
     wrong = []
     for (statements, shown), output in zip(blocks, printed, strict=True):
-        if shown and _plain(shown) != _plain(output):
+        if shown and not _is_shown(output, shown):
             wrong.append(f"{statements}prints\n{output}and not\n{shown}")
         elif not shown and "ERROR" in output:
             wrong.append(f"{statements}fails:\n{output}")
@@ -37,7 +37,7 @@ def run(url: str, blocks: list[str]) -> list[str]:
     """What psql prints for each block. All goes through one pipe, and what waits in psql is pushed out by each \\echo."""
     script = f"\\echo {BORDER}\n".join(blocks)
     done = subprocess.run(
-        [str(binaries() / "psql"), "-X", "-q", "-P", "pager=off", url],
+        [str(binaries() / "psql"), "-X", "-q", "-P", "pager=off", "-v", "SHOW_CONTEXT=never", url],
         input=script,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -49,6 +49,14 @@ def run(url: str, blocks: list[str]) -> list[str]:
     return done.stdout.split(f"{BORDER}\n")
 
 
-def _plain(text: str) -> list[str]:
-    """Lines without what an editor removes: blanks at the end, empty lines."""
-    return [line.rstrip() for line in text.splitlines() if line.strip()]
+def _is_shown(output: str, shown: str) -> bool:
+    """Line by line, where the page may leave out what differs each time: `…`. Warnings of dead letters are not shown."""
+    printed, expected = _lines(output), _lines(shown)
+    return len(printed) == len(expected) and all(
+        re.fullmatch(re.escape(wanted).replace("…", ".*"), line) for line, wanted in zip(printed, expected, strict=True)
+    )
+
+
+def _lines(text: str) -> list[str]:
+    """Without what an editor removes: blanks at the end, empty lines."""
+    return [line.rstrip() for line in text.splitlines() if line.strip() and not line.startswith("WARNING:")]
