@@ -209,7 +209,9 @@ class Pump:
                 continue
             seconds = self._engine.ready_in(source.name, source.group)
             want.doubt = False
-            if seconds == 0 and want.in_vain:
+            if seconds != 0:
+                want.in_vain = 0
+            elif want.in_vain:
                 seconds = 0 if is_due else min(IN_VAIN_SECONDS * 2**want.in_vain, LONGEST_IN_VAIN_SECONDS)
             want.dry = seconds != 0
             want.due_at = None if not seconds else time.monotonic() + seconds

@@ -319,7 +319,8 @@ begin
         (select min(until_at) from penstock.tracked where group_id = _group_id and state = 'leased'),
         (select min(ends_at) from penstock.lease where group_id = _group_id)
     ) into _due_at;
-    return greatest(0, _due_at - penstock.now_us());
+    -- greatest() leaves nulls out: when nothing will come, the answer is null and not 0.
+    return case when _due_at is not null then greatest(0, _due_at - penstock.now_us()) end;
 end
 $$;
 
