@@ -120,10 +120,7 @@ class Asking:
     async def enter_async(self) -> None:
         self.enter()
 
-    def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
-        return [self._settle(settlement) for settlement in settlements]
-
-    def _settle(self, settlement: Settlement) -> Settled:
+    def _settle_one(self, settlement: Settlement) -> Settled:
         settle = checked(settlement, self.several[0].queue)
         place = self._place(settle.position)
         self._ask(Word("settle", place, str(settle.event), settle.reason, settle.delay_seconds))

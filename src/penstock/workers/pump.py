@@ -223,7 +223,7 @@ class Pump:
         """How many messages to ask for. Not before half of what may wait here has been used up: receives are cheaper
         in large pieces."""
         target = source.target
-        source.low_water = (target - source.at_work) // 2
+        source.low_water = max((target - source.at_work) // 2, source.at_once - 1)
         if source.gate is None and len(source.ready) > source.low_water:
             return 0
         slots = self._sources[source]
