@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -12,11 +12,13 @@ import penstock
 
 
 class EngineRow(NamedTuple):
-    """`fresh_url` names an empty store of its own for each folder it is given; `any_url` one that need not be there."""
+    """`fresh_url` names an empty store of its own for each folder it is given; `any_url` one that need not be there.
+    `settings` make a store at a URL quicker to open."""
 
     name: str
     fresh_url: Callable[[Path], str]
     any_url: str
+    settings: Callable[[str], dict[str, Any]] = lambda url: {}
 
 
 def _sqlite(folder: Path) -> str:
@@ -29,9 +31,16 @@ def _postgres(folder: Path) -> str:
     return fresh_database()
 
 
+def _warm(url: str) -> dict[str, Any]:
+    """Connections that were used before."""
+    from tests.postgres.server import shared_pool
+
+    return {"pool": shared_pool(url)}
+
+
 ENGINES = (
     EngineRow("sqlite", _sqlite, "sqlite:///:memory:"),
-    EngineRow("postgres", _postgres, "postgresql://nobody@localhost/none"),
+    EngineRow("postgres", _postgres, "postgresql://nobody@localhost/none", _warm),
 )
 
 

@@ -19,10 +19,13 @@ from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import psycopg
 from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict
+from psycopg_pool import ConnectionPool
 
 TEMPLATE = "penstock_template"
 SETTINGS = {
@@ -41,7 +44,8 @@ RELAXED = {
     "max_wal_senders": "0",
 }
 # A database that was emptied this often is replaced: rows that are gone have left their room behind.
-REUSES = 40
+REUSES = 100
+POOL = "penstock tests"
 
 
 class Server:
@@ -139,6 +143,8 @@ def server() -> Server:
         _ensure_template(running)
     owner = os.getpid()
     atexit.register(lambda: _leave(folder, running) if os.getpid() == owner else None)
+    # Run before the one above: the server waits for nobody.
+    atexit.register(lambda: _databases.close() if os.getpid() == owner else None)
     return running
 
 
@@ -203,6 +209,20 @@ class Databases:
     def __init__(self) -> None:
         self._uses: dict[str, int] = {}
         self._count = 0
+        self.pools: dict[str, ConnectionPool[Any]] = {}
+
+    def pool(self, url: str) -> ConnectionPool[Any]:
+        """Connections that outlive a test: a new one has to plan every function anew, which takes longer than most
+        tests."""
+        name = str(conninfo_to_dict(url)["dbname"])
+        if name not in self.pools:
+            keywords = {"autocommit": True, "application_name": POOL}
+            self.pools[name] = ConnectionPool(url, min_size=0, max_size=20, open=True, num_workers=1, kwargs=keywords)
+        return self.pools[name]
+
+    def close(self) -> None:
+        for pool in self.pools.values():
+            pool.close()
 
     def fresh(self, migrated: bool = True) -> str:
         running = server()
@@ -223,12 +243,16 @@ class Databases:
 
     def _free(self, admin: psycopg.Connection) -> str | None:
         for name, uses in list(self._uses.items()):
-            row = admin.execute("select count(*) from pg_stat_activity where datname = %s", [name]).fetchone()
+            row = admin.execute(
+                "select count(*) from pg_stat_activity where datname = %s and application_name <> %s", [name, POOL]
+            ).fetchone()
             if row != (0,):
                 continue
             if uses >= REUSES:
                 del self._uses[name]
-                admin.execute(sql.SQL("drop database {}").format(sql.Identifier(name)))
+                if name in self.pools:
+                    self.pools.pop(name).close()
+                admin.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
                 continue
             empty(server().url(name))
             return name
@@ -241,6 +265,11 @@ _databases = Databases()
 def fresh_database(migrated: bool = True) -> str:
     """The URL of a database with nothing but the schema in it, or with nothing at all."""
     return _databases.fresh(migrated)
+
+
+def shared_pool(url: str) -> ConnectionPool[Any]:
+    """Connections to a database of this process, for stores that do not test connecting."""
+    return _databases.pool(url)
 
 
 def empty(url: str) -> None:

@@ -56,14 +56,15 @@ def jobs(sql: Sql) -> Sql:
 
 def test_refused_input_says_why_and_changes_nothing(jobs: Sql) -> None:
     [(taken,)] = jobs("select msg_id from jobs.dequeue('c')")
-    state = "select (select count(*) from penstock.queue), (select count(*) from penstock.log), (select count(*) from penstock.step), (select count(*) from penstock.door_note)"
+    tables = ("queue", "log", "step", "claim", "door_note")
+    state = "select " + ", ".join(f"(select count(*) from penstock.{table})" for table in tables)
     before = jobs(state)
     wrong = []
     for statement, (code, word) in REFUSED.items():
         try:
             jobs(statement.replace("{taken}", str(taken)))
         except psycopg.Error as error:
-            if error.diag.sqlstate != code or word.replace('{taken}', str(taken)) not in str(error):
+            if error.diag.sqlstate != code or word.replace("{taken}", str(taken)) not in str(error):
                 wrong.append(f"{statement}: {error.diag.sqlstate} {error}")
         else:
             wrong.append(f"{statement}: not refused")
@@ -74,9 +75,13 @@ def test_refused_input_says_why_and_changes_nothing(jobs: Sql) -> None:
 
 
 def test_an_error_in_the_middle_of_a_transaction_undoes_it_whole(jobs: Sql) -> None:
-    with pytest.raises(psycopg.Error), jobs.connection.transaction():
-        jobs("call jobs.enqueue('21')")
-        jobs("call jobs.message_ack(gen_random_uuid(), 'c')")
+    def send_and_fail() -> None:
+        with jobs.connection.transaction():
+            jobs("call jobs.enqueue('21')")
+            jobs("call jobs.message_ack(gen_random_uuid(), 'c')")
+
+    with pytest.raises(psycopg.Error, match="did not own"):
+        send_and_fail()
     assert jobs("select message_json from jobs.message_queue") == [(20,)]
 
 

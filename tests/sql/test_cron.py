@@ -38,7 +38,9 @@ def test_without_the_extension_the_error_says_how_to_get_it(sql: Sql) -> None:
             sql(f"select penstock.{call}()")
         assert refused.value.diag.sqlstate == "PN200"
         hint = refused.value.diag.message_hint or ""
-        assert "shared_preload_libraries" in hint and "create extension pg_cron" in hint and "-cron" in hint
+        assert "shared_preload_libraries" in hint
+        assert "create extension pg_cron" in hint
+        assert "-cron" in hint
 
 
 @needs_cron
@@ -56,10 +58,13 @@ def test_a_round_trip_on_the_oldest_version(cluster: clusters.Cluster, old: Sql)
     old("call jobs.enqueue('17')")
     [(message_id, _, payload)] = old("select * from jobs.dequeue('c')")
     old("call jobs.message_ack(%s, 'c')", message_id)
-    assert payload == 17 and old("select count(*) from jobs.message_history") == [(1,)]
+    assert payload == 17
+    assert old("select count(*) from jobs.message_history") == [(1,)]
     old("select penstock.create_message_schema('messages')")
     [(number,)] = old("insert into messages.message (message) values ('18') returning id")
-    assert old("update messages.message set lock_expires_at = now() + interval '1 minute' where id = %s returning id", number) == [(number,)]
+    assert old(
+        "update messages.message set lock_expires_at = now() + interval '1 minute' where id = %s returning id", number
+    ) == [(number,)]
     old("delete from messages.message where id = %s", number)
     assert old("select id, result::text from messages.message_archive") == [(number, "success")]
     old("select penstock.drop_queue_schema('jobs', true)")
@@ -89,7 +94,7 @@ def test_the_jobs_follow_the_settings_and_go_again(old: Sql) -> None:
     }
     for _, _, command in old(jobs):
         old(command)
-    old('''update "one; two".queue_configuration set setting_value = '1 2 * * 3' where setting_name = 'cron_vacuum' ''')
+    old("""update "one; two".queue_configuration set setting_value = '1 2 * * 3' where setting_name = 'cron_vacuum' """)
     assert ("1 2 * * 3",) in old("select schedule from cron.job")
     old("select penstock.create_queue_schema('later')")
     assert len(old(jobs)) == 11
@@ -129,7 +134,9 @@ def test_pg_cron_runs_the_sweep(cluster: clusters.Cluster, old: Sql) -> None:
 
 @needs_cron
 @pytest.mark.xdist_group("pg_15")
-def test_in_another_database_than_pg_crons_the_error_says_what_to_call_there(cluster: clusters.Cluster, old: Sql) -> None:
+def test_in_another_database_than_pg_crons_the_error_says_what_to_call_there(
+    cluster: clusters.Cluster, old: Sql
+) -> None:
     old("create database elsewhere")
     store = penstock.connect(cluster.url("elsewhere"))
     store.migrate()
@@ -141,4 +148,6 @@ def test_in_another_database_than_pg_crons_the_error_says_what_to_call_there(clu
     hint = refused.value.diag.message_hint or ""
     old("create extension if not exists pg_cron")
     old(hint.removeprefix("Call there: "))
-    assert old("select database, command from cron.job where database = 'elsewhere'") == [("elsewhere", "select penstock.sweep()")]
+    assert old("select database, command from cron.job where database = 'elsewhere'") == [
+        ("elsewhere", "select penstock.sweep()")
+    ]

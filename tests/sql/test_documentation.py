@@ -34,7 +34,7 @@ def test_the_runner_sees_output_and_errors_in_their_order(postgres_url: str) -> 
 
 
 def run(url: str, blocks: list[str]) -> list[str]:
-    """What psql prints for each block. All goes through one pipe, and what waits in psql is pushed out by each \\echo."""
+    """What psql prints for each block. All goes through one pipe; what waits in psql is pushed out by each \\echo."""
     script = f"\\echo {BORDER}\n".join(blocks)
     done = subprocess.run(
         [str(binaries() / "psql"), "-X", "-q", "-P", "pager=off", "-v", "SHOW_CONTEXT=never", url],
@@ -50,7 +50,7 @@ def run(url: str, blocks: list[str]) -> list[str]:
 
 
 def _is_shown(output: str, shown: str) -> bool:
-    """Line by line, where the page may leave out what differs each time: `…`. Warnings of dead letters are not shown."""
+    """Line by line, where `…` on the page is what differs each time. Warnings of dead letters are not shown."""
     printed, expected = _lines(output), _lines(shown)
     return len(printed) == len(expected) and all(
         re.fullmatch(re.escape(wanted).replace("…", ".*"), line) for line, wanted in zip(printed, expected, strict=True)

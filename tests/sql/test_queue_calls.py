@@ -33,9 +33,9 @@ def test_the_life_of_a_message_in_the_conventions_own_words(jobs: Sql) -> None:
         message_id,
     )
     assert trail == [(1, "system", "enqueued"), (2, "client01", "dequeued. lease seconds: 40"), (3, "client01", "ack")]
-    assert jobs("select message_id, message_state_id, created_by, message_json, reason_why from jobs.message_history") == [
-        (message_id, 3, "system", {"order": 17}, "ack")
-    ]
+    assert jobs(
+        "select message_id, message_state_id, created_by, message_json, reason_why from jobs.message_history"
+    ) == [(message_id, 3, "system", {"order": 17}, "ack")]
     assert jobs("select count(*) from jobs.message_queue") == [(0,)]
 
 
@@ -74,7 +74,8 @@ def test_enqueue_takes_id_delay_creator_and_time_to_live(jobs: Sql) -> None:
 def test_a_time_to_live_of_a_quarter_of_an_hour_or_less_means_the_configured_one(jobs: Sql, minutes: int) -> None:
     jobs("call jobs.enqueue('{}', null, 0, null, %s)", minutes)
     [row] = jobs("select created_by, extract(epoch from message_expires - created_on) / 60 from jobs.message_queue")
-    assert row[0] == "system" and round(row[1]) == 4320
+    assert row[0] == "system"
+    assert round(row[1]) == 4320
 
 
 def test_a_negative_delay_means_at_once(jobs: Sql) -> None:
@@ -105,7 +106,8 @@ def test_nak_puts_it_back_with_the_configured_backoff(jobs: Sql) -> None:
     [(message_id,)] = jobs("select msg_id from jobs.dequeue('c')")
     jobs("call jobs.message_nak(%s, 'c', 'code 12: no answer')", message_id)
     [(state, retries, seconds, lease)] = jobs(
-        "select message_state_id, retries, extract(epoch from available_on - now()), lease_expires from jobs.message_queue"
+        """select message_state_id, retries, extract(epoch from available_on - now()), lease_expires
+           from jobs.message_queue"""
     )
     assert (state, retries, lease) == (1, 1, None)
     assert 10 * 2 + 11 - 5 <= seconds <= 10 * 2 + 99
@@ -116,8 +118,18 @@ def test_nak_puts_it_back_with_the_configured_backoff(jobs: Sql) -> None:
 
 def test_the_backoff_settings_act(jobs: Sql) -> None:
     for name, value in {"base": 100, "factor": 3, "jitter_min": 7, "jitter_max": 7}.items():
-        jobs("update jobs.queue_configuration set setting_value = %s where setting_name = %s", str(value), f"backoff_{name}")
-    assert jobs("select jobs.calculate_offset(n) from generate_series(-1, 3) n") == [(107,), (107,), (307,), (907,), (2707,)]
+        jobs(
+            "update jobs.queue_configuration set setting_value = %s where setting_name = %s",
+            str(value),
+            f"backoff_{name}",
+        )
+    assert jobs("select jobs.calculate_offset(n) from generate_series(-1, 3) n") == [
+        (107,),
+        (107,),
+        (307,),
+        (907,),
+        (2707,),
+    ]
     jobs("call jobs.enqueue('{}')")
     take_and(jobs, "nak")
     [(seconds,)] = jobs("select extract(epoch from available_on - now()) from jobs.message_queue")
@@ -140,7 +152,8 @@ def test_rej_is_a_dead_letter_at_once(jobs: Sql) -> None:
     [(message_id,)] = jobs("select msg_id from jobs.dequeue('c')")
     jobs("call jobs.message_rej(%s, 'c', 'E4: malformed')", message_id)
     assert jobs(
-        "select message_id, message_state_id, created_by, message_json, reason_why, dead_on >= created_on from jobs.dead_letter"
+        """select message_id, message_state_id, created_by, message_json, reason_why, dead_on >= created_on
+           from jobs.dead_letter"""
     ) == [(message_id, 7, "maker", {"n": 4}, "E4: malformed", True)]
 
 
@@ -148,7 +161,9 @@ def test_the_reasons_have_the_conventions_defaults(jobs: Sql) -> None:
     for number, call in enumerate(["ack", "nak", "rej"]):
         jobs("call jobs.enqueue(%s)", json.dumps(number))
         take_and(jobs, call)
-    assert jobs("select reason_why from jobs.message_audit where message_state_id <> 2 and reason_why <> 'enqueued'") == [
+    assert jobs(
+        "select reason_why from jobs.message_audit where message_state_id <> 2 and reason_why <> 'enqueued'"
+    ) == [
         ("ACK",),
         ("NAK",),
         ("REJ",),
@@ -177,8 +192,11 @@ def test_reschedule_of_a_leased_message_starts_it_again_later(jobs: Sql) -> None
     [(before,)] = jobs("select message_expires from jobs.message_queue")
     [(message_id,)] = jobs("select msg_id from jobs.dequeue('c')")
     jobs("call jobs.message_reschedule(%s, 120, 'operator', 'R7: dependency down')", message_id)
-    [row] = jobs("""select message_state_id, retries, lease_expires, leased_by, extract(epoch from available_on - now()),
-                           extract(epoch from message_expires - %s) from jobs.message_queue""", before)
+    [row] = jobs(
+        """select message_state_id, retries, lease_expires, leased_by, extract(epoch from available_on - now()),
+                           extract(epoch from message_expires - %s) from jobs.message_queue""",
+        before,
+    )
     assert row[:4] == (1, 0, None, None)
     assert 115 < row[4] <= 120
     assert round(row[5]) == 120
@@ -214,8 +232,9 @@ def test_add_audit_writes_a_row_of_the_callers_own(jobs: Sql) -> None:
     jobs("call jobs.enqueue('{}')")
     [(message_id,)] = jobs("select message_id from jobs.message_queue")
     jobs("call jobs.add_audit(%s, 99, 'auditor', 'looked at by hand')", message_id)
-    found = "select message_state_id, audit_by, reason_why from jobs.message_audit where cast(message_id as varchar) like %s"
-    assert jobs(found + " order by message_id, audit_on", f"{str(message_id)[:8]}%") == [
+    found = """select message_state_id, audit_by, reason_why from jobs.message_audit
+               where cast(message_id as varchar) like %s order by message_id, audit_on"""
+    assert jobs(found, f"{str(message_id)[:8]}%") == [
         (1, "system", "enqueued"),
         (99, "auditor", "looked at by hand"),
     ]
@@ -230,7 +249,9 @@ def test_recovering_a_dead_letter_sends_a_copy_and_links_the_two(jobs: Sql) -> N
     jobs("call jobs.message_rej(%s, 'c', 'bad')", old)
     jobs("call jobs.recover_dead_letter(%s, 0, 'operator')", old)
     [(new, payload, created_by)] = jobs("select message_id, message_json, created_by from jobs.message_queue")
-    assert new != old and payload == {"n": 5} and created_by == "operator"
+    assert new != old
+    assert payload == {"n": 5}
+    assert created_by == "operator"
     assert jobs("select message_id from jobs.dead_letter") == [(old,)]
     assert jobs("select message_id, audit_by, reason_why from jobs.message_audit where message_state_id = 32") == [
         (new, "operator", f"dead letter recovered. Previous uuid: {old}"),
@@ -245,8 +266,10 @@ def test_replaying_a_message_from_history_sends_a_copy_and_links_the_two(jobs: S
     [(old,)] = jobs("select msg_id from jobs.dequeue('c')")
     jobs("call jobs.message_ack(%s, 'c')", old)
     jobs("call jobs.replay_message_from_history(%s, 45, 'operator', 30, 'R1.')", old)
-    [(new, payload, delay, ttl)] = jobs("""select message_id, message_json, extract(epoch from available_on - created_on),
+    [(new, payload, delay, ttl)] = (
+        jobs("""select message_id, message_json, extract(epoch from available_on - created_on),
         extract(epoch from message_expires - created_on) / 60 from jobs.message_queue""")
+    )
     assert (payload, round(delay), round(ttl)) == ({"n": 6}, 45, 30)
     assert jobs("select message_id from jobs.message_history") == [(old,)]
     assert jobs("select reason_why from jobs.message_audit where message_state_id = 32 order by audit_id") == [
@@ -292,7 +315,8 @@ def test_what_is_sent_here_is_received_in_python_and_the_other_way_round(jobs: S
     [dead] = queue.dead_letters()
     assert (dead.id, dead.outcome, dead.reason, dead.attempts) == (sent, "rejected", "unwanted", 1)
     assert jobs(
-        "select message_state_id, audit_by, reason_why from jobs.message_audit where message_id = %s order by audit_id", sent
+        "select message_state_id, audit_by, reason_why from jobs.message_audit where message_id = %s order by audit_id",
+        sent,
     ) == [(1, "script", "enqueued"), (2, "sql", "dequeued. lease seconds: 30"), (7, "sql", "unwanted")]
 
 

@@ -85,7 +85,9 @@ def test_a_setting_changes_the_policy_and_shows_it(
 ) -> None:
     change(jobs, setting, value)
     assert getattr(store.queue("jobs").policy(), field) == expected
-    assert jobs("select setting_value from jobs.queue_configuration where setting_name = %s", setting) == [(str(value),)]
+    assert jobs("select setting_value from jobs.queue_configuration where setting_name = %s", setting) == [
+        (str(value),)
+    ]
 
 
 def test_a_policy_changed_in_python_shows_in_the_settings(jobs: Sql, store: penstock.Store) -> None:

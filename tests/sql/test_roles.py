@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 
 import psycopg
@@ -23,15 +24,12 @@ def as_(sql: Sql, postgres_url: str) -> Iterator[As]:
     for role in (*ROLES, "nobody"):
         member = f"test_{role}"
         if not sql("select 1 from pg_roles where rolname = %s", member):
-            try:
+            # A test that runs beside this one may make it at the same time.
+            with contextlib.suppress(psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
                 sql(f"create role {member} login")
-            except (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
-                pass  # made by a test that runs beside this one
         if role != "nobody" and not sql("select pg_has_role(%s, %s, 'usage')", member, f"penstock_{role}")[0][0]:
-            try:
+            with contextlib.suppress(psycopg.errors.UniqueViolation):
                 sql(f"grant penstock_{role} to {member}")
-            except psycopg.errors.UniqueViolation:
-                pass
 
     def session(role: str) -> Sql:
         if role not in sessions:
@@ -116,8 +114,12 @@ def test_nobody_writes_to_a_table_or_makes_things_in_the_schema(sql: Sql, as_: A
     tables = [name for (name,) in sql("select tablename from pg_tables where schemaname = 'penstock'")]
     assert len(tables) > 10
     for table in tables:
-        refused = [f"delete from penstock.{table}", f"truncate penstock.{table}", f"insert into penstock.{table} default values"]
-        if not (role in ("observer", "admin") or role != "nobody" and table in ("store", "queue")):
+        refused = [
+            f"delete from penstock.{table}",
+            f"truncate penstock.{table}",
+            f"insert into penstock.{table} default values",
+        ]
+        if not (role in ("observer", "admin") or (role != "nobody" and table in ("store", "queue"))):
             refused.append(f"select * from penstock.{table}")
         for statement in refused:
             with pytest.raises(DENIED):
@@ -181,10 +183,12 @@ HOSTILE = """
     create schema evil_{role};
     create function evil_{role}.now_us() returns bigint language sql as 'select 0::bigint';
     create function evil_{role}.now() returns timestamptz language plpgsql as $$ begin raise 'hijacked'; end $$;
-    create function evil_{role}.lost(a bigint, b bigint) returns boolean language plpgsql as $$ begin raise 'hijacked'; end $$;
+    create function evil_{role}.lost(a bigint, b bigint) returns boolean language plpgsql
+        as $$ begin raise 'hijacked'; end $$;
     create operator evil_{role}.= (leftarg = bigint, rightarg = bigint, function = evil_{role}.lost);
     create operator evil_{role}.< (leftarg = bigint, rightarg = bigint, function = evil_{role}.lost);
-    create function evil_{role}.joined(a text, b text) returns text language plpgsql as $$ begin raise 'hijacked'; end $$;
+    create function evil_{role}.joined(a text, b text) returns text language plpgsql
+        as $$ begin raise 'hijacked'; end $$;
     create operator evil_{role}.|| (leftarg = text, rightarg = text, function = evil_{role}.joined);
     create temp table queue (queue_id int, name text, lane_id int);
     create temp table log (seq bigint);
@@ -214,7 +218,10 @@ def test_a_hostile_search_path_changes_nothing(sql: Sql, as_: As) -> None:
     admin("select penstock.create_queue_schema('made')")
     admin("update made.queue_configuration set setting_value = '4' where setting_name = 'max_retries'")
     admin("select * from penstock.sweep()")
-    assert sql("select name, max_retries from penstock.queue where name in ('q', 'made') order by 1") == [("made", 4), ("q", 3)]
+    assert sql("select name, max_retries from penstock.queue where name in ('q', 'made') order by 1") == [
+        ("made", 4),
+        ("q", 3),
+    ]
     assert observer("select reason_why from jobs.message_history") == [("ACK",)]
     assert [row[0] for row in sql("select count(*) from penstock.dead_letter")] == [0]
 
@@ -244,3 +251,24 @@ def test_python_works_with_the_rights_of_a_role(sql: Sql, as_: As, postgres_url:
     finally:
         for store in (producer, consumer, observer, admin):
             store.close()
+
+
+def test_a_function_of_the_readers_own_sees_no_rows_of_other_queues(sql: Sql, as_: As) -> None:
+    """A cheap function in a condition could be called before the condition of the view, with rows of others."""
+    sql("select penstock.create_queue_schema('private')")
+    sql("""call private.enqueue('{"is": "secret"}', null, 0, 'secret')""")
+    sql("""call jobs.enqueue('{"is": "mine"}', null, 0, 'mine')""")
+    sql("insert into messages.message (message) values ('\"also mine\"')")
+    sql("grant usage on schema jobs, messages to test_nobody")
+    sql("grant select on all tables in schema jobs, messages to test_nobody")
+    reader = as_("nobody")
+    seen: list[str] = []
+    reader.connection.add_notice_handler(lambda notice: seen.append(notice.message_primary or ""))
+    reader("""create function pg_temp.see(value text) returns boolean language plpgsql cost 0.0000001
+              as $$ begin raise notice '%', value; return true; end $$""")
+    for table in ("message_queue", "message_audit", "queue_configuration"):
+        reader(f"select * from jobs.{table} as t where pg_temp.see(t::text)")
+    reader("select * from messages.message as t where pg_temp.see(t::text)")
+    assert any("mine" in value for value in seen)
+    assert any("also mine" in value for value in seen)
+    assert not [value for value in seen if "secret" in value]

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakSet
 
 import psycopg
 from psycopg import Connection
@@ -44,8 +45,10 @@ class Database:
         pool_size: int,
         busy_seconds: float,
         prepare: bool,
+        pool: ConnectionPool[Any] | None = None,
     ) -> None:
         self.url = url
+        self._given = pool
         self.clock = clock
         self.random = random
         self.busy_seconds = busy_seconds
@@ -53,6 +56,7 @@ class Database:
         self.pool_size = pool_size
         self.name = _shown_name(url)
         self._local = threading.local()
+        self._closed = False
         self._open()
 
     # -- calls -----------------------------------------------------------------------------------------------------
@@ -172,6 +176,8 @@ class Database:
         except PoolTimeout:
             raise self._unreachable() from None
         try:
+            if self._given is not None:
+                _adopt(connection)
             yield connection
         finally:
             self._pool.putconn(connection)
@@ -195,7 +201,10 @@ class Database:
 
     def _open(self) -> None:
         self._process = os.getpid()
-        self._pool: ConnectionPool[Connection] = ConnectionPool(
+        if self._given is not None:
+            self._pool: ConnectionPool[Any] = self._given
+            return
+        self._pool = ConnectionPool(
             self.url,
             min_size=0,
             max_size=self.pool_size,
@@ -209,13 +218,17 @@ class Database:
         )
 
     def close(self) -> None:
-        if self._process == os.getpid():
+        if self._process == os.getpid() and self._given is None:
             self._pool.close()
+        self._closed = True
 
     def _check_process(self) -> None:
         """A child process opens its own connections and forgets the parent's."""
+        if self._closed:
+            raise errors.StoreUnavailable(f"{self.name}: this store was closed")
         if self._process != os.getpid():
             _inherited.append(self._pool)
+            self._given = None
             self._open()
 
     # -- errors ----------------------------------------------------------------------------------------------------
@@ -235,6 +248,17 @@ _inherited: list[Any] = []
 def _configure(connection: Connection) -> None:
     register(connection)
     connection.add_notice_handler(_note)
+
+
+def _adopt(connection: Connection) -> None:
+    """Make a connection of the caller's pool fit for use, once."""
+    if connection not in _adopted:
+        connection.autocommit = True
+        _configure(connection)
+        _adopted.add(connection)
+
+
+_adopted: WeakSet[Connection] = WeakSet()
 
 
 def _note(diagnostic: Diagnostic) -> None:

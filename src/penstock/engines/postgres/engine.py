@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from psycopg_pool import ConnectionPool
 
 from penstock.domain.errors import LeaseLost
 from penstock.domain.lifecycle import State
@@ -52,14 +53,16 @@ def open_postgres(
     busy_seconds: float = 10,
     prepare: bool = True,
     listen: bool = True,
+    pool: ConnectionPool[Any] | None = None,
 ) -> PostgresEngine:
     """Open the store. Nothing is connected yet, and the schema is not made: `migrate` does that.
 
-    Behind a pooler that hands out connections by transaction use `prepare=False, listen=False`.
+    Behind a pooler that hands out connections by transaction use `prepare=False, listen=False`. A `pool` of psycopg_pool
+    is used instead of an own one, and stays open; its connections are switched to autocommit.
     """
     check_integer("pool_size", pool_size, 1, 1000)
     check_seconds("busy_seconds", busy_seconds, above=True)
-    return PostgresEngine(Database(url, clock, random, pool_size, busy_seconds, prepare), listen)
+    return PostgresEngine(Database(url, clock, random, pool_size, busy_seconds, prepare, pool), listen)
 
 
 class PostgresEngine:
@@ -186,7 +189,7 @@ class PostgresEngine:
             [str(one.event) for one in settles],
             Numbers([one.token for one in settles]),
             Numbers([one.position for one in settles]),
-            [_storable(one.reason) for one in settles],
+            [shapes.storable(one.reason) for one in settles],
             [one.delay_seconds for one in settles],
         )
         self.watch.committed()
@@ -255,12 +258,12 @@ class PostgresEngine:
         if not rows:
             return None
         message_id, outcome, reason = rows[0]
-        return AddressState(message_id, None if outcome is None else State(outcome), reason)
+        return AddressState(message_id, None if outcome is None else State(outcome), shapes.readable(reason))
 
     def ended(self, queue: str, message_id: str) -> AddressState | None:
         with suggesting(self.database, queue):
             outcome, reason = self._rows(SQL.ended, queue, message_id)[0]
-        return None if outcome is None else AddressState(message_id, State(outcome), reason)
+        return None if outcome is None else AddressState(message_id, State(outcome), shapes.readable(reason))
 
     # -- batches ---------------------------------------------------------------------------------------------------
 
@@ -373,6 +376,10 @@ class PostgresEngine:
         position: int = self._value(SQL.position_at, at)
         return position
 
+    def last_position(self, queue: str) -> int:
+        position: int = self._value(SQL.last_position)
+        return position
+
     def stats(self, queue: str) -> dict[str, GroupStats]:
         return {row[0]: shapes.group_stats(row) for row in self._rows(SQL.stats, queue)}
 
@@ -445,11 +452,6 @@ class PostgresEngine:
     def advance(self, queue: str, group: str, mark: Mark) -> None:
         _ = self.salt
         windows.advance(self.database, queue, group, mark)
-
-
-def _storable(reason: str | None) -> str | None:
-    """PostgreSQL's text has no NUL."""
-    return reason if reason is None or "\0" not in reason else reason.replace("\0", "\\x00")
 
 
 def _lost(settle: Settle) -> Settled:

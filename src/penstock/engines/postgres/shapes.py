@@ -64,9 +64,21 @@ def message(row: Row, queue: str) -> Message:
     )
 
 
+def storable(reason: str | None) -> str | None:
+    """PostgreSQL's text has no NUL: what no text has (a noncharacter) stands for it."""
+    return reason if reason is None or "\0" not in reason else reason.replace("\0", _NUL)
+
+
+def readable(reason: str | None) -> str | None:
+    return reason if reason is None or _NUL not in reason else reason.replace(_NUL, "\0")
+
+
+_NUL = "\uffff"
+
+
 def archived(row: Row, queue: str, group: str) -> Archived:
     outcome, reason, attempts, finished_at, *rest = row
-    return Archived(message(tuple(rest), queue), group, State(outcome), reason, attempts, to_time(finished_at))
+    return Archived(message(tuple(rest), queue), group, State(outcome), readable(reason), attempts, to_time(finished_at))
 
 
 def dead_letter(row: Row, queue: str) -> DeadLetter:
@@ -80,7 +92,7 @@ def dead_letter(row: Row, queue: str) -> DeadLetter:
         content_type=content_type or BYTES,
         headers=decode_headers(headers),
         outcome=State(outcome),
-        reason=reason,
+        reason=readable(reason),
         attempts=attempts,
         died_at=to_time(died_at),
         created_at=to_time(created_at),
@@ -89,7 +101,7 @@ def dead_letter(row: Row, queue: str) -> DeadLetter:
 
 def audit_entry(row: Row) -> AuditEntry:
     at, event, state, by, group, reason, attempt = row
-    return AuditEntry(to_time(at), Event(event), State(state), by or SYSTEM, group, reason, attempt)
+    return AuditEntry(to_time(at), Event(event), State(state), by or SYSTEM, group, readable(reason), attempt)
 
 
 def lease_info(row: Row) -> LeaseInfo:

@@ -26,6 +26,7 @@ declare
     _is_careful boolean;
     _is_fresh boolean;
     _busy integer[] := '{}';
+    _promoted bigint[] := '{}';
     _segments smallint[];
     _open xid8[];
     _from xid8;
@@ -109,7 +110,7 @@ begin
         select * into q from penstock.queue where queue_id = f.queue_id;
         select * into g from penstock.reader where group_id = f.group_id;
         if due.held then
-            perform penstock._promote(q, greatest(_limit, 1000), _now);
+            _promoted := penstock._promote(q, greatest(_limit, 1000), _now);
         end if;
         if due.retries then
             perform penstock._make_ready(q, g, greatest(_limit, 1000), _now);
@@ -124,7 +125,8 @@ begin
         from penstock.tracked where group_id = f.group_id and state <> 'leased';
     end if;
     if f.ordered then
-        return query select * from penstock._take_in_order(q, g, _consumer, _limit, f.lease_seconds, _token, _now);
+        return query
+        select * from penstock._take_in_order(q, g, _consumer, _limit, f.lease_seconds, _token, _now, _promoted);
         get diagnostics _taken = row_count;
         _room := _room - _taken;
     else
@@ -138,12 +140,20 @@ begin
                 where queue_id = f.queue_id and priority >= 0
                     and (cardinality(f.lanes) = 1 or penstock._has_unread(f.group_id, lane_id, f.trimmed_position))
             ) as n
-            cross join generate_series(1, cardinality(f.lanes)) as turn
+            cross join generate_series(1, coalesce(cardinality(f.lanes), 0)) as turn
             order by n.priority, turn, n.place
         loop
             if l.turn = 1 and (due.ready or due.retries or due.lapsed) then
                 return query select * from penstock._take_retries(
                     q, g, _consumer, _room, f.lease_seconds, _token, _now, l.priority
+                );
+                get diagnostics _taken = row_count;
+                _room := _room - _taken;
+                exit when _room = 0;
+            end if;
+            if _promoted <> '{}' then
+                return query select * from penstock._take_promoted(
+                    q, g, _consumer, _room, f.lease_seconds, _token, _now, l.priority - 1, _promoted
                 );
                 get diagnostics _taken = row_count;
                 _room := _room - _taken;
@@ -300,6 +310,13 @@ begin
             end loop;
             exit when _room = 0;
         end loop;
+        if _room > 0 and _busy = '{}' and _promoted <> '{}' then
+            return query select * from penstock._take_promoted(
+                q, g, _consumer, _room, f.lease_seconds, _token, _now, 2147483647, _promoted
+            );
+            get diagnostics _taken = row_count;
+            _room := _room - _taken;
+        end if;
         if _room > 0 and _busy = '{}' and (due.ready or due.retries or due.lapsed) then
             return query select * from penstock._take_retries(
                 q, g, _consumer, _room, f.lease_seconds, _token, _now, 2147483647
@@ -643,11 +660,48 @@ begin
 end
 $$;
 
+-- Messages that this very transaction has promoted, up to a priority. No snapshot shows them yet, so no cursor comes to
+-- them now: they are looked after one by one, and the cursor passes over them later.
+create or replace function penstock._take_promoted(
+    q penstock.queue, g penstock.reader, _consumer text, _room integer, _lease_seconds double precision, _token bigint,
+    _now bigint, _priority integer, _promoted bigint[]
+) returns setof penstock.delivery_row
+language plpgsql as $$
+declare
+    m penstock.log;
+    fl penstock.flight;
+    _ends bigint;
+begin
+    for m in
+        select l.* from penstock.log as l join penstock.lane as n using (lane_id)
+        where l.seq = any (_promoted) and n.priority <= _priority
+            and (l.expires_at is null or l.expires_at > _now)
+            and (q.delivery = 'at_least_once' or l.deadline_at is null or l.deadline_at > _now)
+            and not exists (select 1 from penstock.skip as s where s.group_id = g.group_id and s.seq = l.seq)
+        order by n.priority, l.seq
+        limit _room
+    loop
+        fl := penstock._as_flight(
+            m, (select priority from penstock.lane where lane_id = m.lane_id), _token, _consumer
+        );
+        _ends := penstock._lease_end(_now, _lease_seconds, m.expires_at, m.deadline_at);
+        insert into penstock.skip (group_id, seq) values (g.group_id, m.seq);
+        perform penstock._track(g.group_id, fl, 'leased', 1, _ends, _now);
+        perform penstock._record(q.queue_id, g.group_id, 'receive', 'leased', m.seq, _consumer, null, 1, _token, _now);
+        return next row (
+            m.seq, m.created_at, m.id::text, m.content_type, m.headers, m.expires_at, m.deadline_at, m.address, m.key,
+            (select b.name from penstock.batch as b where b.batch_id = m.batch_id), m.created_by, m.payload, fl.priority,
+            1, _ends
+        )::penstock.delivery_row;
+    end loop;
+end
+$$;
+
 -- An ordered queue has one open lease per shard. A retry goes before what follows it, and while it waits its shard waits
 -- too. What is handed out behind a failure is released, which an at_most_once message must not be: one at a time.
 create or replace function penstock._take_in_order(
     q penstock.queue, g penstock.reader, _consumer text, _limit integer, _lease_seconds double precision, _token bigint,
-    _now bigint
+    _now bigint, _promoted bigint[]
 ) returns setof penstock.delivery_row
 language plpgsql as $$
 declare
@@ -656,9 +710,8 @@ declare
     _room integer := _limit;
     _taken integer;
     _blocked integer[];
-    _waiting integer[];
     turn record;
-    t penstock.tracked;
+    waiting penstock.tracked;
     r penstock.delivery_row;
 begin
     _blocked := array(select penstock._busy_shards(g.group_id));
@@ -680,11 +733,11 @@ begin
         exit when _room = 0;
         continue when turn.shard = any (_blocked);
         if turn.lane_id is null then
-            select t.* into t from penstock.tracked as t join penstock.lane as n using (lane_id)
+            select t.* into waiting from penstock.tracked as t join penstock.lane as n using (lane_id)
             where t.group_id = g.group_id and t.state in ('held', 'ready') and n.shard = turn.shard
             order by t.seq limit 1;
-            continue when t.seq <> turn.seq or t.state <> 'ready';
-            return next penstock._take_retry(q, t, _consumer, _lease_seconds, _token, _now);
+            continue when waiting.seq <> turn.seq or waiting.state <> 'ready';
+            return next penstock._take_retry(q, waiting, _consumer, _lease_seconds, _token, _now);
             _taken := 1;
         else
             continue when exists (
@@ -702,6 +755,26 @@ begin
                 _taken := _taken + 1;
             end loop;
         end if;
+        _room := _room - _taken;
+        if _most = 1 and _taken > 0 then
+            _blocked := _blocked || turn.shard;
+        end if;
+    end loop;
+    -- What was just promoted is the last of its shard.
+    for turn in
+        select l.seq, n.shard, n.priority from penstock.log as l join penstock.lane as n using (lane_id)
+        where l.seq = any (_promoted)
+        order by n.priority, l.seq
+    loop
+        exit when _room = 0;
+        continue when turn.shard = any (_blocked) or exists (
+            select 1 from penstock.tracked as t join penstock.lane as n using (lane_id)
+            where t.group_id = g.group_id and t.state in ('held', 'ready') and n.shard = turn.shard
+        );
+        return query select * from penstock._take_promoted(
+            q, g, _consumer, 1, _lease_seconds, _token, _now, turn.priority, array[turn.seq]
+        );
+        get diagnostics _taken = row_count;
         _room := _room - _taken;
         if _most = 1 and _taken > 0 then
             _blocked := _blocked || turn.shard;

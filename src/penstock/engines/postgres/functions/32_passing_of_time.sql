@@ -1,39 +1,40 @@
 -- What time does to messages: held -> ready, leased -> ready or an outcome, live -> expired.
 
--- Held messages whose time has come are appended to the log: no group's cursor can have passed their place before.
-create or replace function penstock._promote(q penstock.queue, _limit integer, _now bigint) returns integer
+-- Held messages whose time has come are appended to the log: no group's cursor can have passed their place before. Gives
+-- back their positions.
+create or replace function penstock._promote(q penstock.queue, _limit integer, _now bigint) returns bigint[]
 language plpgsql as $$
 declare
     h penstock.held;
-    _count integer := 0;
+    _seqs bigint[] := '{}';
 begin
     for h in
-        delete from penstock.held where held_id in (
-            select held_id from penstock.held
-            where queue_id = q.queue_id and not waiting and available_at <= _now
-            order by available_at, held_id
-            limit _limit
-            for update skip locked
+        with gone as (
+            delete from penstock.held where held_id in (
+                select held_id from penstock.held
+                where queue_id = q.queue_id and not waiting and available_at <= _now
+                order by available_at, held_id
+                limit _limit
+                for update skip locked
+            )
+            returning *
         )
-        returning *
+        select * from gone order by available_at, held_id
     loop
-        _count := _count + 1;
-        perform penstock._release(q, h, 'due', _now);
+        _seqs := _seqs || penstock._release(q, h, 'due', _now);
     end loop;
-    return _count;
+    return _seqs;
 end
 $$;
 
--- A message that was held is ready.
-create or replace function penstock._release(q penstock.queue, h penstock.held, _event text, _now bigint) returns void
+-- A message that was held is ready; gives back its position.
+create or replace function penstock._release(q penstock.queue, h penstock.held, _event text, _now bigint) returns bigint
 language plpgsql as $$
 declare
     fl penstock.flight := penstock._arrive(q, h, h.priority);
 begin
     perform penstock._record(q.queue_id, null, _event, 'ready', fl.seq, 'system', null, 0, null, _now);
-    if q.announces then
-        perform penstock._door_announce(array[fl.seq]);
-    end if;
+    return fl.seq;
 end
 $$;
 

@@ -517,8 +517,8 @@ begin
                 select greatest(
                     e.ends_at, penstock._lease_end(_now, _seconds, l.expires_at, l.deadline_at)
                 ) as ends
-                from unnest(penstock._members(e.positions)) as seq
-                join penstock.log as l on l.seq = seq and l.lane_id = e.lane_id
+                from unnest(penstock._members(e.positions)) as member
+                join penstock.log as l on l.seq = member and l.lane_id = e.lane_id
             ) as one;
             if _least = _most then
                 update penstock.lease set ends_at = _least

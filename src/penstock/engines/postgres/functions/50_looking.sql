@@ -339,11 +339,11 @@ $$;
 create or replace function penstock._lag(q penstock.queue, _group_id integer) returns bigint
 language sql stable as $$
     select coalesce(sum(
-        penstock._sent(n) - case when c.number = 0 then n.trimmed else c.passed end
+        penstock._sent(l) - case when c.number = 0 then l.trimmed else c.passed end
     ), 0)::bigint
-    from penstock.lane as n
-    cross join lateral penstock._cursor(_group_id, n.lane_id, penstock._segment()) as c
-    where n.queue_id = q.queue_id and n.priority >= 0
+    from penstock.lane as l
+    cross join lateral penstock._cursor(_group_id, l.lane_id, penstock._segment()) as c
+    where l.queue_id = q.queue_id and l.priority >= 0
 $$;
 
 -- Every group's counts, in one snapshot and without reading messages.

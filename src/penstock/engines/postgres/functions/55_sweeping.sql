@@ -87,7 +87,7 @@ begin
     reclaimed := 0;
     expired := 0;
     loop
-        _some := penstock._promote(q, 1000, _now);
+        _some := cardinality(penstock._promote(q, 1000, _now));
         promoted := promoted + _some;
         exit when _some < 1000 or promoted >= 10000;
     end loop;

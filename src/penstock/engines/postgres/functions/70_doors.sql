@@ -54,9 +54,7 @@ declare
     _door integer;
 begin
     perform penstock._check_schema_name(_name);
-    -- A schema that was dropped by hand has left its row.
-    delete from penstock.door
-    where schema_name = _name and not exists (select 1 from pg_namespace where nspname = _name);
+    perform penstock._follow_schemas();
     begin
         execute format('create schema %I', _name);
     exception when duplicate_schema then
@@ -70,7 +68,34 @@ begin
     insert into penstock.door (schema_name, kind, queue_id)
     select _name, _kind, queue_id from penstock.queue where name = _queue
     returning door_id into _door;
+    execute format('comment on schema %I is %L', _name, penstock._schema_comment(_door));
     return _door;
+end
+$$;
+
+-- A schema that was made here is known by its comment, which is kept when it is renamed, dumped and restored.
+create or replace function penstock._schema_comment(_door integer) returns text
+language sql immutable as $$
+    select format('Made by Penstock, number %s', _door)
+$$;
+
+-- Schemas may have been renamed or dropped by hand.
+create or replace function penstock._follow_schemas() returns void
+language plpgsql as $$
+begin
+    update penstock.door as d set schema_name = n.nspname
+    from pg_namespace as n
+    where obj_description(n.oid, 'pg_namespace') = penstock._schema_comment(d.door_id) and n.nspname <> d.schema_name;
+    delete from penstock.door as d where not exists (select 1 from pg_namespace as n where n.nspname = d.schema_name);
+end
+$$;
+
+-- After an upgrade.
+create or replace function penstock._furnish_all() returns void
+language plpgsql as $$
+begin
+    perform penstock._follow_schemas();
+    perform penstock._furnish(door_id) from penstock.door;
 end
 $$;
 
@@ -117,13 +142,14 @@ language plpgsql as $$
 declare
     d penstock.door;
 begin
+    perform penstock._follow_schemas();
     select * into d from penstock.door where schema_name = _name and kind = _kind;
     if not found then
         raise exception using errcode = 'PN300',
             message = format('there is no %s schema %L', _kind, _name),
             hint = 'penstock.door lists the schemas that were made here.';
     end if;
-    execute format('drop schema if exists %I cascade', _name);
+    execute format('drop schema %I cascade', _name);
     perform penstock._unschedule_door(d.door_id);
     delete from penstock.door where door_id = d.door_id;
     perform penstock._set_announcing(d.queue_id);

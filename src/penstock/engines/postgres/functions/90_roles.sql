@@ -35,9 +35,8 @@ begin
     end loop;
     grant select on penstock.store, penstock.queue to penstock_producer, penstock_consumer;
     grant select on all tables in schema penstock to penstock_observer;
-    for one in select d.schema_name, d.kind from penstock.door d loop
-        perform penstock._grant_door(one.schema_name, one.kind);
-    end loop;
+    perform penstock._follow_schemas();
+    perform penstock._grant_door(d.schema_name, d.kind) from penstock.door as d;
 end
 $$;
 
@@ -107,6 +106,8 @@ $$;
 revoke all on all routines in schema penstock from public;
 grant execute on function penstock.payload_json, penstock.payload_jsonb, penstock.to_time, penstock.from_time,
     penstock.made_id(bigint, integer, bigint) to public;
+
+select penstock._furnish_all();
 
 do $$
 begin

@@ -1,7 +1,7 @@
 -- Schemas with the calls and tables of other queues' conventions, for people who come from there. The messages
 -- themselves are in the log like all others.
 
--- One row for each such schema. Its functions know it by its number, so a schema may be renamed.
+-- One row for each such schema. Its functions know it by its number, so that it may be renamed.
 create table penstock.door (
     door_id      integer generated always as identity primary key,
     schema_name  text not null unique,

@@ -178,6 +178,10 @@ select * from penstock.browse(%s, %s::bigint, %s::bigint, %s::bigint, %s);
 -- The last position sent before a time.
 select penstock._position_at(%s::bigint);
 
+-- name: last_position
+-- The last position given out.
+select penstock._last_position();
+
 -- name: stats
 -- Counts of every group.
 select * from penstock.stats(%s);
