@@ -17,9 +17,10 @@ from typing import Any
 
 from bench.finding import Target, percentile, shown_spread, spread
 from bench.machine import fsync_microseconds
+from bench.postgres import server
 from bench.report import markdown
 from bench.rounds import ratios
-from bench.workers import cluster, latency
+from bench.workers import latency
 from bench.workers.contenders import POSTGRES, SQLITE, sqlite_place
 
 LEAST_RATIO = 3.0
@@ -47,11 +48,11 @@ def main() -> None:
             place = sqlite("latency", 0)
             document["latency"]["sqlite"] = latency.measure(place, arguments.messages, arguments.every_seconds)
         if arguments.engine in (None, "postgres"):
-            with cluster.running(folder / "cluster") as url:
-                document["machine"]["postgres_durability"] = cluster.durability(url)
+            with server.running(folder) as postgres_server:
+                document["machine"]["postgres"] = postgres_server.describe()
 
                 def postgres(contender: str, turn: int) -> str:
-                    return cluster.fresh(url, f"bench_{contender.replace(' ', '_').lower()}_{turn}")
+                    return postgres_server.fresh(f"bench_{contender.replace(' ', '_').lower()}_{turn}")
 
                 document["rates"]["postgres"] = _rates("postgres", POSTGRES, postgres, arguments)
                 place = postgres("latency", 0)

@@ -69,6 +69,7 @@ def work_forever(connection: Connection, function: Callable[..., Any], queue: st
     asking = Asking(connection)
     current_slot.set(asking)
     signature = read_signature(function, f"handler {named(function)} of queue {queue!r}", is_batch)
+    connection.send_bytes(msgspec.msgpack.encode(Word("ready")))
     while True:
         try:
             work = decode_work(connection.recv_bytes())

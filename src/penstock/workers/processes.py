@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import signal
+import time
 from typing import Any
 
 import msgspec
@@ -92,9 +93,13 @@ class ProcessSlots(ThreadSlots):
     def _ask(self, slot: ThreadSlot, several: list[AnyHeld]) -> list[Signal | None]:
         """The child's outcomes, one for each message: None for an ack."""
         child = self._children.get(slot)
-        if child is None or not child.process.is_alive():
+        is_new = child is None or not child.process.is_alive()
+        if child is None or is_new:
             child = self._children[slot] = Child(self.source)
         try:
+            if is_new:
+                child.connection.recv_bytes()  # it says that it is ready: importing the handler is not the handler's time
+                slot.began_at = time.monotonic()
             child.connection.send_bytes(encode_work(several))
             while True:
                 word = decode_word(child.connection.recv_bytes())

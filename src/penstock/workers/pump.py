@@ -1,7 +1,7 @@
-"""What moves messages: one thread that settles what handlers have finished and receives what they have room for.
+"""What moves messages: one thread that receives what handlers have room for and settles what they have finished.
 
-Both are done in one transaction. While it is on its way to the disk handlers go on and the next settlements gather, so
-the faster the handlers, the more a transaction carries. A receive whose messages are all acked is acked as a whole,
+It receives first, so that handlers work while the settlements are on their way to the disk; meanwhile the next ones
+gather, so the faster the handlers, the more a transaction carries. A receive whose messages are all acked is acked as a whole,
 which costs the same however many they are; one that is only half finished waits a moment for the other half. Every
 settlement carries its own token, so gathering loses no fencing.
 """
@@ -135,14 +135,11 @@ class Pump:
         """Do what there is to do; seconds until there may be more."""
         now = time.monotonic()
         heard, self._heard = self._heard, False
-        steps: list[Step] = []
-        for source in self._sources:
-            steps += self._settlements(source, now)
         if self.receiving:
             self._look(now, heard)
             for source in self._sources:
-                steps += self._receives(source)
-        self._take(steps)
+                self._take(self._receives(source))
+        self._take([step for source in self._sources for step in self._settlements(source, now)])
         return self._rest()
 
     def _take(self, steps: list[Step]) -> None:

@@ -25,7 +25,7 @@ logger = logging.getLogger("penstock.worker")
 PREFETCH_SECONDS = 0.2
 MOST_PREFETCHED = 2_000
 PREFETCHED_PER_SLOT = 250
-MEASURE_SECONDS = 0.1
+MEASURE_SECONDS = 0.02
 
 
 class Observer(Protocol):
