@@ -1,9 +1,9 @@
 """What moves messages: one thread that receives what handlers have room for and settles what they have finished.
 
 It receives first, so that handlers work while the settlements are on their way to the disk; meanwhile the next ones
-gather, so the faster the handlers, the more a transaction carries. A receive whose messages are all acked is acked as a whole,
-which costs the same however many they are; one that is only half finished waits a moment for the other half. Every
-settlement carries its own token, so gathering loses no fencing.
+gather, so the faster the handlers, the more a transaction carries. A receive whose messages are all acked is acked as a
+whole, which costs the same however many they are; one that is only half finished waits a moment for the other half.
+Every settlement carries its own token, so gathering loses no fencing.
 """
 
 from __future__ import annotations
