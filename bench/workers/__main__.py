@@ -25,6 +25,7 @@ from bench.workers.contenders import POSTGRES, SQLITE, sqlite_place
 
 LEAST_RATIO = 3.0
 P99_MILLISECONDS = 20.0
+TURN_SECONDS = 4.0
 PACKAGES = ("penstock", "huey", "pgqueuer", "procrastinate", "psycopg", "asyncpg")
 Place = Callable[[str, int], str]
 
@@ -67,28 +68,27 @@ def main() -> None:
 def _rates(
     engine: str, contenders: Mapping[str, Any], place: Place, arguments: argparse.Namespace
 ) -> dict[str, dict[str, list[float]]]:
-    """In turns, each in a fresh store and a fresh process. Slow ones get fewer messages: a rate needs no more."""
-    counts = dict.fromkeys(contenders, arguments.count)
+    """In turns, each in a fresh store and a fresh process. A short turn before is not counted: it shows how many
+    messages each can handle in a few seconds, and a rate needs no more."""
     found: dict[str, dict[str, list[float]]] = {name: {"per_second": [], "processor": []} for name in contenders}
-    for turn in range(arguments.rounds):
+    counts = {}
+    for name in contenders:
+        warm = _turn(engine, name, place(name, 0), max(100, arguments.count // 50))
+        counts[name] = max(arguments.count // 50, min(arguments.count, int(warm["per_second"] * TURN_SECONDS)))
+    for turn in range(1, arguments.rounds + 1):
         for name in contenders:
-            words = [
-                sys.executable,
-                "-m",
-                "bench.workers.contenders",
-                engine,
-                name,
-                place(name, turn),
-                str(counts[name]),
-            ]
-            answer = subprocess.run(words, capture_output=True, text=True, check=False)
-            if answer.returncode != 0:
-                raise SystemExit(f"{name} on {engine} failed:\n{answer.stderr}")
-            report = json.loads(answer.stdout.splitlines()[-1])
-            for key, value in report.items():
+            for key, value in _turn(engine, name, place(name, turn), counts[name]).items():
                 found[name][key].append(value)
-            counts[name] = max(arguments.count // 20, min(arguments.count, int(report["per_second"] * 3)))
     return found
+
+
+def _turn(engine: str, name: str, place: str, count: int) -> dict[str, float]:
+    words = [sys.executable, "-m", "bench.workers.contenders", engine, name, place, str(count)]
+    answer = subprocess.run(words, capture_output=True, text=True, check=False)
+    if answer.returncode != 0:
+        raise SystemExit(f"{name} on {engine} failed:\n{answer.stderr}")
+    report: dict[str, float] = json.loads(answer.stdout.splitlines()[-1])
+    return report
 
 
 def _report(document: dict[str, Any]) -> list[Target]:
