@@ -376,7 +376,8 @@ begin
         if g.stream_mark is not null then
             select coalesce(sum(penstock._sent(n) - n.trimmed), 0) into _every
             from penstock.lane as n where n.queue_id = q.queue_id and n.priority >= 0;
-            lag := penstock._count_beyond(q, g.stream_mark);
+            lag := case when g.stream_table = 'messages' then penstock._count_beyond(q, g.stream_mark)
+                else penstock._count_ended(q, g.stream_mark) end;
             in_progress := 0;
             redo := 0;
             dead := 0;
