@@ -153,11 +153,10 @@ def test_the_archive_row_may_come_before_the_delete(messages: Sql) -> None:
 
 
 def test_twins_are_told_apart_by_the_delete(messages: Sql) -> None:
-    first, second = (
-        row[0] for row in messages("insert into messages.message (message) values ('7'), ('7') returning id")
-    )
+    messages("set penstock.now = '1900000000000000'")  # both are sent in one microsecond
+    first, second = (put(messages, 7) for _ in range(2))
     for number in (first, second):
-        messages(LOCK, number)
+        messages("update messages.message set lock_expires_at = '2100-01-01' where id = %s", number)
     finish(messages, second, "rejected")
     finish(messages, first, "success")
     assert messages("select id, result::text from messages.message_archive order by id") == [
@@ -233,7 +232,10 @@ def test_python_sends_and_receives_the_same_messages(
     assert heard(listener, 1) == [("new_message", str(number))]
     [delivery] = queue.receive(consumer="worker-1")
     assert delivery.id == sent
-    assert messages("select lock_expires_at is not null from messages.message") == [(True,)]
+    queue.send_many([b"plain", b"bytes"])
+    assert [channel for channel, _ in heard(listener, 2)] == ["new_message", "new_message"]
+    assert len(queue.receive(limit=2)) == 2
+    assert messages("select bool_and(lock_expires_at is not null) from messages.message") == [(True,)]
     delivery.reject("not mine")
     assert heard(listener, 1) == [("dead_message", str(number))]
     assert messages("select result::text, handled_by, details from messages.message_archive") == [
