@@ -180,17 +180,12 @@ def test_a_message_that_nobody_locked_can_be_deleted_as_well(messages: Sql) -> N
     assert messages("select id, result::text, details from messages.message_archive") == [(gone, "rejected", "deleted")]
 
 
-def test_a_lock_that_ends_is_the_end_of_the_message(
-    messages: Sql, store: penstock.Store, listener: psycopg.Connection
-) -> None:
+def test_a_lock_that_ends_is_the_end_of_the_message(messages: Sql, listener: psycopg.Connection) -> None:
     number = put(messages, "slow")
-    messages(
-        "update messages.message set lock_expires_at = clock_timestamp() + interval '20 milliseconds' where id = %s",
-        number,
-    )
+    messages(LOCK, number)
     [(created_at,)] = messages("select created_at from messages.message")
-    messages("select pg_sleep(0.03)")
-    assert messages(LOCK, number) == []
+    messages("select set_config('penstock.now', (penstock.now_us() + 61000000)::text, false)")
+    assert messages(LOCK.replace("current_timestamp", "timestamptz '2100-01-01'"), number) == []
     messages("select penstock.sweep()")
     assert messages("select id, result::text from messages.message_archive") == [(number, "lock_expired")]
     assert messages("select count(*) from messages.message") == [(0,)]
