@@ -93,6 +93,7 @@ class PostgresEngine:
         if self._salt is None:
             with self._checking:
                 if self._salt is None:
+                    self.database.probe()
                     migration.check_server(self.database)
                     self._salt, _ = migration.check_schema(self.database)
         return self._salt
@@ -108,6 +109,7 @@ class PostgresEngine:
     # -- the store -------------------------------------------------------------------------------------------------
 
     def migrate(self) -> list[str]:
+        self.database.probe()
         return migration.migrate(self.database)
 
     def close(self) -> None:

@@ -521,7 +521,8 @@ begin
     if place.seq is null or _group_id is null then
         return;
     end if;
-    last := penstock._last_entry(q.queue_id, _group_id, (penstock._message(q, place.seq)).lane_id, place.seq);
+    select * into last
+    from penstock._last_entry(q.queue_id, _group_id, (penstock._message(q, place.seq)).lane_id, place.seq);
     if last.state not in ('held', 'ready', 'leased') then
         outcome := last.state;
         reason := last.reason;
@@ -639,7 +640,7 @@ begin
     end if;
     fl := penstock._message(q, place.seq);
     select * into m from penstock.log where seq = place.seq;
-    last := penstock._last_entry(q.queue_id, g.group_id, fl.lane_id, place.seq);
+    select * into last from penstock._last_entry(q.queue_id, g.group_id, fl.lane_id, place.seq);
     return jsonb_build_object(
         'seq', place.seq, 'state', last.state, 'reason', last.reason,
         'is_dead', exists (
