@@ -28,7 +28,7 @@ OUTSIDE = {
     "cronsim": {"domain"},
     "hiredis": {"servers"},
     "matplotlib": {"spark"},
-    "msgspec": {"domain", "engines", "client", "workers", "settings", "servers", "cli", "spark"},
+    "msgspec": {"domain", "engines", "client", "workers", "testing", "settings", "servers", "cli", "spark"},
     "numpy": {"engines"},
     "opentelemetry": {"workers"},
     "prometheus_client": {"workers"},

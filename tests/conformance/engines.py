@@ -28,7 +28,7 @@ def _sqlite(folder: Path) -> str:
 def _postgres(folder: Path) -> str:
     from tests.postgres.server import fresh_database
 
-    return fresh_database()
+    return fresh_database(folder=folder)
 
 
 def _warm(url: str) -> dict[str, Any]:

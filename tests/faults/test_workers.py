@@ -14,7 +14,7 @@ import pytest
 
 import penstock
 from penstock.domain.times import from_time
-from tests.conformance.engines import ENGINES, EngineRow
+from tests.conformance.engines import ENGINES
 from tests.faults.actor import LEASE_SECONDS
 from tests.faults.checker import Dump, check
 from tests.faults.crew import Crew, await_ready, await_until, drain, dump, read_history
@@ -28,11 +28,8 @@ GROUPS = ("default", "audit")
 
 @pytest.fixture(params=ENGINES, ids=lambda row: row.name)
 def crew(request: pytest.FixtureRequest, tmp_path: Path, seed: int) -> Iterator[Crew]:
-    row: EngineRow = request.param
-    with Crew(tmp_path, seed, row.fresh_url(tmp_path)) as crew:
+    with Crew(tmp_path, seed, request.param) as crew:
         with penstock.connect(crew.url) as store:
-            if not store.engine.capabilities.makes_own_schema:
-                store.migrate()
             store.queue("work", max_retries=3, lease_seconds=LEASE_SECONDS)
             store.queue("once", max_retries=3, lease_seconds=LEASE_SECONDS, delivery="at_most_once")
         yield crew

@@ -195,7 +195,9 @@ def _ensure_template(running: Server) -> None:
         with penstock.connect(url) as store:
             store.migrate()
         with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute("update penstock.store set injected_clock = true")
+            connection.execute(
+            "update penstock.store set injected_clock = true, epoch = (random() * 4611686018427387903)::bigint"
+        )
         admin.execute(
             sql.SQL("alter database {} rename to {}").format(
                 sql.Identifier(TEMPLATE + "_new"), sql.Identifier(TEMPLATE)
@@ -208,6 +210,7 @@ class Databases:
 
     def __init__(self) -> None:
         self._uses: dict[str, int] = {}
+        self._folders: dict[str, Path | None] = {}
         self._count = 0
         self.pools: dict[str, ConnectionPool[Any]] = {}
 
@@ -224,12 +227,13 @@ class Databases:
         for pool in self.pools.values():
             pool.close()
 
-    def fresh(self, migrated: bool = True) -> str:
+    def fresh(self, migrated: bool = True, folder: Path | None = None) -> str:
         running = server()
         with psycopg.connect(running.url(), autocommit=True) as admin:
-            name = self._free(admin) if migrated else None
+            name = self._free(admin, folder) if migrated and folder is not None else None
             if name is not None:
                 self._uses[name] += 1
+                self._folders[name] = folder
                 return running.url(name)
             self._count += 1
             name = f"test_{os.getpid()}_{self._count}_{time.monotonic_ns()}"
@@ -237,12 +241,19 @@ class Databases:
             admin.execute(
                 sql.SQL("create database {} template {}").format(sql.Identifier(name), sql.Identifier(template))
             )
-            if migrated:
+        if migrated:
+            empty(running.url(name))
+            if folder is not None:
                 self._uses[name] = 1
+                self._folders[name] = folder
         return running.url(name)
 
-    def _free(self, admin: psycopg.Connection) -> str | None:
+    def _free(self, admin: psycopg.Connection, folder: Path) -> str | None:
+        """One of another test, which is over: its folder is not near this one."""
         for name, uses in list(self._uses.items()):
+            used = self._folders[name]
+            if used is None or used.is_relative_to(folder) or folder.is_relative_to(used):
+                continue
             row = admin.execute(
                 "select count(*) from pg_stat_activity where datname = %s and application_name <> %s", [name, POOL]
             ).fetchone()
@@ -262,9 +273,10 @@ class Databases:
 _databases = Databases()
 
 
-def fresh_database(migrated: bool = True) -> str:
-    """The URL of a database with nothing but the schema in it, or with nothing at all."""
-    return _databases.fresh(migrated)
+def fresh_database(migrated: bool = True, folder: Path | None = None) -> str:
+    """The URL of a database with nothing but the schema in it, or with nothing at all. With a folder it may be one that
+    a test with another folder has used before."""
+    return _databases.fresh(migrated, folder)
 
 
 def shared_pool(url: str) -> ConnectionPool[Any]:
@@ -287,4 +299,6 @@ def empty(url: str) -> None:
         ).fetchall()
         for (table,) in tables:
             connection.execute(sql.SQL("delete from penstock.{}").format(sql.Identifier(table)))
-        connection.execute("update penstock.store set injected_clock = true")
+        connection.execute(
+            "update penstock.store set injected_clock = true, epoch = (random() * 4611686018427387903)::bigint"
+        )

@@ -67,6 +67,11 @@ def test_a_round_trip_on_the_oldest_version(cluster: clusters.Cluster, old: Sql)
     ) == [(number,)]
     old("delete from messages.message where id = %s", number)
     assert old("select id, result::text from messages.message_archive") == [(number, "success")]
+    [(dead,)] = old("insert into messages.message (message) values ('27') returning id")
+    old("delete from messages.message where id = %s", dead)
+    assert f"WARNING:  messages.message_archive.id={dead} has result=rejected" in cluster.log.read_text(
+        encoding="utf-8"
+    )
     old("select penstock.drop_queue_schema('jobs', true)")
     old("select penstock.drop_message_schema('messages', true)")
 

@@ -153,11 +153,10 @@ def test_the_archive_row_may_come_before_the_delete(messages: Sql) -> None:
 
 
 def test_twins_are_told_apart_by_the_delete(messages: Sql) -> None:
-    first, second = (
-        row[0] for row in messages("insert into messages.message (message) values ('7'), ('7') returning id")
-    )
+    messages("set penstock.now = '1900000000000000'")  # both are sent in one microsecond
+    first, second = (put(messages, 7) for _ in range(2))
     for number in (first, second):
-        messages(LOCK, number)
+        messages("update messages.message set lock_expires_at = '2100-01-01' where id = %s", number)
     finish(messages, second, "rejected")
     finish(messages, first, "success")
     assert messages("select id, result::text from messages.message_archive order by id") == [
@@ -181,17 +180,12 @@ def test_a_message_that_nobody_locked_can_be_deleted_as_well(messages: Sql) -> N
     assert messages("select id, result::text, details from messages.message_archive") == [(gone, "rejected", "deleted")]
 
 
-def test_a_lock_that_ends_is_the_end_of_the_message(
-    messages: Sql, store: penstock.Store, listener: psycopg.Connection
-) -> None:
+def test_a_lock_that_ends_is_the_end_of_the_message(messages: Sql, listener: psycopg.Connection) -> None:
     number = put(messages, "slow")
-    messages(
-        "update messages.message set lock_expires_at = clock_timestamp() + interval '20 milliseconds' where id = %s",
-        number,
-    )
+    messages(LOCK, number)
     [(created_at,)] = messages("select created_at from messages.message")
-    messages("select pg_sleep(0.03)")
-    assert messages(LOCK, number) == []
+    messages("select set_config('penstock.now', (penstock.now_us() + 61000000)::text, false)")
+    assert messages(LOCK.replace("current_timestamp", "timestamptz '2100-01-01'"), number) == []
     messages("select penstock.sweep()")
     assert messages("select id, result::text from messages.message_archive") == [(number, "lock_expired")]
     assert messages("select count(*) from messages.message") == [(0,)]
@@ -233,7 +227,10 @@ def test_python_sends_and_receives_the_same_messages(
     assert heard(listener, 1) == [("new_message", str(number))]
     [delivery] = queue.receive(consumer="worker-1")
     assert delivery.id == sent
-    assert messages("select lock_expires_at is not null from messages.message") == [(True,)]
+    queue.send_many([b"plain", b"bytes"])
+    assert [channel for channel, _ in heard(listener, 2)] == ["new_message", "new_message"]
+    assert len(queue.receive(limit=2)) == 2
+    assert messages("select bool_and(lock_expires_at is not null) from messages.message") == [(True,)]
     delivery.reject("not mine")
     assert heard(listener, 1) == [("dead_message", str(number))]
     assert messages("select result::text, handled_by, details from messages.message_archive") == [

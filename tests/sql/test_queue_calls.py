@@ -187,6 +187,49 @@ def test_only_the_client_that_holds_the_lease_settles(jobs: Sql, call: str) -> N
         jobs(f"call jobs.{call}(%s, 'owner', 'never was')", uuid.uuid4())
 
 
+def later(sql: Sql, seconds: int) -> None:
+    """Time passes, for this session."""
+    sql("select set_config('penstock.now', (penstock.now_us() + %s * 1000000)::text, false)", seconds)
+
+
+def test_a_lease_that_ends_counts_as_a_retry_and_its_client_is_too_late(jobs: Sql) -> None:
+    jobs("call jobs.enqueue('28')")
+    [(message_id,)] = jobs("select msg_id from jobs.dequeue('slow', 10)")
+    later(jobs, 11)
+    with pytest.raises(psycopg.Error, match=NOT_OWNER):
+        jobs("call jobs.message_ack(%s, 'slow')", message_id)
+    assert jobs("select msg_id from jobs.dequeue('quick')") == [(message_id,)]
+    assert jobs("select retries, leased_by from jobs.message_queue") == [(1, "quick")]
+    with pytest.raises(psycopg.Error, match=NOT_OWNER):
+        jobs("call jobs.message_ack(%s, 'slow')", message_id)
+    jobs("call jobs.message_ack(%s, 'quick')", message_id)
+    assert jobs("select message_state_id, audit_by from jobs.message_audit order by audit_id") == [
+        (1, "system"),
+        (2, "slow"),
+        (5, "slow"),
+        (2, "quick"),
+        (3, "quick"),
+    ]
+
+
+def test_a_lease_that_ends_without_retries_left_is_a_dead_letter(jobs: Sql) -> None:
+    jobs("update jobs.queue_configuration set setting_value = '0' where setting_name = 'max_retries'")
+    jobs("call jobs.enqueue('29')")
+    jobs("select jobs.dequeue('slow', 10)")
+    later(jobs, 11)
+    jobs("call jobs.cron_unlock(0)")
+    assert jobs("select message_state_id, message_json from jobs.dead_letter") == [(88, 29)]
+    assert jobs("select count(*) from jobs.message_queue") == [(0,)]
+
+
+def test_a_message_past_its_time_is_never_handed_out(jobs: Sql) -> None:
+    jobs("call jobs.enqueue('30', null, 0, 'maker', 16)")
+    later(jobs, 16 * 60 + 1)
+    assert jobs("select msg_id from jobs.dequeue('c')") == [(EMPTY,)]
+    jobs("call jobs.cron_unlock(0)")
+    assert jobs("select message_state_id, created_by, message_json from jobs.dead_letter") == [(6, "maker", 30)]
+
+
 def test_reschedule_of_a_leased_message_starts_it_again_later(jobs: Sql) -> None:
     jobs("call jobs.enqueue('{}')")
     [(before,)] = jobs("select message_expires from jobs.message_queue")

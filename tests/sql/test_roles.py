@@ -266,9 +266,11 @@ def test_a_function_of_the_readers_own_sees_no_rows_of_other_queues(sql: Sql, as
     reader.connection.add_notice_handler(lambda notice: seen.append(notice.message_primary or ""))
     reader("""create function pg_temp.see(value text) returns boolean language plpgsql cost 0.0000001
               as $$ begin raise notice '%', value; return true; end $$""")
-    for table in ("message_queue", "message_audit", "queue_configuration"):
-        reader(f"select * from jobs.{table} as t where pg_temp.see(t::text)")
-    reader("select * from messages.message as t where pg_temp.see(t::text)")
+    # Plans in which the condition of the view comes late.
+    reader("set enable_nestloop = off")
+    reader("select * from jobs.message_queue where pg_temp.see(created_by)")
+    reader("select * from jobs.message_audit where pg_temp.see(audit_by)")
+    reader("select * from messages.message where pg_temp.see(message::text)")
     assert any("mine" in value for value in seen)
     assert any("also mine" in value for value in seen)
     assert not [value for value in seen if "secret" in value]

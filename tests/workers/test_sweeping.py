@@ -13,6 +13,7 @@ import pytest
 import penstock
 from penstock.testing import Clock
 from penstock.workers.sweeper import Sweeper
+from tests.conformance.engines import ENGINES
 from tests.faults.crew import Crew, await_ready
 from tests.faults.ticker import fast_time
 from tests.workers.conftest import await_until
@@ -102,7 +103,7 @@ def test_workers_that_do_not_sweep_leave_it_to_others(store: penstock.Store, sta
 
 def test_every_tick_is_sent_once_by_nodes_whose_clocks_differ(tmp_path: Path) -> None:
     """Three processes on clocks that run sixty times too fast and are up to forty of their seconds apart."""
-    with Crew(tmp_path, 1) as crew:
+    with Crew(tmp_path, 1, ENGINES[0]) as crew:
         since = time.time_ns() // 1000
         with penstock.connect(crew.url, clock=lambda: fast_time(since)) as store:
             first = store.schedule("fast", "* * * * *", "ticks", b"tick", catch_up="all").next_at

@@ -42,6 +42,16 @@ def open_engine(url: str, **settings: Any) -> Engine:
     )
 
 
+def schema_script(url: str) -> str:
+    """The SQL that makes the schema of a store on a server, for people who run it themselves."""
+    if url.partition("://")[0] not in ("postgresql", "postgres", "postgresql+embedded"):
+        raise InvalidUrl(f"{shown(redacted(url))}: only a store on a server has a schema to print; others make their own")
+    _postgres()
+    from penstock.engines.postgres import migration
+
+    return migration.script()
+
+
 def _postgres() -> Any:
     try:
         from penstock.engines import postgres

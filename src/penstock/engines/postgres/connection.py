@@ -27,6 +27,8 @@ from penstock.engines.statements import Statements
 
 SQL = Statements("penstock.engines.postgres", "sql/connection.sql")
 logger = logging.getLogger("penstock.dead_letters")
+# The pool tells whoever listens of every attempt to connect; our errors say the same to everybody else.
+logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
 # How often a call that lost a race with others (deadlock, serialization) is made again: it had no effect.
 ATTEMPTS = 5
 DEAD_LETTER = "PN900"
@@ -184,10 +186,17 @@ class Database:
 
     def connect(self) -> Connection:
         """A connection of one's own."""
-        with self.translated():
+        try:
             connection = psycopg.connect(self.url, autocommit=True, connect_timeout=max(2, round(self.busy_seconds)))
+        except psycopg.Error as error:
+            raise translating.unreachable(error, self.name) from error
         register(connection)
         return connection
+
+    def probe(self) -> None:
+        """Say at once and in words why the server cannot be reached: a pool only says that it waited in vain."""
+        if self._given is None:
+            self.connect().close()
 
     def _unreachable(self) -> errors.PenstockError:
         """Why no connection could be had: the pool does not say."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -32,7 +32,18 @@ from penstock.domain.recurrence import CatchUp, Schedule
 from penstock.domain.settlement import Settle, Settled
 from penstock.domain.times import SECOND, check_integer, check_seconds
 from penstock.engines.contract import Capabilities, Edge, Mark, Operation, Receipt, Table
-from penstock.engines.postgres import doctoring, explaining, migration, outside, scheduling, sending, shapes, windows
+from penstock.engines.postgres import (
+    doctoring,
+    explaining,
+    migration,
+    outside,
+    reading,
+    scheduling,
+    sending,
+    shapes,
+    staging,
+    windows,
+)
 from penstock.engines.postgres.arrays import Numbers
 from penstock.engines.postgres.connection import Clock, Database, Random
 from penstock.engines.postgres.naming import suggesting
@@ -82,6 +93,7 @@ class PostgresEngine:
         if self._salt is None:
             with self._checking:
                 if self._salt is None:
+                    self.database.probe()
                     migration.check_server(self.database)
                     self._salt, _ = migration.check_schema(self.database)
         return self._salt
@@ -97,6 +109,7 @@ class PostgresEngine:
     # -- the store -------------------------------------------------------------------------------------------------
 
     def migrate(self) -> list[str]:
+        self.database.probe()
         return migration.migrate(self.database)
 
     def close(self) -> None:
@@ -419,21 +432,32 @@ class PostgresEngine:
 
     # -- windows ---------------------------------------------------------------------------------------------------
 
+    def epoch(self) -> str:
+        return f"{self._value(SQL.epoch):016x}"
+
     def horizon(self, queue: str, table: Table = "messages") -> Mark:
         _ = self.salt
-        return windows.horizon(self.database)
+        return windows.horizon(self.database, queue, table)
 
     def earliest(self, queue: str, table: Table = "messages") -> Mark:
         _ = self.salt
-        return windows.earliest(self.database, queue)
+        return windows.earliest(self.database, queue, table)
 
     def mark_at(self, queue: str, at: int) -> Mark:
         _ = self.salt
         return windows.mark_at(self.database, at)
 
-    def cut(self, queue: str, start: Mark, end: Mark, rows: int | None, size: int | None = None) -> Mark:
+    def cut(
+        self,
+        queue: str,
+        start: Mark,
+        end: Mark,
+        rows: int | None,
+        size: int | None = None,
+        table: Table = "messages",
+    ) -> Mark:
         _ = self.salt
-        return windows.cut(self.database, queue, start, end, rows, size)
+        return windows.cut(self.database, queue, start, end, rows, size, table)
 
     def window(self, queue: str, start: Mark, end: Mark, parts: int, table: Table = "messages") -> list[Part]:
         _ = self.salt
@@ -443,15 +467,47 @@ class PostgresEngine:
     def read(
         self, part: Part, batch_rows: int = 10_000, columns: Sequence[str] | None = None
     ) -> Iterator[pyarrow.RecordBatch]:
-        return windows.read(self.database, part, batch_rows, columns, self.salt)
+        _ = self.salt
+        return reading.read(self.database, part, batch_rows, columns)
 
     def stream_position(self, queue: str, group: str) -> Mark | None:
         _ = self.salt
         return windows.stream_position(self.database, queue, group)
 
-    def advance(self, queue: str, group: str, mark: Mark) -> None:
+    def advance(self, queue: str, group: str, mark: Mark, table: Table = "messages") -> None:
         _ = self.salt
-        windows.advance(self.database, queue, group, mark)
+        windows.advance(self.database, queue, group, mark, table)
+
+    # -- staging -----------------------------------------------------------------------------------------------------
+
+    def stage(self, queue: str, key: str, part: str, batches: Iterable[pyarrow.RecordBatch]) -> int:
+        _ = self.salt
+        return staging.stage(self.database, queue, key, part, batches)
+
+    def release(self, queue: str, key: str, parts: Sequence[str]) -> int | None:
+        _ = self.salt
+        count = staging.release(self.database, queue, key, parts)
+        self.watch.committed()
+        return count
+
+    def discard(self, queue: str, key: str) -> None:
+        self._rows(SQL.discard_staged, queue, key)
+
+    # -- the ledger --------------------------------------------------------------------------------------------------
+
+    def ledger(self, kind: str, prefix: str = "") -> dict[str, str]:
+        return dict(self._rows(SQL.ledger, kind, prefix))  # type: ignore[arg-type]  # rows are pairs
+
+    def record(
+        self,
+        kind: str,
+        puts: Mapping[str, str],
+        removes: Sequence[str] = (),
+        expect: Mapping[str, str | None] | None = None,
+    ) -> bool:
+        given = [msgspec.json.encode(dict(one)).decode() for one in (puts, expect or {})]
+        done: bool = self._value(SQL.record_facts, kind, given[0], list(removes), given[1])
+        return done
 
 
 def _lost(settle: Settle) -> Settled:

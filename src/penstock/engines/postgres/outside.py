@@ -17,6 +17,7 @@ from penstock.engines.postgres.arrays import register
 from penstock.engines.postgres.connection import Database
 
 Outside = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
+KINDS = (psycopg.Connection, psycopg.AsyncConnection)
 
 
 def send(database: Database, queue: str, drafts: Sequence[Draft], salt: int, transaction: object) -> list[str]:
@@ -33,7 +34,7 @@ def send(database: Database, queue: str, drafts: Sequence[Draft], salt: int, tra
 def _unwrapped(transaction: object) -> Outside:
     """A psycopg connection, or the one behind a connection or session of SQLAlchemy."""
     found = getattr(transaction, "sync_connection", None) or transaction
-    if not isinstance(found, Outside) and hasattr(found, "in_transaction"):
+    if not isinstance(found, KINDS) and hasattr(found, "in_transaction"):
         # SQLAlchemy does not see what is done on its driver's connection: a transaction it does not know of is undone.
         if not found.in_transaction():
             found.begin()
@@ -41,7 +42,7 @@ def _unwrapped(transaction: object) -> Outside:
         found = found() if callable(found) else found
         found = getattr(found, "connection", found)
     found = getattr(found, "driver_connection", found)
-    if isinstance(found, Outside):
+    if isinstance(found, KINDS):
         return found
     raise InvalidInput(
         "transaction must be an open psycopg or SQLAlchemy connection to the store's database, "

@@ -26,8 +26,8 @@ from penstock.domain.times import to_optional_time, to_time
 
 Row = tuple[Any, ...]
 _FIELDS = msgspec.structs.fields(Policy)
-# Columns of penstock.queue before the policy: queue_id, name, created_at, primary_group_id, trimmed_position.
-_POLICY_FROM = 5
+# Columns of penstock.queue before the policy.
+_POLICY_FROM = 8
 _POLICY_UPTO = _POLICY_FROM + len(_FIELDS)
 
 

@@ -41,6 +41,14 @@ def translate(error: psycopg.Error, name: str) -> Exception:
     return _server_error(error, code, text, name)
 
 
+def unreachable(error: psycopg.Error, name: str) -> errors.PenstockError:
+    """Why a connection could not be made. There is no code for that, only the server's words."""
+    text = " ".join(str(error).split())
+    if "does not exist" in text or "authentication failed" in text or "no pg_hba.conf entry" in text:
+        return errors.NotAStore(f"{name} cannot be opened: {text}")
+    return errors.StoreUnavailable(f"{name} cannot be reached: {text}")
+
+
 def _server_error(error: psycopg.Error, code: str, text: str, name: str) -> errors.PenstockError:
     match code:
         case "3F000" | "42P01" | "42883" | "42703":

@@ -213,6 +213,7 @@ begin
         );
     end if;
     perform penstock._lock_lanes(q, g.group_id);
+    update penstock.queue set trail_mark = nullif(penstock.horizon(q.name, 'audit'), '0') where queue_id = q.queue_id;
     delete from penstock.claim where group_id = g.group_id;
     delete from penstock.lease where group_id = g.group_id;
     delete from penstock.tracked where group_id = g.group_id;
@@ -239,6 +240,9 @@ declare
     _now bigint := penstock.now_us();
     _count bigint;
     _held bigint;
+    _tx bigint;
+    _log_mark text;
+    _trail_mark text;
 begin
     select * into q from penstock.queue where name = flush.queue for update;
     if not found then
@@ -246,13 +250,19 @@ begin
     end if;
     perform penstock._lock_lanes(q, null);
     _snap := pg_current_snapshot();
+    _log_mark := penstock.horizon(q.name, 'messages');
+    _trail_mark := penstock.horizon(q.name, 'audit');
     with gone as (
         delete from penstock.log as l
         where l.lane_id in (select lane_id from penstock.lane where queue_id = q.queue_id)
             and pg_visible_in_snapshot(l.tx, _snap)
-        returning l.seq
+        returning l.seq, l.tx
     )
-    select count(*) filter (where seq > q.trimmed_position) into _count from gone;
+    select count(*) filter (where seq > q.trimmed_position), max(tx::text::bigint) into _count, _tx from gone;
+    update penstock.queue
+    set trimmed_tx = greatest(trimmed_tx, _tx::text::xid8), log_mark = nullif(_log_mark, '0'),
+        trail_mark = nullif(_trail_mark, '0')
+    where queue_id = q.queue_id;
     with gone as (delete from penstock.held where queue_id = q.queue_id returning 1)
     select count(*) into _held from gone;
     delete from penstock.lease where group_id in (select group_id from penstock.reader where queue_id = q.queue_id);
@@ -285,7 +295,7 @@ begin
     update penstock.reader
     set succeeded = 0, rejected = 0, failed = 0, lease_expired = 0, expired = 0, cancelled = 0,
         counted = pg_current_snapshot(),
-        stream_mark = case when stream_mark is not null then penstock._mark(_snap) end
+        stream_mark = case stream_table when 'messages' then _log_mark when 'audit' then _trail_mark end
     where queue_id = q.queue_id;
     return _count + _held;
 end

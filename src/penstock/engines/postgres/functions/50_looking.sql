@@ -377,7 +377,8 @@ begin
         if g.stream_mark is not null then
             select coalesce(sum(penstock._sent(n) - n.trimmed), 0) into _every
             from penstock.lane as n where n.queue_id = q.queue_id and n.priority >= 0;
-            lag := penstock._count_beyond(q, g.stream_mark);
+            lag := case when g.stream_table = 'messages' then penstock._count_beyond(q, g.stream_mark)
+                else penstock._count_ended(q, g.stream_mark) end;
             in_progress := 0;
             redo := 0;
             dead := 0;
@@ -521,7 +522,8 @@ begin
     if place.seq is null or _group_id is null then
         return;
     end if;
-    last := penstock._last_entry(q.queue_id, _group_id, (penstock._message(q, place.seq)).lane_id, place.seq);
+    select * into last
+    from penstock._last_entry(q.queue_id, _group_id, (penstock._message(q, place.seq)).lane_id, place.seq);
     if last.state not in ('held', 'ready', 'leased') then
         outcome := last.state;
         reason := last.reason;
@@ -639,7 +641,7 @@ begin
     end if;
     fl := penstock._message(q, place.seq);
     select * into m from penstock.log where seq = place.seq;
-    last := penstock._last_entry(q.queue_id, g.group_id, fl.lane_id, place.seq);
+    select * into last from penstock._last_entry(q.queue_id, g.group_id, fl.lane_id, place.seq);
     return jsonb_build_object(
         'seq', place.seq, 'state', last.state, 'reason', last.reason,
         'is_dead', exists (

@@ -274,6 +274,7 @@ declare
     latest penstock.finished;
     _upto bigint;
     _count bigint;
+    _tx bigint;
 begin
     select * into latest from penstock.finished where queue_id = q.queue_id order by at desc limit 1;
     if _finished > q.trimmed_position
@@ -288,7 +289,7 @@ begin
     perform 1 from penstock.queue where queue_id = q.queue_id for update;
     perform penstock._carry_cursors(q, _upto, _now);
     with gone as (
-        select m.lane_id, count(*) as n,
+        select m.lane_id, count(*) as n, max(m.tx::text::bigint) as tx,
             count(*) filter (where not penstock._is_kept(q.queue_id, m.seq)) as free
         from penstock.log as m join penstock.lane as n using (lane_id)
         where m.seq > q.trimmed_position and m.seq <= _upto and n.queue_id = q.queue_id
@@ -297,8 +298,11 @@ begin
     counted as (
         update penstock.lane as n set trimmed = n.trimmed + gone.n from gone where n.lane_id = gone.lane_id
     )
-    select coalesce(sum(free), 0) into _count from gone;
-    update penstock.queue set trimmed_position = _upto where queue_id = q.queue_id;
+    select coalesce(sum(free), 0), max(tx) into _count, _tx from gone;
+    update penstock.queue
+    set trimmed_position = _upto, trimmed_tx = greatest(trimmed_tx, _tx::text::xid8), log_mark = null
+    where queue_id = q.queue_id;
+    perform penstock._shorten_trail(q, _upto);
     delete from penstock.finished where queue_id = q.queue_id and seq <= _upto;
     delete from penstock.skip as s
     where s.seq <= _upto and s.group_id in (select group_id from penstock.reader where queue_id = q.queue_id);
@@ -308,6 +312,33 @@ begin
     );
     delete from penstock.batch where queue_id = q.queue_id and ended_at <= _now - _history;
     return _count;
+end
+$$;
+
+-- The trail is whole beyond everything that happened to messages that are gone.
+create or replace function penstock._shorten_trail(q penstock.queue, _upto bigint) returns void
+language plpgsql as $$
+declare
+    _last xid8;
+begin
+    select one.tx into _last from (
+        (
+            select s.tx from penstock.step as s where s.queue_id = q.queue_id and s.first <= _upto
+            order by s.tx desc limit 1
+        )
+        union all
+        (
+            select c.tx from penstock.lane as n join penstock.claim as c using (lane_id)
+            where n.queue_id = q.queue_id and c.n > 0 and c.first <= _upto
+            order by c.tx desc limit 1
+        )
+    ) as one
+    order by one.tx desc limit 1;
+    if _last is not null then
+        update penstock.queue set trail_mark = penstock._mark(penstock._narrowed(pg_current_snapshot(), _last))
+        where queue_id = q.queue_id
+            and (trail_mark is null or pg_snapshot_xmax((penstock._mark_cursor(trail_mark)).snap) <= _last);
+    end if;
 end
 $$;
 
@@ -351,6 +382,14 @@ declare
     _least bigint;
     _tx xid8;
 begin
+    if g.stream_table = 'audit' then
+        -- Whoever follows what happened needs the messages to which it happened.
+        select coalesce(min(h.first), _first) into _first
+        from penstock._happened(
+            q, penstock._mark_cursor(g.stream_mark), penstock._mark_cursor(penstock._mark(pg_current_snapshot())), false
+        ) as h;
+        return _first;
+    end if;
     for n in select * from penstock.lane where queue_id = q.queue_id and priority >= 0 loop
         c := case when g.stream_mark is null then penstock._cursor(g.group_id, n.lane_id, penstock._segment())
             else penstock._mark_cursor(g.stream_mark) end;
@@ -479,7 +518,15 @@ begin
         where m.segment = _segment and m.seq > q.trimmed_position
         limit _most + 1
     );
-    if cardinality(_needed) > _most then
+    if cardinality(_needed) > _most or exists (
+        -- Somebody follows what happened to messages that are past retention otherwise.
+        select 1 from penstock.reader as g join penstock.queue as q using (queue_id)
+        cross join lateral penstock._happened(
+            q, penstock._mark_cursor(g.stream_mark), penstock._mark_cursor(penstock._mark(pg_current_snapshot())), false
+        ) as h
+        where g.stream_table = 'audit' and g.used_at > _now - penstock._us(q.group_idle_seconds)
+            and h.first <= q.trimmed_position
+    ) then
         return false;
     end if;
     insert into penstock.log (

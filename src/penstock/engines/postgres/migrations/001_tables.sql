@@ -31,6 +31,9 @@ create table penstock.queue (
     created_at             bigint not null,
     primary_group_id       integer,                  -- null until the primary group is made
     trimmed_position       bigint not null default 0, -- up to here the log has been trimmed
+    trimmed_tx             xid8,                     -- the last transaction of what was trimmed
+    log_mark               text,                     -- from here the log is whole, after a flush
+    trail_mark             text,                     -- from here the trail is whole; null for from the beginning
     lease_seconds          double precision not null default 30,
     max_retries            integer default 7,
     backoff_base_seconds   double precision not null default 10,
@@ -70,6 +73,7 @@ create table penstock.reader (
     name          text not null,
     used_at       bigint not null,
     stream_mark   text,                              -- set for a group that is read as a stream
+    stream_table  text,                              -- messages, or audit for what happened to them
     expired_upto  bigint not null default 0,         -- sweeps have ended what expired unread up to this time
     counted       pg_snapshot not null default '1:1:',
     succeeded     bigint not null default 0,
@@ -387,6 +391,27 @@ create table penstock.finished (
     seq      bigint not null,
     primary key (queue_id, at)
 );
+
+-- Small facts that the pipeline keeps here; values are JSON.
+create table penstock.ledger (
+    kind  text not null,
+    key   text not null,
+    value text not null,
+    primary key (kind, key)
+);
+
+-- Messages put aside by a sink, until all its parts are there.
+create table penstock.staged (
+    staged_id    bigint generated always as identity primary key,
+    queue_id     integer not null,
+    key          text not null,
+    part         text not null,
+    staged_at    bigint not null,
+    content_type text,
+    options      jsonb,                              -- null for a plain message
+    payload      bytea not null
+);
+create index staged_key on penstock.staged (queue_id, key, part, staged_id);
 
 -- A message in flight or in care, with what has to be known to decide about it.
 create type penstock.flight as (

@@ -235,3 +235,27 @@ union
 select b.name from penstock.queue as q join penstock.batch as b using (queue_id) where %s = 'batch' and q.name = %s
 union
 select name from penstock.schedule where %s = 'schedule';
+
+-- name: stage
+-- Put messages aside.
+select penstock.stage(%s, %s, %s, %s, %s::text[], %s::jsonb);
+
+-- name: release_staged
+-- Send what was put aside.
+select penstock.release_staged(%s, %s, %s::text[]);
+
+-- name: discard_staged
+-- Drop what was put aside.
+select penstock.discard_staged(%s, %s);
+
+-- name: ledger
+-- Entries of a kind by how their keys begin.
+select key, value from penstock.ledger where kind = %s and starts_with(key, %s) order by key;
+
+-- name: record_facts
+-- Change entries of the ledger together.
+select penstock.record_facts(%s, %s::jsonb, %s::text[], %s::jsonb);
+
+-- name: epoch
+-- Names the log.
+select epoch from penstock.store;
