@@ -203,7 +203,7 @@ class PostgresEngine:
             Numbers([one.token for one in settles]),
             Numbers([one.position for one in settles]),
             [shapes.storable(one.reason) for one in settles],
-            [one.delay_seconds for one in settles],
+            [None if one.delay_seconds is None else float(one.delay_seconds) for one in settles],
         )
         self.watch.committed()
         return [
