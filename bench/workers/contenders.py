@@ -76,7 +76,7 @@ def huey_threads(place: str, count: int) -> dict[str, float]:
     handled = 0
     lock = threading.Lock()
 
-    @huey.task()
+    @huey.task()  # type: ignore[untyped-decorator]  # huey has no types
     def noop(body: bytes) -> None:
         nonlocal handled
         with lock:
@@ -118,7 +118,7 @@ async def _pgqueuer(place: str, count: int) -> dict[str, float]:
         app = PgQueuer(driver)
         handled = 0
 
-        @app.entrypoint("noop")
+        @app.entrypoint("noop")  # type: ignore[untyped-decorator]  # only in the bench lock
         async def noop(job: Job) -> None:
             nonlocal handled
             handled += 1
@@ -144,7 +144,7 @@ async def _procrastinate(place: str, count: int) -> dict[str, float]:
     app = App(connector=PsycopgConnector(conninfo=place, min_size=2, max_size=CONCURRENCY + 2))
     handled = 0
 
-    @app.task(name="noop")
+    @app.task(name="noop")  # type: ignore[untyped-decorator]  # only in the bench lock
     async def noop(body: str) -> None:
         nonlocal handled
         handled += 1

@@ -40,4 +40,4 @@ class Sweeper:
         except PenstockError as error:
             logger.warning("sweep: %s", error)
             self._failures += 1
-            return min(pause * 2 ** min(self._failures, 16), max(pause, LONGEST_PAUSE_SECONDS))
+            return min(pause * 2.0 ** min(self._failures, 16), max(pause, LONGEST_PAUSE_SECONDS))
