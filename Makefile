@@ -15,7 +15,7 @@ COMPILE := build/lock/bin/uv pip compile --quiet --universal --python-version 3.
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check clients bench serve lock clean
+.PHONY: help demo test check clients databases bench serve lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -23,7 +23,7 @@ help: ## show this list
 demo: .venv/.spark-ready ## see Penstock work, in a minute or two
 	@$(BIN)/penstock demo $(ARGS)
 
-test: check clients ## check, then run all tests
+test: check clients databases ## check, then run all tests
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 check: .venv/.test-ready ## formatting, lint and strict types
@@ -34,6 +34,9 @@ check: .venv/.test-ready ## formatting, lint and strict types
 clients: .venv/.redis7-ready
 	@sh tests/servers/clients/install.sh
 	@sh tests/servers/http/dashboard/install.sh
+
+databases:
+	@sh tests/sql/install.sh
 
 bench: .venv/.bench-ready ## measure Penstock and its peers side by side
 	$(BIN)/python -m bench $(ARGS)

@@ -26,7 +26,7 @@ def main() -> None:
             finding = run(plan)
             report.print_finding(finding)
             findings.append(finding)
-    files = report.write(out, surroundings, plan, findings)
+    files = report.write(out, surroundings, plan.as_json(), findings)
     print("\nWritten:", ", ".join(str(file) for file in files))
 
 

@@ -19,15 +19,22 @@ PACKAGES = ("penstock", "huey", "litequeue", "persist-queue", "apsw")
 
 def describe(folder: Path) -> dict[str, Any]:
     return {
+        **surroundings(folder),
+        "sqlite_of_penstock": apsw.sqlite_lib_version(),
+        "sqlite_of_peers": sqlite3.sqlite_version,
+        "packages": {name: metadata.version(name) for name in PACKAGES},
+    }
+
+
+def surroundings(folder: Path) -> dict[str, Any]:
+    """What matters to every benchmark."""
+    return {
         "measured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "system": f"{platform.system()} {platform.machine()}",
         "cores": os.cpu_count(),
         "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "python": platform.python_version(),
-        "sqlite_of_penstock": apsw.sqlite_lib_version(),
-        "sqlite_of_peers": sqlite3.sqlite_version,
         "fsync_microseconds": fsync_microseconds(folder),
-        "packages": {name: metadata.version(name) for name in PACKAGES},
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 PAYLOAD_BYTES = 200
 
@@ -23,6 +24,9 @@ class Plan:
     @property
     def round_seconds(self) -> float:
         return self.seconds / self.rounds
+
+    def as_json(self) -> dict[str, Any]:
+        return {"seconds": self.seconds, "rounds": self.rounds, "quick": self.quick, "full": self.full}
 
     def place(self, name: str) -> Path:
         """A new folder for the files of one contender."""

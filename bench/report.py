@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from bench.finding import Finding
-from bench.plan import Plan
 
 # Nothing durable is this fast on a disk.
 SUSPICIOUS_FSYNC_MICROSECONDS = 20
@@ -48,15 +47,17 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([line(header), rule, *(line(row) for row in rows)])
 
 
-def write(out: Path, machine: dict[str, Any], plan: Plan, findings: Sequence[Finding]) -> list[Path]:
+def write(
+    out: Path, machine: dict[str, Any], plan: dict[str, Any], findings: Sequence[Finding], name: str = "results"
+) -> list[Path]:
     document = {
         "machine": machine,
-        "plan": {"seconds": plan.seconds, "rounds": plan.rounds, "quick": plan.quick, "full": plan.full},
+        "plan": plan,
         "findings": {finding.name: _as_json(finding) for finding in findings},
     }
-    results = out / "results.json"
+    results = out / f"{name}.json"
     results.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    picture = out / "results.png"
+    picture = out / f"{name}.png"
     _plot(picture, findings)
     return [results, picture]
 

@@ -55,12 +55,12 @@ def url(engine_row: EngineRow, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def open_store(door: str, url: str, clock: Clock, chance: Chance) -> Iterator[Opener]:
+def open_store(engine_row: EngineRow, door: str, url: str, clock: Clock, chance: Chance) -> Iterator[Opener]:
     """Opens the test's own store, as often as wanted; settings may replace the clock by the real one (`clock=None`)."""
     opened: list[Store] = []
 
     def opener(at: str = url, **settings: Any) -> Store:
-        given = {"clock": clock, "random": chance, **settings}
+        given = {**engine_row.settings(at), "clock": clock, "random": chance, **settings}
         store = DOORS[door](at, **{name: value for name, value in given.items() if value is not None})
         opened.append(store)
         return store

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -13,21 +12,40 @@ import penstock
 
 
 class EngineRow(NamedTuple):
-    """`fresh_url` names an empty store of its own for each folder it is given."""
+    """`fresh_url` names an empty store of its own for each folder it is given; `any_url` one that need not be there.
+    `settings` make a store at a URL quicker to open."""
 
     name: str
     fresh_url: Callable[[Path], str]
+    any_url: str
+    settings: Callable[[str], dict[str, Any]] = lambda url: {}
 
 
 def _sqlite(folder: Path) -> str:
     return f"sqlite:///{folder / 'store.db'}"
 
 
-ENGINES = (EngineRow("sqlite", _sqlite),)
+def _postgres(folder: Path) -> str:
+    from tests.postgres.server import fresh_database
+
+    return fresh_database(folder=folder)
+
+
+def _warm(url: str) -> dict[str, Any]:
+    """Connections that were used before."""
+    from tests.postgres.server import shared_pool
+
+    return {"pool": shared_pool(url)}
+
+
+ENGINES = (
+    EngineRow("sqlite", _sqlite, "sqlite:///:memory:"),
+    EngineRow("postgres", _postgres, "postgresql://nobody@localhost/none", _warm),
+)
 
 
 def capabilities(engine: EngineRow) -> dict[str, bool]:
     """What the engine says it can do beyond the verbs."""
-    with tempfile.TemporaryDirectory() as folder, penstock.connect(engine.fresh_url(Path(folder))) as store:
+    with penstock.connect(engine.any_url) as store:
         flags: dict[str, bool] = msgspec.structs.asdict(store.engine.capabilities)
     return flags

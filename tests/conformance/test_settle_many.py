@@ -116,3 +116,12 @@ def test_a_delivery_of_another_queue_is_refused_and_nothing_is_settled(queue: Qu
         queue.settle([Ack(mine), Ack(theirs)])
     assert queue.stats("default").in_progress == 1
     assert other.stats("default").in_progress == 1
+
+
+def test_delays_of_one_call_may_be_whole_numbers_and_fractions(queue: Queue, clock: Clock) -> None:
+    queue.send_many([b"1", b"2", b"3"])
+    one, two, three = queue.receive(limit=3)
+    results = queue.settle([Nak(one, "a", 2), Nak(two, "b", 0.5), Nak(three, "c")])
+    assert [str(result.state) for result in results] == ["held", "held", "held"]
+    clock.advance(seconds=1)
+    assert [delivery.payload for delivery in queue.receive(limit=3)] == [b"2"]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import penstock
+from tests.conformance.engines import ENGINES
 from tests.faults.crew import Crew
 
 
@@ -20,10 +21,10 @@ def seed() -> int:
     return chosen
 
 
-@pytest.fixture
-def crew(tmp_path: Path, seed: int) -> Iterator[Crew]:
+@pytest.fixture(params=ENGINES, ids=lambda row: row.name)
+def crew(request: pytest.FixtureRequest, tmp_path: Path, seed: int) -> Iterator[Crew]:
     """Processes on a fresh store with a queue `work` that tries three times again."""
-    with Crew(tmp_path, seed) as crew:
+    with Crew(tmp_path, seed, request.param) as crew:
         with penstock.connect(crew.url) as store:
             store.queue("work", max_retries=3)
         yield crew

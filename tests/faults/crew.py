@@ -17,6 +17,7 @@ import msgspec
 
 import penstock
 from penstock.domain.times import from_time
+from tests.conformance.engines import EngineRow
 from tests.faults import history
 from tests.faults.actor import READY
 from tests.faults.checker import Dump, Entry, Fate
@@ -28,9 +29,10 @@ ALL = 1_000_000
 class Crew:
     """The processes of one test; whatever is left of them ends with the `with` block."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, engine: EngineRow) -> None:
         self.folder = folder
-        self.url = f"sqlite:///{folder}/store.db"
+        self.engine = engine
+        self.url = engine.fresh_url(folder)
         self.histories = folder / "histories"
         self.histories.mkdir()
         self.seed = seed
@@ -62,6 +64,10 @@ class Crew:
         os.kill(member.pid, signal.SIGKILL)
         member.wait()
         self.kills += 1
+
+    def terminate(self, member: subprocess.Popen[str]) -> None:
+        """Politely: it may finish what it has begun."""
+        os.kill(member.pid, signal.SIGTERM)
 
     def freeze(self, member: subprocess.Popen[str]) -> None:
         os.kill(member.pid, signal.SIGSTOP)

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import apsw
+import psycopg
 import pytest
 
 import penstock
 from penstock import Ack, InvalidInput, LeaseLost, Nak, PenstockError, Queue, State, Store
 from penstock.domain.lifecycle import is_legal
+from tests.conformance.engines import ENGINES, EngineRow
 
 
 class Clock:
@@ -39,20 +41,33 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/laws.db"
+@pytest.fixture(params=ENGINES, ids=lambda row: row.name)
+def engine_row(request: pytest.FixtureRequest) -> EngineRow:
+    row: EngineRow = request.param
+    return row
 
 
 @pytest.fixture
-def store(url: str, clock: Clock) -> Iterator[Store]:
-    with penstock.connect(url, clock=clock) as store:
+def url(engine_row: EngineRow, tmp_path: Path) -> str:
+    return engine_row.fresh_url(tmp_path)
+
+
+@pytest.fixture
+def store(engine_row: EngineRow, url: str, clock: Clock) -> Iterator[Store]:
+    with penstock.connect(url, clock=clock, **engine_row.settings(url)) as store:
         yield store
 
 
 @pytest.fixture
 def queue(store: Store) -> Queue:
     return store.queue("orders", max_retries=2, backoff_jitter_seconds=0)
+
+
+def own_connection(url: str) -> Any:
+    """A connection to the store's database that is not the store's."""
+    if url.startswith("sqlite"):
+        return apsw.Connection(url.removeprefix("sqlite:///"))
+    return psycopg.connect(url, autocommit=True)
 
 
 def conserved(queue: Queue, sent: int) -> bool:
@@ -89,14 +104,14 @@ def test_law_1_a_send_survives_closing_the_store(url: str, queue: Queue, store: 
 
 
 def test_law_2_a_rolled_back_send_is_never_seen(queue: Queue, url: str) -> None:
-    connection = apsw.Connection(url.removeprefix("sqlite:///"))
-    connection.execute("begin immediate")
+    connection = own_connection(url)
+    connection.execute("begin")
     message_id = queue.send(b"ghost", transaction=connection)
     connection.execute("rollback")
     assert queue.receive() == []
     with pytest.raises(penstock.NotFound):
         queue.find(message_id)
-    connection.execute("begin immediate")
+    connection.execute("begin")
     queue.send(b"real", transaction=connection)
     connection.execute("commit")
     connection.close()

@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 import penstock
 from penstock import Event, PenstockError, Policy, State
 from penstock.domain.lifecycle import LIVE, is_legal
+from tests.conformance.engines import ENGINES
 from tests.model.reference import PRIMARY, SECOND, WAITING, Model, Place
 
 KEEP_FOREVER = 1_000_000_000.0
@@ -21,13 +22,16 @@ KEEP_FOREVER = 1_000_000_000.0
 
 class SideBySide(RuleBasedStateMachine):
     ordered = False
+    engine = ENGINES[0]
 
     def __init__(self) -> None:
         super().__init__()
         self.now = 1_700_000_000 * SECOND
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-model-"))
         jitter = random.Random(7)
-        self.store = penstock.connect(f"sqlite:///{self.folder}/model.db", clock=lambda: self.now, random=jitter.random)
+        url = self.engine.fresh_url(self.folder)
+        settings = self.engine.settings(url)
+        self.store = penstock.connect(url, clock=lambda: self.now, random=jitter.random, **settings)
         policy: dict[str, Any] = {
             "backoff_jitter_seconds": 0,
             "ordered": self.ordered,

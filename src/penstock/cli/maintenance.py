@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from typing import Annotated
 
 import msgspec
 import typer
@@ -11,7 +12,7 @@ from rich.text import Text
 from penstock.cli.escaping import escaped
 from penstock.cli.rendering import fields_table, marked, sentence
 from penstock.cli.session import Session
-from penstock.client.connecting import SCHEMES, redacted
+from penstock.client.connecting import SCHEMES, redacted, schema_script
 from penstock.domain.observations import Check
 
 MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "error": ("✗", "bold red")}
@@ -28,11 +29,19 @@ def sweep(session: Session) -> None:
     session.answer(report, fields_table(done) if done else Text("Nothing to do.", style="dim"))
 
 
-def migrate(session: Session) -> None:
+def migrate(
+    session: Session,
+    sql: Annotated[
+        bool, typer.Option("--sql", help="Print the SQL for an empty database instead of running it.")
+    ] = False,
+) -> None:
     """Make the store's tables, or bring them to this version.
 
-    Example: penstock migrate --url sqlite:///app.db
+    Example: penstock migrate --url postgresql://app@localhost/app
     """
+    if sql:
+        typer.echo(schema_script(session.settings().url))
+        return
     with session.store(create=True) as store:
         steps = store.migrate()
     url = redacted(session.settings().url)

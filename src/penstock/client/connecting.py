@@ -7,17 +7,19 @@ import re
 from typing import Any
 
 from penstock.client.store import Store
-from penstock.domain.errors import InvalidUrl
+from penstock.domain.errors import InvalidUrl, MissingExtra
 from penstock.domain.names import nearest, shown
 from penstock.engines.contract import Engine
 
-SCHEMES = ("sqlite",)
+SCHEMES = ("sqlite", "postgresql", "postgres", "postgresql+embedded")
 
 
 def connect(url: str, **settings: Any) -> Store:
-    """Open the store at a URL, such as `sqlite:///app.db` (relative), `sqlite:////var/app.db` or `sqlite:///:memory:`.
+    """Open the store at a URL: `sqlite:///app.db` (relative), `sqlite:////var/app.db` or `sqlite:///:memory:`;
+    `postgresql://user@host/database`; `postgresql+embedded:///folder` for a server of one's own, to try things.
 
-    `settings` go to the engine: for SQLite `busy_seconds`, how long a call waits for another writer.
+    `settings` go to the engine: `busy_seconds`, how long a call waits for another writer or for a connection; for
+    PostgreSQL also `pool_size`, and `prepare=False, listen=False` behind a pooler that works by transaction.
     """
     return Store(open_engine(url, **settings))
 
@@ -32,9 +34,40 @@ def open_engine(url: str, **settings: Any) -> Engine:
         from penstock.engines.sqlite import open_sqlite
 
         return open_sqlite(_sqlite_path(url, rest), **settings)
+    if scheme in ("postgresql", "postgres"):
+        return _postgres().open_postgres(url, **settings)
+    if scheme == "postgresql+embedded":
+        return _postgres().open_embedded(_embedded_path(url, rest), **settings)
     raise InvalidUrl(
         f"unknown store scheme {shown(scheme)}: this version knows {', '.join(SCHEMES)}{nearest(scheme, SCHEMES)}"
     )
+
+
+def schema_script(url: str) -> str:
+    """The SQL that makes the schema of a store on a server, for people who run it themselves."""
+    if url.partition("://")[0] not in ("postgresql", "postgres", "postgresql+embedded"):
+        raise InvalidUrl(
+            f"{shown(redacted(url))}: only a store on a server has a schema to print; others make their own"
+        )
+    _postgres()
+    from penstock.engines.postgres import migration
+
+    return migration.script()
+
+
+def _postgres() -> Any:
+    try:
+        from penstock.engines import postgres
+    except ImportError as error:
+        raise MissingExtra(f"a PostgreSQL store needs psycopg ({error}): pip install 'penstock[postgres]'") from None
+    return postgres
+
+
+def _embedded_path(url: str, rest: str) -> str:
+    host, slash, path = rest.partition("/")
+    if host or not slash or not path or "\0" in path:
+        raise InvalidUrl(f"{shown(url)} has no folder: use postgresql+embedded:///folder")
+    return path
 
 
 def _sqlite_path(url: str, rest: str) -> str:

@@ -69,6 +69,7 @@ def work_forever(connection: Connection, function: Callable[..., Any], queue: st
     asking = Asking(connection)
     current_slot.set(asking)
     signature = read_signature(function, f"handler {named(function)} of queue {queue!r}", is_batch)
+    connection.send_bytes(msgspec.msgpack.encode(Word("ready")))
     while True:
         try:
             work = decode_work(connection.recv_bytes())
@@ -120,10 +121,7 @@ class Asking:
     async def enter_async(self) -> None:
         self.enter()
 
-    def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
-        return [self._settle(settlement) for settlement in settlements]
-
-    def _settle(self, settlement: Settlement) -> Settled:
+    def _settle_one(self, settlement: Settlement) -> Settled:
         settle = checked(settlement, self.several[0].queue)
         place = self._place(settle.position)
         self._ask(Word("settle", place, str(settle.event), settle.reason, settle.delay_seconds))

@@ -27,6 +27,7 @@ class Gate:
         self._lock = threading.Lock()
         self._running = 0
         self.on_change = on_change
+        self.waiting: Callable[[], int] = lambda: 0
 
     @property
     def most(self) -> int:
@@ -39,14 +40,19 @@ class Gate:
         """How many more of this priority may start now."""
         return max(0, self.limit(priority) - self._running)
 
+    def room(self) -> int:
+        """How many more of the best priority may be received: those that wait for a slot already will need one."""
+        return max(0, self.most - self._running - self.waiting())
+
     def is_tight(self, room: int) -> bool:
-        """Whether fewer than `room` of the worst priority may start."""
-        return self._limits[-1] - self._running < room
+        """Whether fewer than `room` of the worst priority may be received."""
+        return self._limits[-1] - self._running - self.waiting() < room
 
     def fitting(self, priorities: list[int]) -> int:
-        """How many of the next messages may start, one after the other."""
+        """How many of the next messages may be received, one after the other."""
+        taken = self._running + self.waiting()
         for count, priority in enumerate(priorities):
-            if self._running + count >= self.limit(priority):
+            if taken + count >= self.limit(priority):
                 return count
         return len(priorities)
 

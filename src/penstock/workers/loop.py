@@ -234,8 +234,10 @@ class LoopSlots:
             result = error = raised
         if not slot.put_down():
             return False
-        settles = conclude(source, several, result, error, began_at)
-        return (result is not None or delivery._settled is not None) and comes_again(several, settles)
+        if result is None and delivery._settled is None:
+            source.finish_well(delivery, began_at)
+            return False
+        return comes_again(several, conclude(source, several, result, error, began_at))
 
     async def _run_batch(self, slot: LoopSlot, several: list[AnyHeld]) -> bool:
         began_at = time.monotonic()
@@ -261,6 +263,7 @@ class LoopSlots:
             self._away += 1
             self._free_gate()
             self._start()
+            self.source.wake()
 
     async def enter(self, slot: LoopSlot) -> None:
         """Those who come back go before those who begin."""

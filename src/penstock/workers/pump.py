@@ -1,9 +1,9 @@
-"""What moves messages: one thread that settles what handlers have finished and receives what they have room for.
+"""What moves messages: one thread that receives what handlers have room for and settles what they have finished.
 
-Both are done in one transaction. While it is on its way to the disk handlers go on and the next settlements gather, so
-the faster the handlers, the more a transaction carries. A receive whose messages are all acked is acked as a whole,
-which costs the same however many they are; one that is only half finished waits a moment for the other half. Every
-settlement carries its own token, so gathering loses no fencing.
+It receives first, so that handlers work while the settlements are on their way to the disk; meanwhile the next ones
+gather, so the faster the handlers, the more a transaction carries. A receive whose messages are all acked is acked as a
+whole, which costs the same however many they are; one that is only half finished waits a moment for the other half.
+Every settlement carries its own token, so gathering loses no fencing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ from penstock.workers.source import Source
 from penstock.workers.take import AnyHeld, Take
 
 # A half-finished receive waits this long for its other half: settling it as a whole is cheaper.
-LINGER_SECONDS = 0.02
+LINGER_SECONDS = 0.05
+IN_VAIN_SECONDS = 0.002
+LONGEST_IN_VAIN_SECONDS = 0.5
+ENOUGH_IN_VAIN = 4
 
 
 class Step(NamedTuple):
@@ -39,9 +42,12 @@ class Step(NamedTuple):
 
 class Want:
     """What a source is waiting for. `dry` means that nothing is there, as far as is known; `due_at` is when there will
-    be; `doubt` asks for a look before the next receive; `shut` means that no slot of the worker fits what is there."""
+    be; `doubt` asks for a look before the next receive; `shut` means that no slot of the worker fits what is there.
+    `in_vain` counts receives that brought nothing though a look had said that there was something, because somebody
+    else was faster or is at it: they must not turn into a spin."""
 
     def __init__(self) -> None:
+        self.in_vain = 0
         self.doubt = False
         self.dry = False
         self.shut = False
@@ -129,14 +135,11 @@ class Pump:
         """Do what there is to do; seconds until there may be more."""
         now = time.monotonic()
         heard, self._heard = self._heard, False
-        steps: list[Step] = []
-        for source in self._sources:
-            steps += self._settlements(source, now)
         if self.receiving:
             self._look(now, heard)
             for source in self._sources:
-                steps += self._receives(source)
-        self._take(steps)
+                self._take(self._receives(source))
+        self._take([step for source in self._sources for step in self._settlements(source, now)])
         return self._rest()
 
     def _take(self, steps: list[Step]) -> None:
@@ -178,6 +181,8 @@ class Pump:
             if want.due_at is not None:
                 wait = min(wait, max(0.0, want.due_at - now))
             listens = listens or want.dry or want.shut
+            if want.in_vain and want.due_at is not None and want.in_vain < ENOUGH_IN_VAIN:
+                is_idle = False
             if not want.dry:
                 is_idle = False
                 if self.receiving and not want.shut and self._room(source) > 0:
@@ -201,6 +206,10 @@ class Pump:
                 continue
             seconds = self._engine.ready_in(source.name, source.group)
             want.doubt = False
+            if seconds != 0:
+                want.in_vain = 0
+            elif want.in_vain:
+                seconds = 0 if is_due else min(IN_VAIN_SECONDS * 2**want.in_vain, LONGEST_IN_VAIN_SECONDS)
             want.dry = seconds != 0
             want.due_at = None if not seconds else time.monotonic() + seconds
         if heard:
@@ -211,13 +220,14 @@ class Pump:
         """How many messages to ask for. Not before half of what may wait here has been used up: receives are cheaper
         in large pieces."""
         target = source.target
-        at_work = source.concurrency * source.at_once
-        source.low_water = (target - at_work) // 2
-        if len(source.ready) > source.low_water:
+        source.low_water = max((target - source.at_work) // 2, source.at_once - 1)
+        if source.gate is None and len(source.ready) > source.low_water:
             return 0
-        room = target - source.held
+        slots = self._sources[source]
+        # A handler that waits for another message holds its own, but no slot.
+        room = target - source.held + (slots.unfinished - slots.busy) * source.at_once
         if source.gate is not None:
-            room = min(room, source.gate.free(0) * source.at_once)
+            room = min(room, source.gate.room() * source.at_once)
         return room
 
     def _receives(self, source: Source) -> list[Step]:
@@ -238,7 +248,9 @@ class Pump:
         return [Step(operation, partial(self._received, source, asked_at, room))]
 
     def _received(self, source: Source, asked_at: float, asked: int, receipt: Receipt) -> None:
-        self._wants[source].doubt = len(receipt.rows) < asked
+        want = self._wants[source]
+        want.doubt = len(receipt.rows) < asked
+        want.in_vain = 0 if receipt.rows else want.in_vain + 1
         if receipt.rows:
             source.add(receipt, asked_at)
             self._sources[source].kick()

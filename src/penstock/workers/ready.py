@@ -16,7 +16,10 @@ class Ready:
         self._lanes: tuple[tuple[int, deque[Item]], ...] = ()
 
     def __len__(self) -> int:
-        return sum(len(lane) for _, lane in self._lanes)
+        lanes = self._lanes
+        if len(lanes) == 1:
+            return len(lanes[0][1])
+        return sum(len(lane) for _, lane in lanes)
 
     def extend(self, items: Sequence[Item]) -> None:
         """In the order of a receive: best priority first."""

@@ -25,7 +25,7 @@ logger = logging.getLogger("penstock.worker")
 PREFETCH_SECONDS = 0.2
 MOST_PREFETCHED = 2_000
 PREFETCHED_PER_SLOT = 250
-MEASURE_SECONDS = 0.1
+MEASURE_SECONDS = 0.02
 
 
 class Observer(Protocol):
@@ -74,12 +74,16 @@ class Source:
         return sum(take.left for take in list(self.takes.values()))
 
     @property
+    def at_work(self) -> int:
+        """How many messages may run at the same time."""
+        slots = self.concurrency if self.gate is None else min(self.concurrency, self.gate.most)
+        return slots * self.at_once
+
+    @property
     def target(self) -> int:
         """How many messages to hold: what runs, and what will run soon. An at_most_once message is taken only when it
         can run at once: those that wait here would be lost with the worker."""
-        running = self.concurrency * self.at_once
-        if self.gate is not None:
-            running = min(running, self.gate.most * self.at_once)
+        running = self.at_work
         if self.policy.at_most_once or self.gate is not None:
             return running
         if self.handler.prefetch is not None:
@@ -147,6 +151,21 @@ class Source:
         return True
 
     # -- finishing -------------------------------------------------------------------------------------------------
+
+    def finish_well(self, delivery: AnyHeld, began_at: float) -> None:
+        """As `finish`, for the commonest end of all, which is a plain ack: this is run for every message."""
+        take = self.takes.get(delivery._receipt.token)
+        if take is None:
+            return
+        acked = take.acked
+        acked.append(delivery)
+        if self.observer is not None:
+            self.observer.finished(self, delivery, Event.ACK, time.monotonic() - began_at)
+        if take.touched_at is None:
+            take.touched_at = time.monotonic()
+            self.touched.append(take)
+        if len(acked) == take.size or len(self.ready) <= self.low_water or (take.closed and take.left <= 0):
+            self.wake()
 
     def finish(self, delivery: AnyHeld, settle: Settle | None, error: BaseException | None, seconds: float) -> None:
         """A handler has come to its end. Called by slots, from many threads."""

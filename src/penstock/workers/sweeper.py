@@ -13,6 +13,8 @@ from penstock.workers.scheduler import Scheduler
 logger = logging.getLogger("penstock.sweep")
 # Asking a little early is no second sweep.
 TOLERANCE = 0.9
+# Sweeps that fail one after the other (the store is away, or this user may not sweep) are tried and told less often.
+LONGEST_PAUSE_SECONDS = 60.0
 
 
 class Sweeper:
@@ -24,6 +26,7 @@ class Sweeper:
         self._every_seconds = every_seconds
         self._chance = chance
         self._scheduler = Scheduler(engine)
+        self._failures = 0
 
     def turn(self) -> float:
         """Sweep unless somebody has just done it; seconds until the next turn. An error is told, and passes."""
@@ -32,7 +35,9 @@ class Sweeper:
             patience = self._scheduler.claim_seconds(self._every_seconds * TOLERANCE)
             if self._engine.claim_sweep(patience):
                 self._engine.sweep()
+            self._failures = 0
             return min(pause, self._scheduler.next_in(pause))
         except PenstockError as error:
             logger.warning("sweep: %s", error)
-            return pause
+            self._failures += 1
+            return min(pause * 2.0 ** min(self._failures, 16), max(pause, LONGEST_PAUSE_SECONDS))

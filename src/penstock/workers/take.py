@@ -80,7 +80,10 @@ class Take:
 
 def _early_ends(rows: list[Any], ends_at: float) -> dict[int, float]:
     """Messages whose expiry or deadline ends their lease before that of the others."""
-    latest = max(row[LEASE_ENDS_AT] for row in rows)
+    ends = {row[LEASE_ENDS_AT] for row in rows}
+    if len(ends) == 1:
+        return {}
+    latest = max(ends)
     return {
         row[POSITION]: ends_at - (latest - row[LEASE_ENDS_AT]) / SECOND for row in rows if row[LEASE_ENDS_AT] != latest
     }

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from penstock.client.aio.store import AsyncStore
 from penstock.client.store import Store
 from penstock.domain.errors import InvalidInput, MissingExtra
 from penstock.domain.names import shown
 
 
-def trace(store: Store, *, provider: Any = None, parents: bool = True) -> None:
+def trace(store: Store | AsyncStore, *, provider: Any = None, parents: bool = True) -> None:
     """Make OpenTelemetry spans for what this store sends, and for what a worker on it does.
 
     Messages carry the trace in their headers. The span of a handler is a child of the span that sent its message, and
     linked to it; with `parents=False` it is only linked. Uses the program's tracer provider unless given one.
     """
-    if not isinstance(store, Store):
+    if not isinstance(store, Store | AsyncStore):
         raise InvalidInput(f"trace needs a store from penstock.connect(url), not {shown(store)}")
     try:
         from penstock.workers.spans import Tracing

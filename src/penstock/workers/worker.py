@@ -135,6 +135,7 @@ class Worker:
             source.wake = self._pump.wake
         if self._gate is not None:
             self._gate.on_change = self._slot_is_free
+            self._gate.waiting = self._waiting
         logger.info("worker %s started: %s", self.name, ", ".join(self.accepted), extra={"consumer": self.name})
         self._keeper.start()
         if self.sweep_seconds is not None:
@@ -275,6 +276,10 @@ class Worker:
             slots.kick()
         if self._pump is not None:
             self._pump.look_again()
+
+    def _waiting(self) -> int:
+        """Calls of handlers that wait for a slot."""
+        return sum(-(-len(source.ready) // source.at_once) for source in self._sources)
 
     def _fail(self, error: BaseException) -> None:
         """Something that patience does not heal: the worker stops, and `run` or `stop` raise it."""

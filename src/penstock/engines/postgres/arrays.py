@@ -1,0 +1,69 @@
+"""Arrays of payloads and positions on their way to the server, in its binary format.
+
+psycopg adapts a list item by item, which for a thousand payloads costs more than sending them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+
+from psycopg import Connection
+from psycopg.adapt import Dumper
+from psycopg.pq import Format
+
+_HEADER = Struct("!iiIii")
+_LENGTH = Struct("!i").pack
+_BYTEA, _BYTEA_ARRAY = 17, 1001
+_INT8, _INT8_ARRAY = 20, 1016
+
+
+class Payloads:
+    """Bytes as a parameter of type bytea[]."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: Sequence[bytes]) -> None:
+        self.items = items
+
+
+class Numbers:
+    """Whole numbers as a parameter of type bigint[]."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: Sequence[int]) -> None:
+        self.items = items
+
+
+class _PayloadsDumper(Dumper):
+    format = Format.BINARY
+    oid = _BYTEA_ARRAY
+
+    def dump(self, obj: Payloads) -> bytes:
+        items = obj.items
+        parts = [_HEADER.pack(1, 0, _BYTEA, len(items), 1)] if items else [_EMPTY_BYTEA]
+        for item in items:
+            parts += (_LENGTH(len(item)), item)
+        return b"".join(parts)
+
+
+class _NumbersDumper(Dumper):
+    format = Format.BINARY
+    oid = _INT8_ARRAY
+
+    def dump(self, obj: Numbers) -> bytes:
+        items = obj.items
+        if not items:
+            return _EMPTY_INT8
+        return _HEADER.pack(1, 0, _INT8, len(items), 1) + b"".join([_NUMBER(8, item) for item in items])
+
+
+_NUMBER = Struct("!iq").pack
+_EMPTY_BYTEA = Struct("!iiI").pack(0, 0, _BYTEA)
+_EMPTY_INT8 = Struct("!iiI").pack(0, 0, _INT8)
+
+
+def register(connection: Connection) -> None:
+    connection.adapters.register_dumper(Payloads, _PayloadsDumper)
+    connection.adapters.register_dumper(Numbers, _NumbersDumper)

@@ -1,0 +1,293 @@
+"""The server behind a store: connections, transactions, and what its errors mean.
+
+A verb is one statement, so one round trip and its own transaction. Connections are kept in a pool; one whose server has
+gone is noticed before it is used, so that clients go on by themselves after a restart.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import select
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakSet
+
+import psycopg
+from psycopg import Connection
+from psycopg.errors import Diagnostic
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
+
+from penstock.domain import errors
+from penstock.engines.postgres import translating
+from penstock.engines.postgres.arrays import register
+from penstock.engines.statements import Statements
+
+SQL = Statements("penstock.engines.postgres", "sql/connection.sql")
+logger = logging.getLogger("penstock.dead_letters")
+# The pool tells whoever listens of every attempt to connect; our errors say the same to everybody else.
+logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
+# How often a call that lost a race with others (deadlock, serialization) is made again: it had no effect.
+ATTEMPTS = 5
+DEAD_LETTER = "PN900"
+
+Clock = Callable[[], int]
+Random = Callable[[], float]
+Rows = list[tuple[Any, ...]]
+
+
+class Database:
+    def __init__(
+        self,
+        url: str,
+        clock: Clock | None,
+        random: Random | None,
+        pool_size: int,
+        busy_seconds: float,
+        prepare: bool,
+        pool: ConnectionPool[Any] | None = None,
+    ) -> None:
+        self.url = url
+        self._given = pool
+        self.clock = clock
+        self.random = random
+        self.busy_seconds = busy_seconds
+        self.prepare = prepare
+        self.pool_size = pool_size
+        self.name = _shown_name(url)
+        self._local = threading.local()
+        self._closed = False
+        self._open()
+
+    # -- calls -----------------------------------------------------------------------------------------------------
+
+    def rows(self, statement: str, parameters: Sequence[Any] = ()) -> Rows:
+        """Run one statement: as a transaction of its own, or as a part of the one that this thread is in."""
+        current: Connection | None = getattr(self._local, "connection", None)
+        if current is not None:
+            return self._execute(current, statement, parameters)
+        return self._repeated(lambda connection: self._execute(connection, statement, parameters))
+
+    def script(self, text: str) -> None:
+        """Run several statements at once, without parameters, as a part of the transaction of this thread."""
+        with self.translated():
+            self._local.connection.execute(text)
+
+    def row(self, statement: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...] | None:
+        rows = self.rows(statement, parameters)
+        return rows[0] if rows else None
+
+    def value(self, statement: str, parameters: Sequence[Any] = ()) -> Any:
+        rows = self.rows(statement, parameters)
+        return rows[0][0] if rows else None
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Several statements as one, whole or not at all. Inside another one it becomes a part of it."""
+        if self.is_inside:
+            yield
+            return
+        with self.connection() as connection, self._within(connection):
+            yield
+
+    def together(self, operations: Sequence[Callable[[], Any]]) -> list[Any]:
+        """All in one transaction. At first without savepoints, which cost two round trips each: only when a call fails
+        is everything undone and done again with them."""
+        try:
+            return self._repeated(lambda connection: self._together(connection, operations, savepoints=False))
+        except errors.StoreError:
+            raise
+        except errors.PenstockError:
+            return self._repeated(lambda connection: self._together(connection, operations, savepoints=True))
+
+    def _together(self, connection: Connection, operations: Sequence[Callable[[], Any]], savepoints: bool) -> list[Any]:
+        with self._within(connection):
+            if not savepoints:
+                return [operation() for operation in operations]
+            return [self._saved(connection, operation) for operation in operations]
+
+    def _saved(self, connection: Connection, operation: Callable[[], Any]) -> Any:
+        connection.execute(SQL.savepoint)
+        try:
+            result = operation()
+        except errors.StoreError:
+            raise  # nothing of the transaction counts
+        except errors.PenstockError as error:
+            connection.execute(SQL.rollback_to)
+            return error
+        connection.execute(SQL.release)
+        return result
+
+    @contextmanager
+    def _within(self, connection: Connection) -> Iterator[None]:
+        with self.translated():
+            connection.execute(SQL.begin)
+        self._local.connection = connection
+        try:
+            yield
+        except BaseException:
+            if not connection.closed:
+                with self.translated():
+                    connection.execute(SQL.rollback)
+            raise
+        else:
+            with self.translated():
+                connection.execute(SQL.commit)
+        finally:
+            self._local.connection = None
+
+    @property
+    def is_inside(self) -> bool:
+        return getattr(self._local, "connection", None) is not None
+
+    def _repeated(self, operation: Callable[[Connection], Any]) -> Any:
+        for attempt in range(ATTEMPTS):
+            try:
+                with self.connection() as connection:
+                    return operation(connection)
+            except translating.Conflict as conflict:
+                if attempt == ATTEMPTS - 1:
+                    raise errors.StoreUnavailable(f"{self.name}: {conflict}; nothing was changed") from conflict
+        raise AssertionError
+
+    def _execute(self, connection: Connection, statement: str, parameters: Sequence[Any]) -> Rows:
+        with self.translated():
+            if self.clock is not None or self.random is not None:
+                connection.execute(SQL.inject, (self._now_text(), self._random_text()))
+            cursor = connection.cursor(binary=True)
+            cursor.execute(statement, parameters, prepare=self.prepare)
+            return cursor.fetchall() if cursor.description is not None else []
+
+    def _now_text(self) -> str:
+        return "" if self.clock is None else str(self.clock())
+
+    def _random_text(self) -> str:
+        return "" if self.random is None else repr(self.random())
+
+    # -- connections -----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection]:
+        self._check_process()
+        try:
+            connection = self._pool.getconn()
+        except PoolClosed:
+            raise errors.StoreUnavailable(f"{self.name}: this store was closed") from None
+        except PoolTimeout:
+            raise self._unreachable() from None
+        try:
+            if self._given is not None:
+                _adopt(connection)
+            yield connection
+        finally:
+            self._pool.putconn(connection)
+
+    def connect(self) -> Connection:
+        """A connection of one's own."""
+        try:
+            connection = psycopg.connect(self.url, autocommit=True, connect_timeout=max(2, round(self.busy_seconds)))
+        except psycopg.Error as error:
+            raise translating.unreachable(error, self.name) from error
+        register(connection)
+        return connection
+
+    def probe(self) -> None:
+        """Say at once and in words why the server cannot be reached: a pool only says that it waited in vain."""
+        if self._given is None:
+            self.connect().close()
+
+    def _unreachable(self) -> errors.PenstockError:
+        """Why no connection could be had: the pool does not say."""
+        try:
+            self.connect().close()
+        except errors.PenstockError as error:
+            return error
+        return errors.StoreUnavailable(
+            f"{self.name}: all {self.pool_size} connections were busy for {self.busy_seconds:g} s; raise pool_size"
+        )
+
+    def _open(self) -> None:
+        self._process = os.getpid()
+        if self._given is not None:
+            self._pool: ConnectionPool[Any] = self._given
+            return
+        self._pool = ConnectionPool(
+            self.url,
+            min_size=0,
+            max_size=self.pool_size,
+            open=True,
+            timeout=self.busy_seconds,
+            num_workers=1,
+            kwargs={"autocommit": True, "prepare_threshold": None, "connect_timeout": max(2, round(self.busy_seconds))},
+            configure=_configure,
+            check=_check_alive,
+            reconnect_timeout=self.busy_seconds,
+        )
+
+    def close(self) -> None:
+        if self._process == os.getpid() and self._given is None:
+            self._pool.close()
+        self._closed = True
+
+    def _check_process(self) -> None:
+        """A child process opens its own connections and forgets the parent's."""
+        if self._closed:
+            raise errors.StoreUnavailable(f"{self.name}: this store was closed")
+        if self._process != os.getpid():
+            _inherited.append(self._pool)
+            self._given = None
+            self._open()
+
+    # -- errors ----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        try:
+            yield
+        except psycopg.Error as error:
+            raise translating.translate(error, self.name) from error
+
+
+# Pools of a parent process. Closing them here would end the parent's connections, so they are kept, unused.
+_inherited: list[Any] = []
+
+
+def _configure(connection: Connection) -> None:
+    register(connection)
+    connection.add_notice_handler(_note)
+
+
+def _adopt(connection: Connection) -> None:
+    """Make a connection of the caller's pool fit for use, once."""
+    if connection not in _adopted:
+        connection.autocommit = True
+        _configure(connection)
+        _adopted.add(connection)
+
+
+_adopted: WeakSet[Connection] = WeakSet()
+
+
+def _note(diagnostic: Diagnostic) -> None:
+    if diagnostic.sqlstate == DEAD_LETTER:
+        logger.warning(diagnostic.message_primary)
+
+
+def _check_alive(connection: Connection) -> None:
+    """An idle connection has nothing to say; if it has, it is mostly that the server is gone."""
+    readable, _, _ = select.select([connection.pgconn.socket], [], [], 0)
+    if readable:
+        connection.pgconn.consume_input()
+        if connection.pgconn.status != psycopg.pq.ConnStatus.OK:
+            raise psycopg.OperationalError("the server closed the connection")
+
+
+def _shown_name(url: str) -> str:
+    """The database in words, without its password."""
+    try:
+        info = psycopg.conninfo.conninfo_to_dict(url)
+    except psycopg.Error as error:
+        raise errors.InvalidUrl(f"this is not a PostgreSQL URL: {error}") from None
+    return f"database {info.get('dbname') or info.get('user') or 'default'} on {info.get('host') or 'localhost'}"

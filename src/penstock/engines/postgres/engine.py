@@ -1,0 +1,520 @@
+"""The contract on PostgreSQL: every verb is a function of the schema, called in one round trip."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from psycopg_pool import ConnectionPool
+
+from penstock.domain.errors import LeaseLost
+from penstock.domain.lifecycle import State
+from penstock.domain.message import Draft, Message
+from penstock.domain.observations import (
+    AddressState,
+    Archived,
+    AuditEntry,
+    BatchInfo,
+    Check,
+    ConsumerInfo,
+    DeadLetter,
+    Explanation,
+    GroupStats,
+    LeaseInfo,
+    Part,
+    QueueInfo,
+    SweepReport,
+)
+from penstock.domain.policy import Policy
+from penstock.domain.recurrence import CatchUp, Schedule
+from penstock.domain.settlement import Settle, Settled
+from penstock.domain.times import SECOND, check_integer, check_seconds
+from penstock.engines.contract import Capabilities, Edge, Mark, Operation, Receipt, Table
+from penstock.engines.postgres import (
+    doctoring,
+    explaining,
+    migration,
+    outside,
+    reading,
+    scheduling,
+    sending,
+    shapes,
+    staging,
+    windows,
+)
+from penstock.engines.postgres.arrays import Numbers
+from penstock.engines.postgres.connection import Clock, Database, Random
+from penstock.engines.postgres.naming import suggesting
+from penstock.engines.postgres.watching import Watch
+from penstock.engines.statements import Statements
+
+if TYPE_CHECKING:
+    import pyarrow
+
+SQL = Statements("penstock.engines.postgres", "sql/verbs.sql")
+
+
+def open_postgres(
+    url: str,
+    clock: Clock | None = None,
+    random: Random | None = None,
+    pool_size: int = 10,
+    busy_seconds: float = 10,
+    prepare: bool = True,
+    listen: bool = True,
+    pool: ConnectionPool[Any] | None = None,
+) -> PostgresEngine:
+    """Open the store. Nothing is connected yet, and the schema is not made: `migrate` does that.
+
+    Behind a pooler that hands out connections by transaction use `prepare=False, listen=False`. A `pool` of psycopg_pool
+    is used instead of an own one, and stays open; its connections are switched to autocommit.
+    """
+    check_integer("pool_size", pool_size, 1, 1000)
+    check_seconds("busy_seconds", busy_seconds, above=True)
+    return PostgresEngine(Database(url, clock, random, pool_size, busy_seconds, prepare, pool), listen)
+
+
+class PostgresEngine:
+    name = "postgres"
+    capabilities = Capabilities(transactional_send=True, crosses_processes=True, makes_own_schema=False)
+
+    def __init__(self, database: Database, listen: bool) -> None:
+        self.database = database
+        self.watch = Watch(database, listen)
+        self._checking = threading.Lock()
+        self._salt: int | None = None
+
+    @property
+    def salt(self) -> int:
+        """A random number of the store, in the ids that Penstock makes. Known once the schema was looked at, which every
+        first call does."""
+        if self._salt is None:
+            with self._checking:
+                if self._salt is None:
+                    self.database.probe()
+                    migration.check_server(self.database)
+                    self._salt, _ = migration.check_schema(self.database)
+        return self._salt
+
+    def _rows(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        if self._salt is None:
+            _ = self.salt
+        return self.database.rows(statement, parameters)
+
+    def _value(self, statement: str, *parameters: Any) -> Any:
+        return self._rows(statement, *parameters)[0][0]
+
+    # -- the store -------------------------------------------------------------------------------------------------
+
+    def migrate(self) -> list[str]:
+        self.database.probe()
+        return migration.migrate(self.database)
+
+    def close(self) -> None:
+        self.watch.close()
+        self.database.close()
+
+    def now(self) -> int:
+        at: int = self._value(SQL.now)
+        return at
+
+    def together(self, operations: Sequence[Operation]) -> list[Any]:
+        _ = self.salt
+        results = self.database.together(operations)
+        self.watch.committed()
+        return results
+
+    def wait(self, seen: int, timeout_seconds: float) -> int:
+        return self.watch.wait(seen, timeout_seconds)
+
+    def seen(self) -> int:
+        return self.watch.seen()
+
+    def doctor(self) -> list[Check]:
+        _ = self.salt
+        return doctoring.examine(self.database)
+
+    # -- queues ----------------------------------------------------------------------------------------------------
+
+    def declare(self, queue: str, changes: dict[str, Any]) -> Policy:
+        row = self._rows(SQL.declare, queue, msgspec.json.encode(changes).decode())[0]
+        self.watch.committed()
+        return shapes.policy(row)
+
+    def policy(self, queue: str) -> Policy:
+        rows = self._rows(SQL.find_queue, queue)
+        return shapes.policy(rows[0]) if rows else Policy()
+
+    def queues(self) -> list[QueueInfo]:
+        return [shapes.queue_info(row) for row in self._rows(SQL.queues)]
+
+    def flush(self, queue: str) -> int:
+        count: int = self._value(SQL.flush, queue)
+        return count
+
+    # -- messages --------------------------------------------------------------------------------------------------
+
+    def send(self, queue: str, drafts: Sequence[Draft], transaction: object = None) -> list[str]:
+        if not drafts:
+            return []
+        salt = self.salt
+        if transaction is not None:
+            return outside.send(self.database, queue, drafts, salt, transaction)
+        ids = sending.send(self.database, queue, drafts, salt, self.watch.is_due(queue))
+        self.watch.committed()
+        return ids
+
+    def receive(self, queue: str, group: str | None, consumer: str, limit: int, lease_seconds: float | None) -> Receipt:
+        """A receive that a power cut undoes is only a redelivery, so it does not wait for the disk, when it is all that
+        the transaction does; the function knows where that must not be."""
+        durable = self.database.is_inside
+        return self._receipt(
+            queue, consumer, self._rows(SQL.take, queue, group, consumer, limit, lease_seconds, durable)
+        )
+
+    def receive_each(
+        self, queue: str, group: str | None, shares: Sequence[tuple[str, int]], lease_seconds: float | None
+    ) -> list[Receipt]:
+        receipts: list[Receipt] = []
+        for consumer, limit in shares:
+            # When one comes back empty, so would all after it.
+            if receipts and not receipts[-1].rows:
+                receipts.append(msgspec.structs.replace(receipts[-1], consumer=consumer))
+            else:
+                receipts.append(self.receive(queue, group, consumer, limit, lease_seconds))
+        return receipts
+
+    def _receipt(self, queue: str, consumer: str, rows: list[tuple[Any, ...]]) -> Receipt:
+        last = rows.pop()
+        return Receipt(last[1], queue, last[3], consumer, self.salt, rows)
+
+    def ready_in(self, queue: str, group: str | None) -> float | None:
+        microseconds = self._value(SQL.ready_in, queue, group)
+        return None if microseconds is None else microseconds / SECOND
+
+    def settle(self, queue: str, group: str, settles: Sequence[Settle]) -> list[Settled]:
+        if not settles:
+            return []
+        states = self._value(
+            SQL.settle,
+            queue,
+            group,
+            [str(one.event) for one in settles],
+            Numbers([one.token for one in settles]),
+            Numbers([one.position for one in settles]),
+            [shapes.storable(one.reason) for one in settles],
+            [None if one.delay_seconds is None else float(one.delay_seconds) for one in settles],
+        )
+        self.watch.committed()
+        return [
+            _lost(one) if state is None else Settled(one.id, State(state))
+            for one, state in zip(settles, states, strict=True)
+        ]
+
+    def ack_all(self, queue: str, group: str, token: int, positions: list[int]) -> bool:
+        whole: bool = self._value(SQL.ack_whole, queue, group, token, len(positions), sum(positions))
+        self.watch.committed()
+        return whole
+
+    def extend(self, queue: str, group: str, leases: Sequence[tuple[int, int]], seconds: float) -> list[int | None]:
+        tokens = Numbers([token for token, _ in leases])
+        positions = Numbers([position for _, position in leases])
+        with suggesting(self.database, queue):
+            ends: list[int | None] = self._value(SQL.extend, queue, group, tokens, positions, seconds)
+        return ends
+
+    def position(self, queue: str, message_id: str) -> int:
+        with suggesting(self.database, queue):
+            position: int = self._value(SQL.position_of, queue, message_id)
+        return position
+
+    def leases(
+        self,
+        queue: str,
+        group: str,
+        *,
+        ids: Sequence[str] | None = None,
+        consumer: str | None = None,
+        after: int = 0,
+        limit: int = 1000,
+    ) -> list[LeaseInfo]:
+        wanted = None if ids is None else list(dict.fromkeys(ids))
+        most = limit if wanted is None else max(1, len(wanted))
+        return [shapes.lease_info(row) for row in self._rows(SQL.leases, queue, group, wanted, consumer, after, most)]
+
+    def take_over(
+        self, queue: str, group: str, consumer: str, ids: Sequence[str], lease_seconds: float, counts: bool = True
+    ) -> Receipt:
+        with suggesting(self.database, queue):
+            rows = self._rows(SQL.take_over, queue, group, consumer, list(ids), lease_seconds, counts)
+        return self._receipt(queue, consumer, rows)
+
+    # -- groups ----------------------------------------------------------------------------------------------------
+
+    def seek(self, queue: str, group: str, target: int | str, is_time: bool = False) -> int:
+        with suggesting(self.database, queue):
+            position: int = self._value(SQL.seek, queue, group, str(target), is_time)
+        self.watch.committed()
+        return position
+
+    def groups(self, queue: str) -> list[str]:
+        return [name for (name,) in self._rows(SQL.groups, queue)]
+
+    def forget(self, queue: str, group: str) -> bool:
+        was_there: bool = self._value(SQL.forget, queue, group)
+        return was_there
+
+    # -- addresses -------------------------------------------------------------------------------------------------
+
+    def address(self, queue: str, address: str) -> AddressState | None:
+        rows = self._rows(SQL.address, queue, address)
+        if not rows:
+            return None
+        message_id, outcome, reason = rows[0]
+        return AddressState(message_id, None if outcome is None else State(outcome), shapes.readable(reason))
+
+    def ended(self, queue: str, message_id: str) -> AddressState | None:
+        with suggesting(self.database, queue):
+            outcome, reason = self._rows(SQL.ended, queue, message_id)[0]
+        return None if outcome is None else AddressState(message_id, State(outcome), shapes.readable(reason))
+
+    # -- batches ---------------------------------------------------------------------------------------------------
+
+    def batch_open(self, queue: str, name: str, end: Draft | None, abort: Draft | None) -> BatchInfo:
+        rows = self._rows(SQL.batch_open, queue, name, shapes.stored(end), shapes.stored(abort))
+        return shapes.batch_info(rows[0], queue)
+
+    def batch_start(self, queue: str, name: str) -> BatchInfo:
+        row = self._rows(SQL.batch_start, queue, name)[0]
+        self.watch.committed()
+        return shapes.batch_info(row, queue)
+
+    def batch_cancel(self, queue: str, name: str) -> BatchInfo:
+        with suggesting(self.database, queue, name):
+            row = self._rows(SQL.batch_cancel, queue, name)[0]
+        self.watch.committed()
+        return shapes.batch_info(row, queue)
+
+    def batch(self, queue: str, name: str) -> BatchInfo:
+        with suggesting(self.database, queue, name):
+            return shapes.batch_info(self._rows(SQL.batch, queue, name)[0], queue)
+
+    def batches(self, queue: str) -> list[BatchInfo]:
+        return [shapes.batch_info(row, queue) for row in self._rows(SQL.batches, queue)]
+
+    # -- consumers -------------------------------------------------------------------------------------------------
+
+    def register(self, queue: str, group: str, name: str, heartbeat_seconds: float) -> ConsumerInfo:
+        self._rows(SQL.register, queue, group, name, heartbeat_seconds)
+        return self._consumer(queue, group, name)
+
+    def heartbeat(self, queue: str, group: str, name: str) -> ConsumerInfo:
+        with suggesting(self.database, queue):
+            self._rows(SQL.heartbeat, queue, group, name)
+        return self._consumer(queue, group, name)
+
+    def _consumer(self, queue: str, group: str, name: str) -> ConsumerInfo:
+        return next(one for one in self.consumers(queue) if (one.group, one.name) == (group, name))
+
+    def deregister(self, queue: str, group: str, name: str) -> int:
+        with suggesting(self.database, queue):
+            count: int = self._value(SQL.deregister, queue, group, name)
+        self.watch.committed()
+        return count
+
+    def consumers(self, queue: str | None = None) -> list[ConsumerInfo]:
+        return [shapes.consumer_info(row) for row in self._rows(SQL.consumers, queue)]
+
+    # -- schedules -------------------------------------------------------------------------------------------------
+
+    def schedule(self, name: str, cron: str, timezone: str, queue: str, draft: Draft, catch_up: CatchUp) -> Schedule:
+        _ = self.salt
+        return scheduling.put(self.database, name, cron, timezone, queue, draft, catch_up)
+
+    def schedules(self) -> list[Schedule]:
+        return [shapes.schedule(row) for row in self._rows(SQL.schedules)]
+
+    def schedule_pause(self, name: str, paused: bool) -> Schedule:
+        _ = self.salt
+        with suggesting(self.database, name):
+            return scheduling.pause(self.database, name, paused)
+
+    def unschedule(self, name: str) -> None:
+        with suggesting(self.database, name):
+            self._rows(SQL.unschedule, name)
+
+    # -- dead letters ----------------------------------------------------------------------------------------------
+
+    def dead_letters(
+        self, queue: str, group: str | None, outcome: State | None, limit: int, before: Edge | None
+    ) -> list[DeadLetter]:
+        edge = before or (None, None, None)
+        rows = self._rows(SQL.letters, queue, group, outcome, limit, *edge)
+        if not rows and group is not None:
+            self._check_group(queue, group)
+        return [shapes.dead_letter(row, queue) for row in rows]
+
+    def _check_group(self, queue: str, group: str) -> None:
+        """A group that the queue does not have is a mistake, but for the one that receives by default."""
+        groups = self.groups(queue)
+        if groups and group not in groups and group != self.policy(queue).default_group:
+            with suggesting(self.database, queue, group):
+                self._rows(SQL.redrive, queue, [], group, None, 0)
+
+    def redrive(self, queue: str, group: str, ids: Sequence[str] | None, outcome: State | None, limit: int) -> int:
+        with suggesting(self.database, queue, group):
+            count: int = self._value(SQL.redrive, queue, None if ids is None else list(ids), group, outcome, limit)
+        self.watch.committed()
+        return count
+
+    def purge(self, queue: str, group: str, ids: Sequence[str] | None, outcome: State | None, limit: int) -> int:
+        with suggesting(self.database, queue, group):
+            count: int = self._value(SQL.purge, queue, None if ids is None else list(ids), group, outcome, limit)
+        return count
+
+    # -- looking ---------------------------------------------------------------------------------------------------
+
+    def peek(self, queue: str, group: str, limit: int) -> list[Message]:
+        return [shapes.message(row, queue) for row in self._rows(SQL.next_messages, queue, group, limit)]
+
+    def find(self, queue: str, message_id: str) -> Message:
+        with suggesting(self.database, queue):
+            return shapes.message(self._rows(SQL.find, queue, message_id)[0], queue)
+
+    def browse(self, queue: str, after: int, upto: int | None, limit: int, *, backwards: bool = False) -> list[Message]:
+        rows = self._rows(SQL.browse, queue, after, upto, limit, backwards)
+        return [shapes.message(row, queue) for row in rows]
+
+    def position_at(self, queue: str, at: int) -> int:
+        position: int = self._value(SQL.position_at, at)
+        return position
+
+    def last_position(self, queue: str) -> int:
+        position: int = self._value(SQL.last_position)
+        return position
+
+    def stats(self, queue: str) -> dict[str, GroupStats]:
+        return {row[0]: shapes.group_stats(row) for row in self._rows(SQL.stats, queue)}
+
+    def unread(self, queue: str) -> int:
+        return self._value(SQL.unread, queue) or 0
+
+    def audit(self, queue: str, message_id: str) -> list[AuditEntry]:
+        with suggesting(self.database, queue):
+            return [shapes.audit_entry(row) for row in self._rows(SQL.trail, queue, message_id)]
+
+    def archive(self, queue: str, group: str, outcome: State | None, limit: int, before: int | None) -> list[Archived]:
+        rows = self._rows(SQL.ended_messages, queue, group, outcome, limit, before)
+        return [shapes.archived(row, queue, group) for row in rows]
+
+    def explain(self, queue: str, message_id: str, group: str) -> Explanation:
+        with suggesting(self.database, queue):
+            known = self._value(SQL.situation, queue, message_id, group)
+        return explaining.explain(known, self.now(), queue, message_id, group)
+
+    # -- maintenance -----------------------------------------------------------------------------------------------
+
+    def sweep(self) -> SweepReport:
+        """Queue by queue, each in a transaction of its own so that nobody waits long."""
+        counts = {"promoted": 0, "reclaimed": 0, "expired": 0, "trimmed": 0, "purged": 0}
+        removed: int = self._value(SQL.sweep_consumers)
+        fired = scheduling.fire(self.database)
+        for (name,) in self._rows(SQL.queue_names):
+            for count, number in zip(counts, self._rows(SQL.sweep_queue, name)[0], strict=True):
+                counts[count] += number
+        self._rows(SQL.sweep_segments)
+        self.watch.committed()
+        return SweepReport(fired=fired, removed_consumers=removed, **counts)
+
+    def claim_sweep(self, every_seconds: float) -> bool:
+        claimed: bool = self._value(SQL.claim_sweep, every_seconds)
+        return claimed
+
+    # -- windows ---------------------------------------------------------------------------------------------------
+
+    def epoch(self) -> str:
+        return f"{self._value(SQL.epoch):016x}"
+
+    def horizon(self, queue: str, table: Table = "messages") -> Mark:
+        _ = self.salt
+        return windows.horizon(self.database, queue, table)
+
+    def earliest(self, queue: str, table: Table = "messages") -> Mark:
+        _ = self.salt
+        return windows.earliest(self.database, queue, table)
+
+    def mark_at(self, queue: str, at: int) -> Mark:
+        _ = self.salt
+        return windows.mark_at(self.database, at)
+
+    def cut(
+        self,
+        queue: str,
+        start: Mark,
+        end: Mark,
+        rows: int | None,
+        size: int | None = None,
+        table: Table = "messages",
+    ) -> Mark:
+        _ = self.salt
+        return windows.cut(self.database, queue, start, end, rows, size, table)
+
+    def window(self, queue: str, start: Mark, end: Mark, parts: int, table: Table = "messages") -> list[Part]:
+        _ = self.salt
+        with suggesting(self.database, queue):
+            return windows.window(self.database, queue, start, end, parts, table)
+
+    def read(
+        self, part: Part, batch_rows: int = 10_000, columns: Sequence[str] | None = None
+    ) -> Iterator[pyarrow.RecordBatch]:
+        _ = self.salt
+        return reading.read(self.database, part, batch_rows, columns)
+
+    def stream_position(self, queue: str, group: str) -> Mark | None:
+        _ = self.salt
+        return windows.stream_position(self.database, queue, group)
+
+    def advance(self, queue: str, group: str, mark: Mark, table: Table = "messages") -> None:
+        _ = self.salt
+        windows.advance(self.database, queue, group, mark, table)
+
+    # -- staging -----------------------------------------------------------------------------------------------------
+
+    def stage(self, queue: str, key: str, part: str, batches: Iterable[pyarrow.RecordBatch]) -> int:
+        _ = self.salt
+        return staging.stage(self.database, queue, key, part, batches)
+
+    def release(self, queue: str, key: str, parts: Sequence[str]) -> int | None:
+        _ = self.salt
+        count = staging.release(self.database, queue, key, parts)
+        self.watch.committed()
+        return count
+
+    def discard(self, queue: str, key: str) -> None:
+        self._rows(SQL.discard_staged, queue, key)
+
+    # -- the ledger --------------------------------------------------------------------------------------------------
+
+    def ledger(self, kind: str, prefix: str = "") -> dict[str, str]:
+        return dict(self._rows(SQL.ledger, kind, prefix))  # type: ignore[arg-type]  # rows are pairs
+
+    def record(
+        self,
+        kind: str,
+        puts: Mapping[str, str],
+        removes: Sequence[str] = (),
+        expect: Mapping[str, str | None] | None = None,
+    ) -> bool:
+        given = [msgspec.json.encode(dict(one)).decode() for one in (puts, expect or {})]
+        done: bool = self._value(SQL.record_facts, kind, given[0], list(removes), given[1])
+        return done
+
+
+def _lost(settle: Settle) -> Settled:
+    lost = LeaseLost(
+        f"lease {settle.token} on message {settle.id} was lost: it ended, was settled or was taken over; "
+        f"the {settle.event} changed nothing"
+    )
+    return Settled(settle.id, None, lost)

@@ -1,0 +1,128 @@
+-- Time, chance, ids, wake-ups: what every verb stands on.
+
+-- The clock of the store. Tests may set it, but only in a store that was made for it: whoever can move the clock can
+-- end the leases of others.
+create or replace function penstock.now_us() returns bigint
+language plpgsql volatile parallel safe as $$
+declare
+    _injected text := current_setting('penstock.now', true);
+begin
+    if _injected <> '' and (select injected_clock from penstock.store) then
+        return _injected::bigint;
+    end if;
+    return (extract(epoch from clock_timestamp()) * 1000000)::bigint;
+end
+$$;
+
+-- A number from 0 to below 1.
+create or replace function penstock._random() returns double precision
+language plpgsql volatile as $$
+declare
+    _injected text := current_setting('penstock.random', true);
+begin
+    if _injected <> '' and (select injected_clock from penstock.store) then
+        return _injected::double precision;
+    end if;
+    return random();
+end
+$$;
+
+-- Microseconds as a time.
+create or replace function penstock.to_time(_at bigint) returns timestamptz
+language sql immutable parallel safe as $$
+    select timestamptz 'epoch' + _at * interval '1 microsecond'
+$$;
+
+-- A time as microseconds.
+create or replace function penstock.from_time(_at timestamptz) returns bigint
+language sql immutable parallel safe as $$
+    select (extract(epoch from _at) * 1000000)::bigint
+$$;
+
+-- Seconds as microseconds.
+create or replace function penstock._us(_seconds double precision) returns bigint
+language sql immutable parallel safe as $$
+    select round(_seconds::numeric * 1000000)::bigint
+$$;
+
+-- The id of a message whose id was not chosen: a UUID of version 7 that ends with its position.
+create or replace function penstock.made_id(_created_at bigint, _salt integer, _seq bigint) returns uuid
+language sql immutable parallel safe as $$
+    select (
+        lpad(to_hex(_created_at / 1000), 12, '0') || '7' || lpad(to_hex(_salt >> 14), 3, '0')
+        || lpad(to_hex(32768 | (_salt & 16383)), 4, '0') || lpad(to_hex(_seq), 12, '0')
+    )::uuid
+$$;
+
+create or replace function penstock.made_id(_created_at bigint, _seq bigint) returns uuid
+language sql stable parallel safe as $$
+    select penstock.made_id(_created_at, (select salt from penstock.store), _seq)
+$$;
+
+-- A UUID of version 7 with random bits, for messages that have no position yet.
+create or replace function penstock._random_id(_now bigint) returns uuid
+language sql volatile as $$
+    select (lpad(to_hex(_now / 1000), 12, '0') || '7' || substr(bits, 14, 3) || substr(bits, 17, 16))::uuid
+    from replace(gen_random_uuid()::text, '-', '') as bits
+$$;
+
+-- A value as it may stand in an error: quoted, and short however long it is.
+create or replace function penstock._shown(_value text) returns text
+language sql immutable parallel safe as $$
+    select case when length(shown) > 80 then left(shown, 79) || '…' else shown end
+    from (select '''' || replace(regexp_replace(_value, '[[:cntrl:]]', '?', 'g'), '''', '\''') || '''' as shown) as one
+$$;
+
+-- The one rule for names of queues, groups, consumers, addresses, keys, batches and schedules.
+create or replace function penstock._check_name(_kind text, _name text) returns text
+language plpgsql immutable as $$
+begin
+    if _name is null or _name = '' then
+        raise exception using errcode = 'PN101',
+            message = format('%s is empty: a name has 1 to 255 bytes of UTF-8', _kind);
+    elsif octet_length(_name) > 255 then
+        raise exception using errcode = 'PN101', message = format(
+            '%s %s has %s bytes: a name has at most 255 bytes of UTF-8', _kind, penstock._shown(_name), octet_length(_name)
+        );
+    elsif _name ~ '[\u0001-\u001f\u007f-\u009f]' then
+        raise exception using errcode = 'PN101',
+            message = format('%s %s has a control character: a name has none', _kind, penstock._shown(_name));
+    end if;
+    return _name;
+end
+$$;
+
+-- The segment that is written now. The transaction number must have been taken before: then everything that a
+-- transaction after the sealing of a segment writes lies in a later one.
+create or replace function penstock._segment() returns smallint
+language sql volatile as $$
+    select (coalesce(pg_sequence_last_value('penstock.segment_number'), 0) % 4 + 1)::smallint
+$$;
+
+-- Wake those who wait for the queue, if anybody listens: a NOTIFY makes all commits of the cluster that have one wait
+-- for each other. A listener holds this lock as a shared one, so that it cannot be had while anybody listens.
+create or replace function penstock._wake(_queue_id integer) returns void
+language plpgsql as $$
+begin
+    if pg_try_advisory_lock(1347310675, 0) then
+        perform pg_advisory_unlock(1347310675, 0);
+    else
+        perform pg_notify('penstock', _queue_id::text);
+    end if;
+end
+$$;
+
+-- One multirange for positions, and null when they are a row without gaps.
+create or replace function penstock._gaps(_seqs bigint[], _first bigint, _last bigint) returns int8multirange
+language sql immutable as $$
+    select case
+        when _last - _first + 1 = cardinality(_seqs) then null
+        else (select range_agg(int8range(one, one + 1)) from unnest(_seqs) as one)
+    end
+$$;
+
+-- All positions from the first to the last, or the given ones.
+create or replace function penstock._all(_first bigint, _last bigint, _positions int8multirange) returns int8multirange
+language sql immutable as $$
+    select coalesce(_positions, int8multirange(int8range(_first, _last + 1)))
+$$;

@@ -1,0 +1,556 @@
+-- leased -> what the consumer says, and everything that follows from it.
+
+-- A whole receive of first attempts at once, known by the number and the sum of its positions; false, with nothing done,
+-- when it is not whole any more.
+create or replace function penstock.ack_whole(
+    _queue text, _group text, _token bigint, _count integer, _checksum bigint
+) returns boolean
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off
+set enable_bitmapscan = off set jit = off
+as $$
+declare
+    _now bigint := penstock.now_us();
+    _tx xid8 := pg_current_xact_id();
+    f record;
+    e penstock.lease;
+    _several integer;
+begin
+    select u.queue_id, u.primary_group_id, r.group_id into f
+    from penstock.queue as u join penstock.reader as r using (queue_id)
+    where u.name = _queue and r.name = _group;
+    if not found then
+        return false;
+    end if;
+    delete from penstock.lease
+    where group_id = f.group_id and token = _token and n = _count and checksum = _checksum and ends_at > _now
+    returning * into e;
+    if found then
+        perform penstock._succeed(f.queue_id, f.group_id, f.primary_group_id, e, _now);
+        return true;
+    end if;
+    -- From several lanes.
+    perform 1 from penstock.lease where group_id = f.group_id and token = _token order by lane_id for update;
+    select count(*) into _several from penstock.lease
+    where group_id = f.group_id and token = _token
+    having sum(n) = _count and sum(checksum) = _checksum and min(ends_at) > _now;
+    if coalesce(_several, 0) < 2 then
+        return false;
+    end if;
+    for e in delete from penstock.lease where group_id = f.group_id and token = _token returning * loop
+        perform penstock._succeed(f.queue_id, f.group_id, f.primary_group_id, e, _now);
+    end loop;
+    return true;
+end
+$$;
+
+-- Write down that what is left of a lease has succeeded; in the primary group addresses and batches follow.
+create or replace function penstock._succeed(
+    _queue_id integer, _group_id integer, _primary_group_id integer, e penstock.lease, _now bigint
+) returns void
+language plpgsql as $$
+begin
+    insert into penstock.step (
+        entry, queue_id, group_id, tx, at, token, first, last, n, attempt, segment, event, state, by, positions
+    ) values (
+        nextval('penstock.entry'), _queue_id, _group_id, pg_current_xact_id(), _now, e.token, e.first, e.last, e.n, 1,
+        coalesce(pg_sequence_last_value('penstock.segment_number'), 0) % 4 + 1, 'ack', 'succeeded', e.consumer,
+        case when e.last - e.first + 1 <> e.n then e.positions end
+    );
+    if _group_id is not distinct from _primary_group_id and (
+        exists (select 1 from penstock.member where seq between e.first and e.last)
+        or exists (
+            select 1 from penstock.address
+            where queue_id = _queue_id and seq between e.first and e.last and outcome is null
+        )
+    ) then
+        perform penstock._free(_queue_id, e.positions, 'succeeded', null, _now);
+    end if;
+end
+$$;
+
+-- In the primary group messages have ended: their addresses are free, and with the last member a batch ends.
+create or replace function penstock._free(
+    _queue_id integer, _positions int8multirange, _outcome text, _reason text, _now bigint
+) returns void
+language plpgsql as $$
+declare
+    _batch_id bigint;
+begin
+    update penstock.address set outcome = _outcome, reason = _reason, ended_at = _now
+    where queue_id = _queue_id and seq between lower(_positions) and upper(_positions) - 1
+        and outcome is null and _positions @> seq;
+    if found then
+        perform penstock._wake(_queue_id);
+    end if;
+    for _batch_id in
+        with gone as (
+            delete from penstock.member
+            where seq between lower(_positions) and upper(_positions) - 1 and _positions @> seq
+            returning batch_id
+        )
+        select distinct batch_id from gone order by batch_id
+    loop
+        perform penstock._end_batch_if_done(_batch_id, _now);
+    end loop;
+end
+$$;
+
+-- Write down one step of one message.
+create or replace function penstock._record(
+    _queue_id integer, _group_id integer, _event text, _state text, _seq bigint, _by text, _reason text,
+    _attempt integer, _token bigint, _now bigint
+) returns void
+language sql as $$
+    insert into penstock.step (
+        entry, queue_id, group_id, tx, at, token, first, last, n, attempt, segment, event, state, by, reason
+    ) values (
+        nextval('penstock.entry'), _queue_id, _group_id, pg_current_xact_id(), _now, _token, _seq, _seq, 1, _attempt,
+        penstock._segment(), _event, _state, _by, _reason
+    )
+$$;
+
+-- What is written down when time or an operator ended a message, and nobody gave a reason.
+create or replace function penstock._reason(_event text) returns text
+language sql immutable as $$
+    select case _event
+        when 'expire' then 'expires_at passed'
+        when 'deadline' then 'deadline_at passed'
+        when 'batch_cancel' then 'its batch was cancelled'
+        when 'lease_end' then 'the lease ended'
+        when 'release' then 'the lease ended before its turn came'
+    end
+$$;
+
+-- A message ends in one group. A group that only passed by leaves no dead letter.
+create or replace function penstock._end(
+    q penstock.queue, g penstock.reader, fl penstock.flight, _event text, _state text, _by text, _reason text,
+    _attempt integer, _token bigint, _letter boolean, _now bigint
+) returns void
+language plpgsql as $$
+declare
+    _why text := coalesce(_reason, penstock._reason(_event));
+begin
+    perform penstock._record(q.queue_id, g.group_id, _event, _state, fl.seq, _by, _why, _attempt, _token, _now);
+    perform penstock._account(q, g, fl, _state, _why, _attempt, _letter, _now);
+end
+$$;
+
+-- What follows from an ending: a dead letter, and in the primary group free addresses and batches that end.
+create or replace function penstock._account(
+    q penstock.queue, g penstock.reader, fl penstock.flight, _state text, _reason text, _attempt integer,
+    _letter boolean, _now bigint
+) returns void
+language plpgsql as $$
+begin
+    if _letter and _state <> 'succeeded' then
+        insert into penstock.dead_letter (
+            group_id, seq, queue_id, lane_id, priority, outcome, reason, attempts, died_at, created_at, id, content_type,
+            headers, expires_at, deadline_at, address, key, batch_id, created_by, available_at, payload
+        ) values (
+            g.group_id, fl.seq, q.queue_id, fl.lane_id, fl.priority, _state, _reason, _attempt, _now, fl.created_at, fl.id,
+            fl.content_type, fl.headers, fl.expires_at, fl.deadline_at, fl.address, fl.key, fl.batch_id, fl.created_by,
+            fl.available_at, fl.payload
+        );
+        perform penstock._mourn(q, g, fl, _state, _reason);
+    end if;
+    if g.name is not distinct from q.primary_group then
+        perform penstock._free(q.queue_id, int8multirange(int8range(fl.seq, fl.seq + 1)), _state, _reason, _now);
+    end if;
+end
+$$;
+
+-- The dead signal: a warning in the server's log, and a notification for whoever listens.
+create or replace function penstock._mourn(
+    q penstock.queue, g penstock.reader, fl penstock.flight, _state text, _reason text
+) returns void
+language plpgsql as $$
+begin
+    raise warning using errcode = 'PN900', message = format(
+        'dead letter in queue %s, group %s, position %s, %s%s', penstock._shown(q.name), penstock._shown(g.name), fl.seq,
+        _state, ': ' || penstock._shown(_reason)
+    );
+    perform pg_notify('penstock_dead', json_build_object(
+        'queue', q.name, 'group', g.name, 'id', coalesce(fl.id, penstock.made_id(fl.created_at, fl.seq)),
+        'outcome', _state, 'reason', left(_reason, 1000)
+    )::text);
+    if q.announces and g.name is not distinct from q.primary_group then
+        perform penstock._door_mourn(q.queue_id, fl.seq, _state);
+    end if;
+end
+$$;
+
+-- Settle messages, each by its token: the state it led to, or null when the lease was lost. The same settle again
+-- answers as before.
+create or replace function penstock.settle(
+    _queue text, _group text, _events text[], _tokens bigint[], _positions bigint[], _reasons text[],
+    _delays double precision[]
+) returns text[]
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off
+set enable_bitmapscan = off set jit = off
+as $$
+declare
+    _now bigint := penstock.now_us();
+    _tx xid8 := pg_current_xact_id();
+    _n integer := cardinality(_events);
+    _states text[] := array_fill(null::text, array[cardinality(_events)]);
+    _done bigint[];
+    _from integer := 1;
+    _upto integer;
+    q penstock.queue;
+    g penstock.reader;
+begin
+    select * into q from penstock.queue where name = _queue;
+    select * into g from penstock.reader where queue_id = q.queue_id and name = _group;
+    if g.group_id is null then
+        return _states;
+    end if;
+    while _from <= _n loop
+        -- A row of plain acks with one token is one step.
+        _upto := _from;
+        if _events[_from] = 'ack' and _reasons[_from] is null then
+            while _upto < _n and _events[_upto + 1] = 'ack' and _reasons[_upto + 1] is null
+                and _tokens[_upto + 1] = _tokens[_from] loop
+                _upto := _upto + 1;
+            end loop;
+            _done := penstock._ack_some(q, g, _tokens[_from], _positions[_from:_upto], _now);
+        else
+            _done := '{}';
+        end if;
+        for place in _from.._upto loop
+            if _positions[place] = any (_done) then
+                _states[place] := 'succeeded';
+            else
+                _states[place] := penstock._settle_one(
+                    q, g, _events[place], _tokens[place], _positions[place], _reasons[place], _delays[place], _now
+                );
+            end if;
+        end loop;
+        _from := _upto + 1;
+    end loop;
+    return _states;
+end
+$$;
+
+-- Ack those of the positions that are in the leases of a token; gives them back.
+create or replace function penstock._ack_some(
+    q penstock.queue, g penstock.reader, _token bigint, _positions bigint[], _now bigint
+) returns bigint[]
+language plpgsql as $$
+declare
+    e penstock.lease;
+    part penstock.lease;
+    _wanted int8multirange := (select range_agg(int8range(one, one + 1)) from unnest(_positions) as one);
+    _seqs bigint[];
+    _done bigint[] := '{}';
+begin
+    for e in
+        select * from penstock.lease
+        where group_id = g.group_id and token = _token and ends_at > _now and positions && _wanted
+        order by lane_id
+        for update
+    loop
+        part := e;
+        part.positions := e.positions * _wanted;
+        _seqs := penstock._members(part.positions);
+        part.n := cardinality(_seqs);
+        part.first := lower(part.positions);
+        part.last := upper(part.positions) - 1;
+        perform penstock._carve(e, part.positions, _seqs);
+        perform penstock._succeed(q.queue_id, g.group_id, q.primary_group_id, part, _now);
+        _done := _done || _seqs;
+    end loop;
+    return _done;
+end
+$$;
+
+-- The positions in a multirange, one by one.
+create or replace function penstock._members(_positions int8multirange) returns bigint[]
+language sql immutable as $$
+    select coalesce(array_agg(seq), '{}')
+    from unnest(_positions) as stretch
+    cross join lateral generate_series(lower(stretch), upper(stretch) - 1) as seq
+$$;
+
+-- Take positions out of a lease; what is left stays in flight.
+create or replace function penstock._carve(e penstock.lease, _positions int8multirange, _seqs bigint[]) returns void
+language plpgsql as $$
+declare
+    _left int8multirange := e.positions - _positions;
+begin
+    if isempty(_left) then
+        delete from penstock.lease where group_id = e.group_id and token = e.token and lane_id = e.lane_id;
+    else
+        update penstock.lease
+        set positions = _left, first = lower(_left), last = upper(_left) - 1, n = e.n - cardinality(_seqs),
+            checksum = e.checksum - (select sum(one) from unnest(_seqs) as one)::bigint
+        where group_id = e.group_id and token = e.token and lane_id = e.lane_id;
+    end if;
+end
+$$;
+
+create or replace function penstock._settle_one(
+    q penstock.queue, g penstock.reader, _event text, _token bigint, _seq bigint, _reason text,
+    _delay double precision, _now bigint
+) returns text
+language plpgsql as $$
+declare
+    fl penstock.flight := penstock._land(g.group_id, _token, _seq, _now);
+    _state text;
+begin
+    if fl.seq is not null then
+        return penstock._conclude(q, g, fl, _event, _reason, _delay, _now);
+    end if;
+    -- The same token did the same before: repeating it is harmless. No receive is looked for, so no lane is needed.
+    select e.state into _state from penstock._entries(q.queue_id, -1, _seq) as e
+    where e.group_id = g.group_id and e.token = _token and e.event = _event
+    limit 1;
+    return _state;
+end
+$$;
+
+-- Take a message out of its lease, if this token still has the right to settle it.
+create or replace function penstock._land(_group_id integer, _token bigint, _seq bigint, _now bigint)
+returns penstock.flight
+language plpgsql as $$
+declare
+    t penstock.tracked;
+    e penstock.lease;
+    m penstock.log;
+begin
+    delete from penstock.tracked
+    where group_id = _group_id and seq = _seq and state = 'leased' and token = _token and until_at > _now
+    returning * into t;
+    if found then
+        return penstock._tracked_flight(t);
+    end if;
+    select * into e from penstock.lease
+    where group_id = _group_id and token = _token and ends_at > _now and positions @> _seq
+    for update;
+    if not found then
+        return null;
+    end if;
+    perform penstock._carve(e, int8multirange(int8range(_seq, _seq + 1)), array[_seq]);
+    select * into m from penstock.log where seq = _seq and lane_id = e.lane_id;
+    return penstock._as_flight(m, (select priority from penstock.lane where lane_id = e.lane_id), _token, e.consumer);
+end
+$$;
+
+create or replace function penstock._tracked_flight(t penstock.tracked) returns penstock.flight
+language sql immutable as $$
+    select row (
+        t.seq, t.lane_id, t.priority, t.attempt, t.token, t.consumer, t.reason, t.created_at, t.id, t.content_type,
+        t.headers, t.expires_at, t.deadline_at, t.address, t.key, t.batch_id, t.created_by, t.available_at, t.payload
+    )::penstock.flight
+$$;
+
+-- Where a message that was in flight goes, by the lifecycle table, and writing it down.
+create or replace function penstock._conclude(
+    q penstock.queue, g penstock.reader, fl penstock.flight, _event text, _reason text, _delay double precision,
+    _now bigint
+) returns text
+language plpgsql as $$
+declare
+    _at_most_once boolean := q.delivery = 'at_most_once';
+    _is_late boolean := coalesce(fl.deadline_at <= _now, false);
+    _has_retries boolean := q.max_retries is null or fl.attempt <= q.max_retries;
+    _attempt integer := fl.attempt;
+    _wait bigint := 0;
+    _state text;
+    _said text := _event;
+    _why text;
+begin
+    case _event
+        when 'ack' then
+            _state := 'succeeded';
+        when 'reject' then
+            _state := 'rejected';
+        when 'nak' then
+            if not _has_retries or (_at_most_once and _is_late) then
+                _state := 'failed';
+            else
+                _wait := penstock._us(greatest(0, coalesce(_delay, penstock._backoff(q, fl.attempt))));
+            end if;
+        when 'reschedule' then
+            _wait := penstock._us(greatest(0, coalesce(_delay, 0)));
+            _attempt := 0;
+        when 'release' then
+            _attempt := fl.attempt - 1;
+        when 'lease_end' then
+            if fl.expires_at <= _now then
+                _said := 'expire';
+                _state := 'expired';
+            elsif _at_most_once and _is_late then
+                _said := 'deadline';
+                _state := 'expired';
+            elsif _at_most_once then
+                _state := 'lease_expired';
+            elsif not _has_retries then
+                _state := 'failed';
+            end if;
+        else
+            raise exception using errcode = 'PN100', message = format('%s does not happen to a leased message', _event);
+    end case;
+    if _state is null then
+        -- Live again, unless the batch was cancelled meanwhile.
+        if fl.batch_id is not null and exists (
+            select 1 from penstock.batch where batch_id = fl.batch_id and state in ('cancelling', 'cancelled')
+        ) then
+            _state := 'cancelled';
+        else
+            _state := case when _wait > 0 then 'held' else 'ready' end;
+        end if;
+    end if;
+    _why := coalesce(_reason, penstock._reason(_said));
+    if _state not in ('held', 'ready') then
+        perform penstock._end(
+            q, g, fl, _said, _state, fl.consumer, _why, fl.attempt, fl.token, true, _now
+        );
+        return _state;
+    end if;
+    perform penstock._record(
+        q.queue_id, g.group_id, _said, _state, fl.seq, fl.consumer, _why, fl.attempt, fl.token, _now
+    );
+    if _event = 'reschedule' then
+        fl.expires_at := fl.expires_at + _wait;
+    end if;
+    fl.reason := coalesce(_why, fl.reason);
+    fl.consumer := null;
+    perform penstock._track(g.group_id, fl, _state, _attempt, _now + _wait, null);
+    if _state = 'ready' then
+        perform penstock._wake(q.queue_id);
+    end if;
+    if q.ordered and _event <> 'release' then
+        perform penstock._release_behind(q, g, fl, _now);
+    end if;
+    return _state;
+end
+$$;
+
+-- How long a message that failed waits: base × factor^(attempt - 1), at most the maximum, plus a random part.
+create or replace function penstock._backoff(q penstock.queue, _attempt integer) returns double precision
+language sql volatile as $$
+    select least(q.backoff_base_seconds * q.backoff_factor ^ least(_attempt - 1, 64), q.backoff_max_seconds)
+        + q.backoff_jitter_seconds * penstock._random()
+$$;
+
+-- Look after a message one by one from now on.
+create or replace function penstock._track(
+    _group_id integer, fl penstock.flight, _state text, _attempt integer, _until_at bigint, _leased_at bigint
+) returns void
+language sql as $$
+    insert into penstock.tracked (
+        group_id, seq, lane_id, priority, state, attempt, until_at, token, leased_at, consumer, reason, created_at, id,
+        content_type, headers, expires_at, deadline_at, address, key, batch_id, created_by, available_at, payload
+    ) values (
+        _group_id, fl.seq, fl.lane_id, fl.priority, _state, _attempt, _until_at, fl.token, _leased_at, fl.consumer,
+        fl.reason, fl.created_at, fl.id, fl.content_type, fl.headers, fl.expires_at, fl.deadline_at, fl.address, fl.key,
+        fl.batch_id, fl.created_by, fl.available_at, fl.payload
+    )
+$$;
+
+-- In an ordered queue nothing may be done before what comes first: give back what was handed out behind it.
+create or replace function penstock._release_behind(
+    q penstock.queue, g penstock.reader, blocking penstock.flight, _now bigint
+) returns void
+language plpgsql as $$
+declare
+    _shard integer := (select shard from penstock.lane where lane_id = blocking.lane_id);
+    _seq bigint;
+    fl penstock.flight;
+begin
+    for _seq in
+        select unnest(penstock._members(e.positions)) as seq
+        from penstock.lease as e join penstock.lane as n using (lane_id)
+        where e.group_id = g.group_id and e.token = blocking.token and n.shard = _shard
+        union all
+        select t.seq from penstock.tracked as t join penstock.lane as n using (lane_id)
+        where t.group_id = g.group_id and t.token = blocking.token and t.state = 'leased' and n.shard = _shard
+        order by seq
+    loop
+        continue when _seq <= blocking.seq;
+        fl := penstock._land(g.group_id, blocking.token, _seq, _now);
+        if fl.seq is not null then
+            perform penstock._conclude(
+                q, g, fl, 'release',
+                format('behind message at position %s, which is tried again', blocking.seq), null, _now
+            );
+        end if;
+    end loop;
+end
+$$;
+
+-- leased -> leased, until at least _seconds from now, as far as its times allow: the new ends, null when lost. Only ever
+-- longer.
+create or replace function penstock.extend_each(
+    _queue text, _group text, _tokens bigint[], _positions bigint[], _seconds double precision
+) returns bigint[]
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off
+as $$
+declare
+    _now bigint := penstock.now_us();
+    q penstock.queue := penstock._get_queue(_queue);
+    g penstock.reader := penstock._get_group(q, _group);
+    _ends bigint[] := array_fill(null::bigint, array[cardinality(_tokens)]);
+    _token bigint;
+    e penstock.lease;
+    t penstock.tracked;
+    m penstock.log;
+    fl penstock.flight;
+    _end bigint;
+    _least bigint;
+    _most bigint;
+    _asked int8multirange;
+begin
+    -- Whole leases at once, when the times of their messages do not tell them apart.
+    for _token in select distinct one from unnest(_tokens) as one order by one loop
+        select range_agg(int8range(seq, seq + 1)) into _asked
+        from unnest(_tokens, _positions) as one (token, seq) where token = _token;
+        for e in
+            select * from penstock.lease
+            where group_id = g.group_id and token = _token and ends_at > _now and positions <@ _asked
+            order by lane_id for update
+        loop
+            select min(one.ends), max(one.ends) into _least, _most from (
+                select greatest(
+                    e.ends_at, penstock._lease_end(_now, _seconds, l.expires_at, l.deadline_at)
+                ) as ends
+                from unnest(penstock._members(e.positions)) as member
+                join penstock.log as l on l.seq = member and l.lane_id = e.lane_id
+            ) as one;
+            if _least = _most then
+                update penstock.lease set ends_at = _least
+                where group_id = e.group_id and token = e.token and lane_id = e.lane_id;
+                for place in 1..cardinality(_tokens) loop
+                    if _tokens[place] = _token and e.positions @> _positions[place] then
+                        _ends[place] := _least;
+                    end if;
+                end loop;
+            end if;
+        end loop;
+    end loop;
+    for place in 1..cardinality(_tokens) loop
+        continue when _ends[place] is not null;
+        select * into t from penstock.tracked
+        where group_id = g.group_id and seq = _positions[place] and token = _tokens[place] and state = 'leased'
+            and until_at > _now
+        for update;
+        if found then
+            _end := greatest(t.until_at, penstock._lease_end(_now, _seconds, t.expires_at, t.deadline_at));
+            update penstock.tracked set until_at = _end where group_id = t.group_id and seq = t.seq;
+            _ends[place] := _end;
+            continue;
+        end if;
+        select * into e from penstock.lease
+        where group_id = g.group_id and token = _tokens[place] and ends_at > _now and positions @> _positions[place];
+        continue when not found;
+        fl := penstock._land(g.group_id, _tokens[place], _positions[place], _now);
+        _end := greatest(e.ends_at, penstock._lease_end(_now, _seconds, fl.expires_at, fl.deadline_at));
+        perform penstock._track(g.group_id, fl, 'leased', 1, _end, e.leased_at);
+        _ends[place] := _end;
+    end loop;
+    return _ends;
+end
+$$;

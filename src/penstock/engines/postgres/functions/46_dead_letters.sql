@@ -1,0 +1,132 @@
+-- Dead letters: messages that ended in a group without success. dead -> ready by a redrive, or gone by a purge.
+
+-- The group to look in: none for a queue that was never sent to; one that the queue does not have is a mistake.
+create or replace function penstock._letters_group(_queue text, _group text, out q penstock.queue, out g penstock.reader)
+language plpgsql as $$
+begin
+    select * into q from penstock.queue where name = _queue;
+    select * into g from penstock.reader where queue_id = q.queue_id and name = coalesce(_group, penstock._default_group(q));
+    if g.group_id is null and q.queue_id is not null and _group <> penstock._default_group(q) then
+        g := penstock._get_group(q, _group);
+    end if;
+end
+$$;
+
+-- Which letters are meant: given ones, those with an outcome, or all, oldest first.
+create or replace function penstock._letters(
+    q penstock.queue, _group_id integer, _ids uuid[], _outcome text, _limit bigint
+) returns setof penstock.dead_letter
+language sql volatile as $$
+    select d.* from penstock.dead_letter as d
+    where d.group_id = _group_id and (_outcome is null or d.outcome = _outcome)
+        and (
+            _ids is null
+            or d.seq in (select (penstock._locate(q, one)).seq from unnest(_ids[1:_limit]) as one)
+        )
+    order by d.died_at, d.seq
+    limit _limit
+    for update skip locked
+$$;
+
+-- dead -> ready in that group, attempts starting again, times moved to now; counts them.
+create or replace function penstock.redrive(
+    queue text, ids uuid[] default null, "group" text default null, outcome text default null,
+    "limit" bigint default 1000000
+) returns bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+    q penstock.queue;
+    g penstock.reader;
+    d penstock.dead_letter;
+    fl penstock.flight;
+    _now bigint := penstock.now_us();
+    _id uuid;
+    _count bigint := 0;
+begin
+    select (one.q).* into q from penstock._letters_group(redrive.queue, redrive."group") as one;
+    select (one.g).* into g from penstock._letters_group(redrive.queue, redrive."group") as one;
+    if g.group_id is null then
+        return 0;
+    end if;
+    for d in
+        select * from penstock._letters(q, g.group_id, redrive.ids, redrive.outcome, redrive."limit")
+    loop
+        _id := coalesce(d.id, penstock.made_id(d.created_at, d.seq));
+        -- It comes back to its address, unless another live message has it now.
+        if d.address is not null and g.name is not distinct from q.primary_group then
+            insert into penstock.address as a (queue_id, address, id, seq) values (q.queue_id, d.address, _id, d.seq)
+            on conflict (queue_id, address) do update
+            set id = excluded.id, seq = excluded.seq, outcome = null, reason = null, ended_at = null
+            where a.outcome is not null or a.id = excluded.id;
+            continue when not found;
+        end if;
+        delete from penstock.dead_letter where group_id = g.group_id and seq = d.seq;
+        perform penstock._uncount(g.group_id, d.outcome, 1);
+        perform penstock._record(
+            q.queue_id, g.group_id, 'redrive', 'ready', d.seq, 'system', 'was ' || d.outcome, d.attempts, null, _now
+        );
+        -- Its times count from now on, as if it had been sent again; and it is no longer a member of its batch.
+        fl := row (
+            d.seq, d.lane_id, d.priority, 0, 0, null, null, d.created_at, d.id, d.content_type, d.headers,
+            d.expires_at + _now - d.created_at, d.deadline_at + _now - d.created_at, d.address, d.key, null,
+            d.created_by, d.available_at, d.payload
+        );
+        perform penstock._track(g.group_id, fl, 'ready', 0, _now, null);
+        _count := _count + 1;
+    end loop;
+    if _count > 0 then
+        perform penstock._wake(q.queue_id);
+    end if;
+    return _count;
+end
+$$;
+
+-- Remove dead letters for good; counts them.
+create or replace function penstock.purge(
+    queue text, ids uuid[] default null, "group" text default null, outcome text default null,
+    "limit" bigint default 1000000
+) returns bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+    q penstock.queue;
+    g penstock.reader;
+    _count bigint;
+begin
+    select (one.q).* into q from penstock._letters_group(purge.queue, purge."group") as one;
+    select (one.g).* into g from penstock._letters_group(purge.queue, purge."group") as one;
+    if g.group_id is null then
+        return 0;
+    end if;
+    with gone as (
+        delete from penstock.dead_letter as d
+        where d.group_id = g.group_id and d.seq in (
+            select one.seq from penstock._letters(q, g.group_id, purge.ids, purge.outcome, purge."limit") as one
+        )
+        returning 1
+    )
+    select count(*) into _count from gone;
+    return _count;
+end
+$$;
+
+-- Dead letters of a queue, newest first; the place of the last one seen is given for paging.
+create or replace function penstock.letters(
+    _queue text, _group text, _outcome text, _limit bigint, _before_at bigint default null,
+    _before_seq bigint default null, _before_group text default null
+) returns table (
+    group_name text, seq bigint, outcome text, reason text, attempts integer, died_at bigint, created_at bigint,
+    id text, content_type text, headers text, payload bytea
+)
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+    select g.name, d.seq, d.outcome, d.reason, d.attempts, d.died_at, d.created_at,
+        coalesce(d.id, penstock.made_id(d.created_at, d.seq))::text, d.content_type, d.headers, d.payload
+    from penstock.queue as u
+    join penstock.reader as g using (queue_id)
+    join penstock.dead_letter as d using (group_id)
+    where u.name = _queue and (_group is null or g.name = _group) and (_outcome is null or d.outcome = _outcome)
+        and (_before_at is null or (d.died_at, d.seq, g.name) < (_before_at, _before_seq, _before_group))
+    order by d.died_at desc, d.seq desc, g.name desc
+    limit _limit
+$$;

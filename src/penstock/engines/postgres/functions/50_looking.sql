@@ -1,0 +1,669 @@
+-- Reading without changing. Each function sees one snapshot, because it is stable.
+
+-- What happened to the message at a position of a lane, in order.
+create or replace function penstock._entries(_queue_id integer, _lane_id integer, _seq bigint)
+returns table (
+    entry bigint, at bigint, event text, state text, by text, group_id integer, reason text, attempt integer,
+    token bigint
+)
+language sql stable rows 10 as $$
+    -- Sets of positions are found by their last one, not far from the message; those that are wide by themselves.
+    select s.entry, s.at, s.event, s.state, s.by, s.group_id, s.reason, s.attempt, s.token
+    from penstock.step as s
+    where s.queue_id = _queue_id and s.last between _seq and _seq + 16383 and s.first <= _seq
+        and s.last - s.first < 16384 and (s.positions is null or s.positions @> _seq)
+    union all
+    select s.entry, s.at, s.event, s.state, s.by, s.group_id, s.reason, s.attempt, s.token
+    from penstock.step as s
+    where s.queue_id = _queue_id and s.last >= _seq and s.first <= _seq and s.last - s.first >= 16384
+        and (s.positions is null or s.positions @> _seq)
+    union all
+    select c.entry, c.at, 'receive', 'leased', c.consumer, c.group_id, null, 1, c.token
+    from penstock.claim as c
+    where c.lane_id = _lane_id and c.last between _seq and _seq + 16383 and c.first <= _seq
+        and c.last - c.first < 16384 and c.n > 0 and (c.positions is null or c.positions @> _seq)
+    union all
+    select c.entry, c.at, 'receive', 'leased', c.consumer, c.group_id, null, 1, c.token
+    from penstock.claim as c
+    where c.lane_id = _lane_id and c.last >= _seq and c.first <= _seq and c.last - c.first >= 16384 and c.n > 0
+        and (c.positions is null or c.positions @> _seq)
+    order by entry
+$$;
+
+-- The latest step of a message in a group.
+create or replace function penstock._last_entry(
+    _queue_id integer, _group_id integer, _lane_id integer, _seq bigint,
+    out state text, out reason text, out attempt integer, out at bigint
+)
+language sql stable as $$
+    select e.state, e.reason, e.attempt, e.at
+    from penstock._entries(_queue_id, _lane_id, _seq) as e
+    where e.group_id is null or e.group_id = _group_id
+    order by e.entry desc
+    limit 1
+$$;
+
+-- A message wherever it is, with its lane. What only a retry or a dead letter keeps is found there.
+create or replace function penstock._message(q penstock.queue, _seq bigint) returns penstock.flight
+language plpgsql stable as $$
+declare
+    fl penstock.flight;
+begin
+    select (penstock._as_flight(m, case when n.priority < 0 then -1 - n.priority else n.priority end, null, null)).*
+    into fl
+    from penstock.log as m join penstock.lane as n using (lane_id)
+    where m.seq = _seq and n.queue_id = q.queue_id and m.seq > q.trimmed_position;
+    if not found then
+        select d.seq, d.lane_id, d.priority, 0, 0, null, null, d.created_at, d.id, d.content_type, d.headers, d.expires_at,
+            d.deadline_at, d.address, d.key, d.batch_id, d.created_by, d.available_at, d.payload
+        into fl from penstock.dead_letter as d where d.queue_id = q.queue_id and d.seq = _seq limit 1;
+    end if;
+    if not found then
+        select (penstock._tracked_flight(t)).* into fl
+        from penstock.reader as g join penstock.tracked as t using (group_id)
+        where g.queue_id = q.queue_id and t.seq = _seq limit 1;
+    end if;
+    return fl;
+end
+$$;
+
+-- A message as it can be read.
+create or replace function penstock._shape(
+    fl penstock.flight, out seq bigint, out priority integer, out created_at bigint, out id text, out content_type text,
+    out headers text, out expires_at bigint, out deadline_at bigint, out address text, out key text, out batch text,
+    out created_by text, out available_at bigint, out payload bytea
+)
+language sql stable as $$
+    select fl.seq, fl.priority, fl.created_at, coalesce(fl.id, penstock.made_id(fl.created_at, fl.seq))::text,
+        fl.content_type, fl.headers, fl.expires_at, fl.deadline_at, fl.address, fl.key,
+        (select b.name from penstock.batch as b where b.batch_id = fl.batch_id), fl.created_by, fl.available_at,
+        fl.payload
+$$;
+
+-- Where a message is; refused when it never was or is past retention.
+create or replace function penstock._place_of(q penstock.queue, _id uuid, out seq bigint, out held_id bigint)
+language plpgsql stable as $$
+declare
+    place record;
+begin
+    place := penstock._locate(q, _id);
+    if not place.is_found then
+        raise exception using errcode = 'PN300', detail = 'message', message = format(
+            'queue %s has no message %s: it never had, or it is past retention', penstock._shown(q.name), _id
+        );
+    end if;
+    seq := place.seq;
+    held_id := place.held_id;
+end
+$$;
+
+-- One message by its id, wherever it is.
+create or replace function penstock.find(queue text, id uuid)
+returns table (
+    seq bigint, priority integer, created_at bigint, message_id text, content_type text, headers text, expires_at bigint,
+    deadline_at bigint, address text, key text, batch text, created_by text, available_at bigint, payload bytea
+)
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+    q penstock.queue := penstock._get_queue(find.queue);
+    place record;
+begin
+    place := penstock._place_of(q, find.id);
+    if place.seq is not null then
+        return query select * from penstock._shape(penstock._message(q, place.seq));
+    else
+        return query
+        select null::bigint, h.priority, h.created_at, h.id::text, h.content_type, h.headers, h.expires_at, h.deadline_at,
+            h.address, h.key, b.name, h.created_by, h.available_at, h.payload
+        from penstock.held as h left join penstock.batch as b using (batch_id)
+        where h.held_id = place.held_id;
+    end if;
+end
+$$;
+
+-- The position of a message that has reached the log.
+create or replace function penstock.position_of(queue text, id uuid) returns bigint
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    place record;
+begin
+    place := penstock._place_of(penstock._get_queue(queue), id);
+    if place.seq is null then
+        raise exception using errcode = 'PN100', message = format(
+            'message %s is held: it has not been handed out, so it has no lease', id
+        );
+    end if;
+    return place.seq;
+end
+$$;
+
+-- Messages of the log between two positions, whatever became of them.
+create or replace function penstock.browse(
+    _queue text, _after bigint, _upto bigint, _limit bigint, _backwards boolean
+) returns table (
+    seq bigint, priority integer, created_at bigint, message_id text, content_type text, headers text, expires_at bigint,
+    deadline_at bigint, address text, key text, batch text, created_by text, available_at bigint, payload bytea
+)
+language plpgsql stable security definer
+set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
+#variable_conflict use_column
+declare
+    q penstock.queue;
+    m penstock.log;
+    _priority integer;
+    _from bigint;
+begin
+    select * into q from penstock.queue where name = _queue;
+    _from := greatest(_after, q.trimmed_position);
+    if _backwards then
+        return query
+        select (penstock._shape(penstock._as_flight(l, n.priority, null, null))).*
+        from penstock.log as l join penstock.lane as n using (lane_id)
+        where l.seq > _from and (_upto is null or l.seq <= _upto) and n.queue_id = q.queue_id and n.priority >= 0
+        order by l.seq desc limit _limit;
+    else
+        return query
+        select (penstock._shape(penstock._as_flight(l, n.priority, null, null))).*
+        from penstock.log as l join penstock.lane as n using (lane_id)
+        where l.seq > _from and (_upto is null or l.seq <= _upto) and n.queue_id = q.queue_id and n.priority >= 0
+        order by l.seq limit _limit;
+    end if;
+end
+$$;
+
+-- The trail of one message over all groups, in order; times are microseconds.
+create or replace function penstock.trail(queue text, id uuid)
+returns table (
+    at bigint, event text, state text, by text, group_name text, reason text, attempt integer
+)
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+    q penstock.queue := penstock._get_queue(trail.queue);
+    place record;
+    fl penstock.flight;
+begin
+    place := penstock._place_of(q, trail.id);
+    if place.seq is null then
+        return query
+        select h.created_at, 'send', 'held', h.created_by, null::text, null::text, 0
+        from penstock.held as h where h.held_id = place.held_id;
+        return;
+    end if;
+    fl := penstock._message(q, place.seq);
+    return query
+    select fl.created_at, 'send',
+        case when fl.available_at is null then 'ready' else 'held' end, fl.created_by, null::text, null::text, 0;
+    return query
+    select e.at, e.event, e.state, e.by, g.name, e.reason, e.attempt
+    from penstock._entries(q.queue_id, fl.lane_id, fl.seq) as e
+    left join penstock.reader as g using (group_id)
+    order by e.entry;
+end
+$$;
+
+-- What the group would receive next, in that order, without receiving it.
+create or replace function penstock.next_messages(_queue text, _group text, _limit bigint)
+returns table (
+    seq bigint, priority integer, created_at bigint, message_id text, content_type text, headers text, expires_at bigint,
+    deadline_at bigint, address text, key text, batch text, created_by text, available_at bigint, payload bytea
+)
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp set jit = off as $$
+#variable_conflict use_column
+declare
+    q penstock.queue;
+    _group_id integer;
+    _now bigint := penstock.now_us();
+begin
+    select * into q from penstock.queue where name = _queue;
+    if not found then
+        return;
+    end if;
+    select group_id into _group_id from penstock.reader where queue_id = q.queue_id and name = _group;
+    _group_id := coalesce(_group_id, -1);
+    return query
+    select shaped.*
+    from (
+        select t.priority as rank, 0 as kind, 0::bigint as place, n.shard, penstock._tracked_flight(t) as fl
+        from penstock.tracked as t join penstock.lane as n using (lane_id)
+        where t.group_id = _group_id
+            and (t.state = 'ready' or (t.state in ('held', 'leased') and t.until_at <= _now))
+            and (t.expires_at is null or t.expires_at > _now)
+        union all
+        select n.priority, 0, 0, n.shard, penstock._as_flight(m, n.priority, null, null)
+        from penstock.lease as e
+        join penstock.lane as n using (lane_id)
+        cross join lateral unnest(penstock._members(e.positions)) as one (seq)
+        join penstock.log as m on m.seq = one.seq and m.lane_id = e.lane_id
+        where e.group_id = _group_id and e.ends_at <= _now and (m.expires_at is null or m.expires_at > _now)
+        union all
+        (
+            select n.priority, 1, unread.place, n.shard, penstock._as_flight(unread.m, n.priority, null, null)
+            from penstock.lane as n
+            cross join lateral (
+                select m, row_number() over () as place
+                from penstock._unread(
+                    n.lane_id, penstock._cursor(_group_id, n.lane_id, penstock._segment()), q.trimmed_position,
+                    _limit + 10000
+                ) as m
+            ) as unread
+            left join penstock.batch as b on b.batch_id = (unread.m).batch_id
+            where n.queue_id = q.queue_id and n.priority >= 0
+                and ((unread.m).expires_at is null or (unread.m).expires_at > _now)
+                and (q.delivery = 'at_least_once' or (unread.m).deadline_at is null or (unread.m).deadline_at > _now)
+                and (b.state is null or b.state not in ('cancelling', 'cancelled'))
+                and not exists (
+                    select 1 from penstock.skip as s where s.group_id = _group_id and s.seq = (unread.m).seq
+                )
+            order by n.priority, unread.place
+            limit _limit + 10000
+        )
+    ) as candidate
+    cross join lateral penstock._shape(candidate.fl) as shaped
+    where not q.ordered or not exists (
+        -- In an ordered queue a shard is blocked while something is in flight, and behind a message that waits for its
+        -- next attempt.
+        select 1 from penstock.lease as e join penstock.lane as n using (lane_id)
+        where e.group_id = _group_id and e.ends_at > _now and n.shard = candidate.shard
+        union all
+        select 1 from penstock.tracked as t join penstock.lane as n using (lane_id)
+        where t.group_id = _group_id and t.state in ('leased', 'held') and t.until_at > _now
+            and n.shard = candidate.shard and (t.state = 'leased' or (candidate.fl).seq >= t.seq)
+    )
+    order by candidate.rank, candidate.kind,
+        case when candidate.kind = 0 or q.shards > 1 then (candidate.fl).seq else candidate.place end
+    limit _limit;
+end
+$$;
+
+-- Microseconds until a receive could return something: 0 for now, null for not before something is committed.
+create or replace function penstock.ready_in(_queue text, _group text) returns bigint
+language plpgsql stable security definer
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off
+as $$
+declare
+    q penstock.queue;
+    _group_id integer;
+    _busy integer[] := '{}';
+    _due_at bigint;
+begin
+    select * into q from penstock.queue where name = _queue;
+    if not found or q.paused then
+        return null;
+    end if;
+    select group_id into _group_id from penstock.reader
+    where queue_id = q.queue_id and name = coalesce(_group, penstock._default_group(q));
+    _group_id := coalesce(_group_id, -1);
+    if q.ordered then
+        _busy := array(
+            select penstock._busy_shards(_group_id)
+            union
+            select n.shard from penstock.tracked as t join penstock.lane as n using (lane_id)
+            where t.group_id = _group_id and t.state = 'held'
+        );
+    end if;
+    if exists (
+        select 1 from penstock.tracked as t join penstock.lane as n using (lane_id)
+        where t.group_id = _group_id and t.state = 'ready' and not n.shard = any (_busy)
+    ) or exists (
+        select 1 from penstock.lane as n
+        where n.queue_id = q.queue_id and n.priority >= 0 and not n.shard = any (_busy)
+            and penstock._has_unread(_group_id, n.lane_id, q.trimmed_position)
+    ) then
+        return 0;
+    end if;
+    select least(
+        (select min(available_at) from penstock.held where queue_id = q.queue_id and not waiting),
+        (select min(until_at) from penstock.tracked where group_id = _group_id and state = 'held'),
+        (select min(until_at) from penstock.tracked where group_id = _group_id and state = 'leased'),
+        (select min(ends_at) from penstock.lease where group_id = _group_id)
+    ) into _due_at;
+    -- greatest() leaves nulls out: when nothing will come, the answer is null and not 0.
+    return case when _due_at is not null then greatest(0, _due_at - penstock.now_us()) end;
+end
+$$;
+
+-- How many messages a lane was ever sent: those counted before, and those that came since.
+create or replace function penstock._sent(n penstock.lane) returns bigint
+language sql stable as $$
+    select n.sent
+        + (select count(*) from penstock.log as m where m.lane_id = n.lane_id and m.tx >= pg_snapshot_xmax(n.counted))
+        + (
+            select count(*) from pg_snapshot_xip(n.counted) as o (x)
+            join penstock.log as m on m.lane_id = n.lane_id and m.tx = o.x
+        )
+$$;
+
+-- How many messages of the queue's log a group has not read.
+create or replace function penstock._lag(q penstock.queue, _group_id integer) returns bigint
+language sql stable as $$
+    select coalesce(sum(
+        penstock._sent(l) - case when c.number = 0 then l.trimmed else c.passed end
+    ), 0)::bigint
+    from penstock.lane as l
+    cross join lateral penstock._cursor(_group_id, l.lane_id, penstock._segment()) as c
+    where l.queue_id = q.queue_id and l.priority >= 0
+$$;
+
+-- Every group's counts, in one snapshot and without reading messages.
+create or replace function penstock.stats(queue text)
+returns table (
+    group_name text, total bigint, in_progress bigint, redo bigint, done bigint, available bigint, held bigint,
+    dead bigint, consumers bigint, oldest_age_seconds double precision, lag bigint, outcomes jsonb
+)
+language plpgsql stable security definer
+set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
+#variable_conflict use_column
+declare
+    q penstock.queue;
+    g penstock.reader;
+    _held bigint;
+    _every bigint;
+    _unread bigint;
+    _ended record;
+    _backing_off bigint;
+    _oldest bigint;
+begin
+    select * into q from penstock.queue where name = stats.queue;
+    if not found then
+        return;
+    end if;
+    select count(*) into _held from penstock.held as h where h.queue_id = q.queue_id;
+    for g in select * from penstock.reader as r where r.queue_id = q.queue_id order by r.name loop
+        group_name := g.name;
+        select * into _ended from penstock._ended(g);
+        outcomes := to_jsonb(_ended);
+        if g.stream_mark is not null then
+            select coalesce(sum(penstock._sent(n) - n.trimmed), 0) into _every
+            from penstock.lane as n where n.queue_id = q.queue_id and n.priority >= 0;
+            lag := case when g.stream_table = 'messages' then penstock._count_beyond(q, g.stream_mark)
+                else penstock._count_ended(q, g.stream_mark) end;
+            in_progress := 0;
+            redo := 0;
+            dead := 0;
+            consumers := 0;
+            available := lag;
+            done := _every - lag;
+            held := _held;
+            total := _every + _held;
+            oldest_age_seconds := null;
+            return next;
+            continue;
+        end if;
+        _unread := penstock._lag(q, g.group_id);
+        select coalesce(sum(e.n), 0) into in_progress from penstock.lease as e where e.group_id = g.group_id;
+        select in_progress + count(*) filter (where t.state = 'leased'), count(*) filter (where t.state = 'ready'),
+            count(*) filter (where t.state = 'held')
+        into in_progress, redo, _backing_off
+        from penstock.tracked as t where t.group_id = g.group_id;
+        select count(*) into dead from penstock.dead_letter as d where d.group_id = g.group_id;
+        select count(*) into consumers from penstock.consumer as c where c.group_id = g.group_id;
+        available := _unread - (select count(*) from penstock.skip as s where s.group_id = g.group_id);
+        lag := _unread;
+        held := _held + _backing_off;
+        done := _ended.succeeded;
+        total := held + available + redo + in_progress + done + dead;
+        oldest_age_seconds := null;
+        if available > 0 or redo > 0 then
+            select min(one.created_at) into _oldest from (
+                select first.created_at
+                from penstock.lane as n
+                cross join lateral (
+                    select m.created_at from penstock._unread(
+                        n.lane_id, penstock._cursor(g.group_id, n.lane_id, penstock._segment()), q.trimmed_position, 1
+                    ) as m
+                ) as first
+                where n.queue_id = q.queue_id and n.priority >= 0
+                union all
+                select t.created_at from penstock.tracked as t where t.group_id = g.group_id and t.state = 'ready'
+            ) as one;
+            oldest_age_seconds := greatest(0, penstock.now_us() - _oldest) / 1000000.0;
+        end if;
+        return next;
+    end loop;
+end
+$$;
+
+-- How messages ended in a group: those counted before, and those since.
+create or replace function penstock._ended(
+    g penstock.reader, out succeeded bigint, out rejected bigint, out failed bigint, out lease_expired bigint,
+    out expired bigint, out cancelled bigint
+)
+language sql stable as $$
+    select g.succeeded + coalesce(sum(s.n) filter (where s.state = 'succeeded'), 0),
+        g.rejected + coalesce(sum(s.n) filter (where s.state = 'rejected'), 0),
+        g.failed + coalesce(sum(s.n) filter (where s.state = 'failed'), 0),
+        g.lease_expired + coalesce(sum(s.n) filter (where s.state = 'lease_expired'), 0),
+        g.expired + coalesce(sum(s.n) filter (where s.state = 'expired'), 0),
+        g.cancelled + coalesce(sum(s.n) filter (where s.state = 'cancelled'), 0)
+    from (
+        select s.n, s.state, s.group_id from penstock.step as s
+        where s.queue_id = g.queue_id and s.tx >= pg_snapshot_xmax(g.counted)
+        union all
+        select s.n, s.state, s.group_id from pg_snapshot_xip(g.counted) as o (x)
+        join penstock.step as s on s.queue_id = g.queue_id and s.tx = o.x
+    ) as s
+    where s.group_id is null or s.group_id = g.group_id
+$$;
+
+-- How many messages a group could receive that has not begun yet.
+create or replace function penstock.unread(_queue text) returns bigint
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+    select coalesce((
+        select sum(penstock._sent(n) - n.trimmed) from penstock.lane as n
+        where n.queue_id = q.queue_id and n.priority >= 0
+    ), 0)::bigint - (
+        select count(*) from penstock.log as m join penstock.lane as n using (lane_id)
+        where m.expires_at <= penstock.now_us() and m.seq > q.trimmed_position and n.queue_id = q.queue_id
+            and n.priority >= 0
+    )
+    from penstock.queue as q
+    where q.name = _queue
+$$;
+
+-- Messages that have ended in the group, latest position first, before a position.
+create or replace function penstock.ended_messages(
+    _queue text, _group text, _outcome text, _limit bigint, _before bigint
+) returns table (
+    outcome text, reason text, attempts integer, finished_at bigint, seq bigint, priority integer, created_at bigint,
+    message_id text, content_type text, headers text, expires_at bigint, deadline_at bigint, address text, key text,
+    batch text, created_by text, available_at bigint, payload bytea
+)
+language plpgsql stable security definer
+set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
+#variable_conflict use_column
+declare
+    q penstock.queue;
+    g penstock.reader;
+    one record;
+    _left bigint := _limit;
+begin
+    select * into q from penstock.queue where name = _queue;
+    select * into g from penstock.reader where queue_id = q.queue_id and name = _group;
+    if g.group_id is null then
+        return;
+    end if;
+    for one in
+        select l.seq, l.lane_id from penstock.log as l join penstock.lane as n using (lane_id)
+        where (_before is null or l.seq < _before) and l.seq > q.trimmed_position and n.queue_id = q.queue_id
+        order by l.seq desc
+    loop
+        exit when _left = 0;
+        select e.state, e.reason, e.attempt, e.at into outcome, reason, attempts, finished_at
+        from penstock._last_entry(q.queue_id, g.group_id, one.lane_id, one.seq) as e;
+        continue when outcome is null or outcome in ('held', 'ready', 'leased') or outcome <> _outcome;
+        return query select outcome, reason, attempts, finished_at, s.*
+        from penstock._shape(penstock._message(q, one.seq)) as s;
+        _left := _left - 1;
+    end loop;
+    -- Then those that only their dead letter keeps.
+    return query
+    select d.outcome, d.reason, d.attempts, d.died_at, s.*
+    from penstock.dead_letter as d
+    cross join lateral penstock._shape(penstock._message(q, d.seq)) as s
+    where d.group_id = g.group_id and d.seq <= q.trimmed_position and (_before is null or d.seq < _before)
+        and (_outcome is null or d.outcome = _outcome)
+    order by d.seq desc limit _left;
+end
+$$;
+
+-- How a message ended in the primary group; nothing while it is live.
+create or replace function penstock.ended(_queue text, _id uuid, out outcome text, out reason text)
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    q penstock.queue := penstock._get_queue(_queue);
+    place record;
+    last record;
+    _group_id integer;
+begin
+    place := penstock._place_of(q, _id);
+    select group_id into _group_id from penstock.reader where queue_id = q.queue_id and name = q.primary_group;
+    if place.seq is null or _group_id is null then
+        return;
+    end if;
+    select * into last
+    from penstock._last_entry(q.queue_id, _group_id, (penstock._message(q, place.seq)).lane_id, place.seq);
+    if last.state not in ('held', 'ready', 'leased') then
+        outcome := last.state;
+        reason := last.reason;
+    end if;
+end
+$$;
+
+-- What a group has in flight now, in the order of the log: of given messages, of one consumer, or after a position.
+create or replace function penstock.leases(
+    _queue text, _group text, _ids uuid[], _consumer text, _after bigint, _limit bigint
+) returns table (
+    seq bigint, created_at bigint, id text, token bigint, consumer text, attempt integer, leased_at bigint,
+    ends_at bigint
+)
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+#variable_conflict use_column
+declare
+    q penstock.queue;
+    _group_id integer;
+    _now bigint := penstock.now_us();
+    _wanted bigint[];
+begin
+    select * into q from penstock.queue where name = _queue;
+    select group_id into _group_id from penstock.reader where queue_id = q.queue_id and name = _group;
+    if _group_id is null then
+        return;
+    end if;
+    if _ids is not null then
+        _wanted := array(select (penstock._locate(q, one)).seq from unnest(_ids) as one);
+    end if;
+    return query
+    select flying.* from (
+        select m.seq, m.created_at, coalesce(m.id, penstock.made_id(m.created_at, m.seq))::text, e.token, e.consumer, 1,
+            e.leased_at, e.ends_at
+        from penstock.lease as e
+        cross join lateral unnest(penstock._members(e.positions)) as one (seq)
+        join penstock.log as m on m.seq = one.seq and m.lane_id = e.lane_id
+        where e.group_id = _group_id and e.ends_at > _now and e.last > _after and one.seq > _after
+            and (_consumer is null or e.consumer = _consumer) and (_wanted is null or one.seq = any (_wanted))
+        union all
+        select t.seq, t.created_at, coalesce(t.id, penstock.made_id(t.created_at, t.seq))::text, t.token, t.consumer,
+            t.attempt, t.leased_at, t.until_at
+        from penstock.tracked as t
+        where t.group_id = _group_id and t.state = 'leased' and t.until_at > _now and t.seq > _after
+            and (_consumer is null or t.consumer = _consumer) and (_wanted is null or t.seq = any (_wanted))
+    ) as flying
+    order by case when _wanted is null then flying.seq else array_position(_wanted, flying.seq) end
+    limit _limit;
+end
+$$;
+
+-- leased -> leased by another consumer: the leases end as if their time were up (or are released, when the attempt must
+-- not count), and the messages are received anew. What is not in flight is left out. Rows as those of a receive.
+create or replace function penstock.take_over(
+    _queue text, _group text, _consumer text, _ids uuid[], _lease_seconds double precision, _counts boolean
+) returns setof penstock.delivery_row
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    q penstock.queue := penstock._get_queue(_queue);
+    g penstock.reader := penstock._get_group(q, _group);
+    _now bigint := penstock.now_us();
+    _token bigint := (extract(epoch from clock_timestamp()) * 1000000)::bigint;
+    e record;
+    fl penstock.flight;
+    t penstock.tracked;
+    row_ penstock.delivery_row;
+    _free bigint[] := '{}';
+    _seq bigint;
+begin
+    for e in select * from penstock.leases(_queue, _group, array(select distinct one from unnest(_ids) as one), null, 0, 1000000)
+    loop
+        _token := greatest(_token, e.token + 1);
+        fl := penstock._land(g.group_id, e.token, e.seq, _now);
+        continue when fl.seq is null;
+        if penstock._conclude(
+            q, g, fl, case when _counts then 'lease_end' else 'release' end, format('taken over by %s', _consumer), null,
+            _now
+        ) = 'ready' then
+            _free := _free || e.seq;
+        end if;
+    end loop;
+    foreach _seq in array _free loop
+        select * into t from penstock.tracked where group_id = g.group_id and seq = _seq for update;
+        return next penstock._take_retry(q, t, _consumer, _lease_seconds, _token, _now);
+    end loop;
+    row_.content_type := _group;
+    row_.created_at := case when cardinality(_free) > 0 then _token else 0 end;
+    return next row_;
+end
+$$;
+
+-- What is known about a message in a group, for explaining why it does not run.
+create or replace function penstock.situation(_queue text, _id uuid, _group text) returns jsonb
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    q penstock.queue := penstock._get_queue(_queue);
+    g penstock.reader;
+    place record;
+    last record;
+    m penstock.log;
+    fl penstock.flight;
+begin
+    place := penstock._place_of(q, _id);
+    if place.seq is null then
+        return (
+            select jsonb_build_object(
+                'is_held', true, 'available_at', h.available_at, 'waiting', h.waiting, 'batch', b.name
+            )
+            from penstock.held as h left join penstock.batch as b using (batch_id) where h.held_id = place.held_id
+        );
+    end if;
+    select * into g from penstock.reader where queue_id = q.queue_id and name = _group;
+    if g.group_id is null or g.stream_mark is not null then
+        return jsonb_build_object('is_stream', g.group_id is not null);
+    end if;
+    fl := penstock._message(q, place.seq);
+    select * into m from penstock.log where seq = place.seq;
+    select * into last from penstock._last_entry(q.queue_id, g.group_id, fl.lane_id, place.seq);
+    return jsonb_build_object(
+        'seq', place.seq, 'state', last.state, 'reason', last.reason,
+        'is_dead', exists (
+            select 1 from penstock.dead_letter where group_id = g.group_id and seq = place.seq
+        ),
+        'tracked', (
+            select jsonb_build_object(
+                'state', t.state, 'attempt', t.attempt, 'until_at', t.until_at, 'consumer', t.consumer, 'reason', t.reason
+            )
+            from penstock.tracked as t where t.group_id = g.group_id and t.seq = place.seq
+        ),
+        'lease', (
+            select jsonb_build_object('consumer', e.consumer, 'ends_at', e.ends_at)
+            from penstock.lease as e where e.group_id = g.group_id and e.positions @> place.seq limit 1
+        ),
+        'is_read', penstock._is_read(
+            penstock._cursor(g.group_id, fl.lane_id, penstock._segment()), m.tx, m.seq, q.trimmed_position
+        ),
+        'lag', penstock._lag(q, g.group_id),
+        'consumers', (select count(*) from penstock.consumer where group_id = g.group_id),
+        'is_blocked', q.ordered and exists (select penstock._busy_shards(g.group_id)),
+        'paused', q.paused
+    );
+end
+$$;

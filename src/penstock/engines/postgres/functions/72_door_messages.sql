@@ -1,0 +1,174 @@
+-- One message of a queue, for callers who know it by its id or position and have no token: finding it, taking it though
+-- it is not the next, and settling it in somebody's name.
+
+create or replace function penstock._door_find(_queue_id integer, _id uuid) returns penstock.door_live
+language plpgsql stable as $$
+declare
+    q penstock.queue;
+    live penstock.door_live;
+    place record;
+begin
+    select * into q from penstock.queue where queue_id = _queue_id;
+    place := penstock._locate(q, _id);
+    if place.seq is not null then
+        return penstock._door_find_at(_queue_id, place.seq);
+    elsif place.held_id is not null then
+        select * into live from penstock.door_live as l where l.queue_id = _queue_id and l.seq is null and l.id = _id;
+    end if;
+    return live;
+end
+$$;
+
+create or replace function penstock._door_find_at(_queue_id integer, _seq bigint) returns penstock.door_live
+language plpgsql stable as $$
+declare
+    live penstock.door_live;
+begin
+    select * into live from penstock.door_live as l where l.queue_id = _queue_id and l.seq = _seq;
+    return live;
+end
+$$;
+
+-- ready -> leased for one message, wherever it is: the token, or null when it is not free. The cursor passes over it when
+-- it comes there, or at once when it is the next.
+create or replace function penstock._door_take(
+    _queue_id integer, _seq bigint, _consumer text, _lease_seconds double precision
+) returns bigint
+language plpgsql as $$
+declare
+    _now bigint := penstock.now_us();
+    q penstock.queue;
+    g penstock.reader;
+    m penstock.log;
+    t penstock.tracked;
+    fl penstock.flight;
+    _priority integer;
+    _token bigint;
+begin
+    select * into q from penstock.queue where queue_id = _queue_id;
+    if current_setting('transaction_isolation') <> 'read committed' or q.ordered then
+        raise exception using errcode = 'PN200',
+            message = format('one message of queue %s cannot be locked here', penstock._shown(q.name)),
+            hint = 'It needs isolation level read committed, and a queue that is not ordered.';
+    elsif q.paused then
+        return null;
+    end if;
+    g := penstock._ensure_group(q, penstock._default_group(q));
+    perform penstock._check_leasing(q, g);
+    select n.priority into _priority
+    from penstock.log as l join penstock.lane as n using (lane_id)
+    where l.seq = _seq and n.queue_id = _queue_id;
+    select l.* into m from penstock.log as l join penstock.lane as n using (lane_id)
+    where l.seq = _seq and n.queue_id = _queue_id;
+    if found then
+        perform pg_advisory_xact_lock(g.group_id, m.lane_id);
+    end if;
+    perform penstock._reclaim(q, g, null, _now);
+    _token := greatest(
+        (extract(epoch from clock_timestamp()) * 1000000)::bigint,
+        (select max(token) + 1 from penstock.tracked where group_id = g.group_id),
+        (penstock._cursor(g.group_id, m.lane_id, penstock._segment())).token + 1
+    );
+    select * into t from penstock.tracked where group_id = g.group_id and seq = _seq and state <> 'leased' for update;
+    if found then
+        if t.expires_at <= _now or (t.state = 'held' and t.until_at > _now) then
+            return null;
+        elsif t.state = 'held' then
+            perform penstock._record(_queue_id, g.group_id, 'due', 'ready', _seq, 'system', null, t.attempt, null, _now);
+        end if;
+        perform penstock._take_retry(q, t, _consumer, _lease_seconds, _token, _now);
+        return _token;
+    end if;
+    -- Looked for again, now that nobody else reads the lane.
+    if (penstock._door_find_at(_queue_id, _seq)).state is distinct from 'ready' or m.expires_at <= _now
+        or (q.delivery = 'at_most_once' and m.deadline_at <= _now) then
+        return null;
+    end if;
+    fl := penstock._as_flight(m, _priority, _token, _consumer);
+    insert into penstock.skip (group_id, seq) values (g.group_id, _seq);
+    perform penstock._track(
+        g.group_id, fl, 'leased', 1, penstock._lease_end(_now, _lease_seconds, m.expires_at, m.deadline_at), _now
+    );
+    perform penstock._record(_queue_id, g.group_id, 'receive', 'leased', _seq, _consumer, null, 1, _token, _now);
+    perform penstock._door_pass(q, g, m.lane_id, _consumer, _token, _now);
+    return _token;
+end
+$$;
+
+-- Moves a cursor over what was taken out of turn, so that the notes about it stay few. The lane must be locked.
+create or replace function penstock._door_pass(
+    q penstock.queue, g penstock.reader, _lane_id integer, _consumer text, _token bigint, _now bigint
+) returns void
+language plpgsql as $$
+declare
+    _segment smallint := penstock._segment();
+    c penstock.claim := penstock._cursor(g.group_id, _lane_id, _segment);
+    m record;
+    _passed integer := 0;
+    _is_fresh boolean := false;
+begin
+    if c.number = 0 then
+        c.passed := (select trimmed from penstock.lane where lane_id = _lane_id);
+        c.above := q.trimmed_position;
+    end if;
+    loop
+        if not c.used_up then
+            c.used_up := true;
+            for m in select w.tx, w.seq from penstock._window(_lane_id, c, q.trimmed_position) as w loop
+                delete from penstock.skip where group_id = g.group_id and seq = m.seq;
+                if not found then
+                    c.used_up := false;
+                    exit;
+                end if;
+                c.at_tx := m.tx;
+                c.at_seq := m.seq;
+                _passed := _passed + 1;
+            end loop;
+            exit when not c.used_up;
+        end if;
+        exit when _is_fresh;
+        c.prev := c.snap;
+        c.snap := pg_current_snapshot();
+        exit when c.prev::text = c.snap::text;
+        c.at_tx := '0';
+        c.at_seq := 0;
+        c.above := 0;
+        c.used_up := false;
+        _is_fresh := true;
+    end loop;
+    if _passed > 0 then
+        perform penstock._claim(q, g, _lane_id, c, _passed, '{}', _consumer, _token, 0, _now, _segment);
+    end if;
+end
+$$;
+
+-- leased -> what the event leads to, in the name of somebody; false when the lease is over. The one who holds the lease
+-- is not asked: callers check that where their conventions say so.
+create or replace function penstock._door_settle(
+    _queue_id integer, live penstock.door_live, _event text, _by text, _reason text, _delay double precision default null
+) returns boolean
+language plpgsql as $$
+declare
+    _now bigint := penstock.now_us();
+    q penstock.queue;
+    g penstock.reader;
+    fl penstock.flight;
+begin
+    select * into q from penstock.queue where queue_id = _queue_id;
+    g := penstock._get_group(q, penstock._default_group(q));
+    fl := penstock._land(g.group_id, live.token, live.seq, _now);
+    if fl.seq is null then
+        return false;
+    end if;
+    fl.consumer := penstock._check_name('settled by', _by);
+    if _event in ('failed', 'lease_expired') then
+        perform penstock._end(
+            q, g, fl, case _event when 'failed' then 'nak' else 'lease_end' end, _event, _by, _reason, fl.attempt,
+            fl.token, true, _now
+        );
+    else
+        perform penstock._conclude(q, g, fl, _event, _reason, _delay, _now);
+    end if;
+    return true;
+end
+$$;

@@ -1,0 +1,126 @@
+"""Versions of the schema: the tables step by step, and all functions anew whenever one of them has changed."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from importlib.resources import files
+
+from penstock.domain.errors import EngineTooOld, SchemaMissing, SchemaTooNew, StoreReadOnly
+from penstock.domain.identity import SALT_BITS
+from penstock.engines.postgres.connection import SQL, Database
+from penstock.engines.postgres.translating import MIGRATE
+from penstock.engines.statements import Statements
+
+STEPS = Statements("penstock.engines.postgres", "sql/migration.sql")
+OLDEST_SERVER = 150_000
+
+
+def steps() -> list[tuple[str, str]]:
+    """The name and the SQL of each migration, in order."""
+    return _scripts("migrations")
+
+
+def functions() -> list[tuple[str, str]]:
+    """The files of functions and views, in order."""
+    return _scripts("functions")
+
+
+def _scripts(kind: str) -> list[tuple[str, str]]:
+    folder = files("penstock.engines.postgres").joinpath(kind)
+    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
+    return [(name.removesuffix(".sql"), folder.joinpath(name).read_text(encoding="utf-8")) for name in names]
+
+
+def script() -> str:
+    """Everything that `migrate` would do to an empty database, for people who run it themselves."""
+    parts = [STEPS.prepare + ";", *(sql for _, sql in steps())]
+    parts.append(_begun())
+    parts += [sql for _, sql in functions()]
+    parts.append(STEPS.set_digest.replace("%s", _quoted(digest())) + ";")
+    return "begin;\n\n" + "\n\n".join(part.strip() for part in parts) + "\n\ncommit;\n"
+
+
+def _begun() -> str:
+    values = (len(steps()), secrets.randbits(SALT_BITS), secrets.randbits(62))
+    statement = STEPS.begin_store
+    for value in values:
+        statement = statement.replace("%s", str(value), 1)
+    return statement + ";"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def digest() -> str:
+    return hashlib.sha256("\0".join(sql for _, sql in functions()).encode()).hexdigest()[:16]
+
+
+def migrate(database: Database) -> list[str]:
+    """Take the steps that are missing, in one transaction; a store of a newer Penstock is refused."""
+    check_server(database)
+    taken: list[str] = []
+    with database.transaction():
+        # Two who migrate at once take turns.
+        database.rows(STEPS.lock)
+        database.script(STEPS.prepare)
+        version, found_digest = _found(database)
+        known = steps()
+        if version > len(known):
+            raise SchemaTooNew(_too_new(database, version))
+        for name, sql in known[version:]:
+            database.script(sql)
+            taken.append(name)
+        if version == 0:
+            database.rows(STEPS.begin_store, (len(known), secrets.randbits(SALT_BITS), secrets.randbits(62)))
+        elif taken:
+            database.rows(STEPS.set_version, (len(known),))
+        if found_digest != digest():
+            for name, sql in functions():
+                database.script(sql)
+                taken.append(name)
+            database.rows(STEPS.set_digest, (digest(),))
+        if database.value(STEPS.rebase):
+            taken.append("rebase")
+    return taken
+
+
+def _found(database: Database) -> tuple[int, str]:
+    if not database.value(SQL.has_schema):
+        return 0, ""
+    facts = database.row(SQL.facts)
+    return (0, "") if facts is None else (facts[0], facts[1])
+
+
+def check_server(database: Database) -> None:
+    row = database.row(SQL.server_version)
+    assert row is not None
+    version, is_standby = row
+    if version < OLDEST_SERVER:
+        raise EngineTooOld(f"{database.name} is PostgreSQL {version // 10_000}: Penstock needs 15 or newer")
+    if is_standby:
+        raise StoreReadOnly(f"{database.name} is a standby, which takes no writes: connect to the primary server")
+
+
+def check_schema(database: Database) -> tuple[int, int]:
+    """The salt and the epoch of a store that this Penstock can use."""
+    if not database.value(SQL.has_schema):
+        raise SchemaMissing(f"{database.name} has no Penstock schema: {MIGRATE}")
+    facts = database.row(SQL.facts)
+    if facts is None:
+        raise SchemaMissing(f"{database.name} has an unfinished Penstock schema: {MIGRATE}")
+    version, _, salt, epoch, is_own = facts
+    if version > len(steps()):
+        raise SchemaTooNew(_too_new(database, version))
+    if version < len(steps()):
+        raise SchemaMissing(f"{database.name} has Penstock schema {version} of {len(steps())}: {MIGRATE}")
+    if not is_own:
+        raise SchemaMissing(
+            f"{database.name} was restored from another server, whose transaction numbers differ: {MIGRATE}"
+        )
+    return salt, epoch
+
+
+def _too_new(database: Database, version: int) -> str:
+    return f"{database.name} has schema {version}, this Penstock knows up to {len(steps())}: install a newer Penstock"

@@ -1,0 +1,57 @@
+-- name: begin
+-- Several calls in one transaction. Its isolation must not depend on how the server is set up.
+begin isolation level read committed;
+
+-- name: commit
+-- End the transaction.
+commit;
+
+-- name: rollback
+-- Undo the transaction.
+rollback;
+
+-- name: savepoint
+-- One call among several in a transaction.
+savepoint penstock_call;
+
+-- name: release
+-- The call is part of the transaction now.
+release savepoint penstock_call;
+
+-- name: rollback_to
+-- Undo the call, not the transaction.
+rollback to savepoint penstock_call;
+
+-- name: server_clock
+-- The time of the server, in microseconds.
+select (extract(epoch from clock_timestamp()) * 1000000)::bigint;
+
+-- name: inject
+-- Time and chance of a test, for the next call.
+select set_config('penstock.now', %s, false), set_config('penstock.random', %s, false);
+
+-- name: server_version
+-- What the server is, and whether it takes writes.
+select current_setting('server_version_num')::integer, pg_is_in_recovery();
+
+-- name: has_schema
+-- Whether the database has the tables of a store.
+select to_regclass('penstock.store') is not null;
+
+-- name: facts
+-- Facts about the store, and whether its transaction numbers are those of this server.
+select schema_version, functions_digest, salt, epoch,
+    system_identifier = (select system_identifier from pg_control_system())
+from penstock.store;
+
+-- name: listen
+-- Hear of commits that make something ready.
+listen penstock;
+
+-- name: say_listening
+-- Senders notify only while somebody holds this lock. False while a sender is looking for one: try again.
+select pg_try_advisory_lock_shared(1347310675, 0);
+
+-- name: alive
+-- Whether the connection still works.
+select 1;

@@ -1,0 +1,66 @@
+-- name: server_version
+-- The version of the server, as people know it.
+select current_setting('server_version');
+
+-- name: durability
+-- Settings without which a commit may be lost.
+select name, setting from pg_settings where name in ('fsync', 'synchronous_commit', 'full_page_writes');
+
+-- name: long_transactions
+-- Transactions of this database that have been open for long.
+select pid, extract(epoch from clock_timestamp() - xact_start)::double precision
+from pg_stat_activity
+where datname = current_database() and xact_start < clock_timestamp() - %s * interval '1 second'
+    and pid <> pg_backend_pid() and backend_type = 'client backend';
+
+-- name: stuck_leases
+-- Leases that ended more than a minute ago and that nobody reclaimed.
+select q.name, g.name, count(*)
+from penstock.lease as e
+join penstock.reader as g using (group_id)
+join penstock.queue as q using (queue_id)
+where e.ends_at < penstock.now_us() - 60000000
+group by q.name, g.name;
+
+-- name: late_schedules
+-- Schedules whose tick came more than two minutes ago.
+select name from penstock.schedule where next_at < penstock.now_us() - 120000000;
+
+-- name: late_held
+-- Queues with messages that were due more than a minute ago.
+select q.name, count(*)
+from penstock.held as h
+join penstock.queue as q using (queue_id)
+where not h.waiting and h.available_at < penstock.now_us() - 60000000
+group by q.name;
+
+-- name: paused_queues
+-- Queues that hand nothing out.
+select name from penstock.queue where paused;
+
+-- name: silent_groups
+-- Groups with unread messages that were not used for an hour.
+select distinct q.name, g.name
+from penstock.reader as g
+join penstock.queue as q using (queue_id)
+join penstock.lane as n using (queue_id)
+where g.used_at < penstock.now_us() - 3600000000 and g.stream_mark is null and n.priority >= 0
+    and penstock._has_unread(g.group_id, n.lane_id, q.trimmed_position);
+
+-- name: carried_groups
+-- Idle groups that lost messages to trimming in the last week.
+select q.name, s.reason
+from penstock.step as s
+join penstock.queue as q using (queue_id)
+where s.last = 0 and s.at > penstock.now_us() - 7 * 86400000000;
+
+-- name: dead_letter_count
+-- All dead letters.
+select count(*) from penstock.dead_letter;
+
+-- name: open_batches
+-- Batches that were never started for a day.
+select q.name, b.name
+from penstock.batch as b
+join penstock.queue as q using (queue_id)
+where b.state = 'open' and b.created_at < penstock.now_us() - 86400000000;

@@ -1,0 +1,261 @@
+-- name: append
+-- Plain messages of one content type.
+select created_at, first, seqs, ids from penstock.append(%s, %s, %s, %s);
+
+-- name: put
+-- Messages with options.
+select penstock.put(%s, %s, %s::text[], %s::jsonb, %s);
+
+-- name: take
+-- A receive; the last row has the token and the group.
+select * from penstock.take(%s, %s, %s, %s::integer, %s::double precision, %s);
+
+-- name: take_over
+-- Receive what others have in flight.
+select * from penstock.take_over(%s, %s, %s, %s::uuid[], %s::double precision, %s);
+
+-- name: settle
+-- Settle messages, each by its token.
+select penstock.settle(%s, %s, %s::text[], %s, %s, %s::text[], %s::double precision[]);
+
+-- name: ack_whole
+-- Ack a whole receive.
+select penstock.ack_whole(%s, %s, %s::bigint, %s::integer, %s::bigint);
+
+-- name: extend
+-- Lengthen leases.
+select penstock.extend_each(%s, %s, %s, %s, %s::double precision);
+
+-- name: declare
+-- Set policy fields.
+select * from penstock.declare(%s, %s::jsonb);
+
+-- name: find_queue
+-- One queue by name.
+select * from penstock.queue where name = %s;
+
+-- name: queues
+-- All queues by name, with their groups.
+select q.*, array(select g.name from penstock.reader as g where g.queue_id = q.queue_id order by g.name)
+from penstock.queue as q
+order by q.name;
+
+-- name: groups
+-- The groups of a queue by name.
+select g.name from penstock.queue as q join penstock.reader as g using (queue_id) where q.name = %s order by g.name;
+
+-- name: flush
+-- Remove every message.
+select penstock.flush(%s);
+
+-- name: forget
+-- Remove a group.
+select penstock.forget(%s, %s);
+
+-- name: seek
+-- Move a cursor.
+select penstock.seek(%s, %s, %s, %s);
+
+-- name: ready_in
+-- Microseconds until a receive could return something.
+select penstock.ready_in(%s, %s);
+
+-- name: position_of
+-- The position of a message.
+select penstock.position_of(%s, %s::uuid);
+
+-- name: leases
+-- What is in flight.
+select * from penstock.leases(%s, %s, %s::uuid[], %s, %s::bigint, %s::bigint);
+
+-- name: address
+-- The newest message of an address.
+select a.id::text, a.outcome, a.reason
+from penstock.queue as q join penstock.address as a using (queue_id)
+where q.name = %s and a.address = %s;
+
+-- name: ended
+-- How a message ended in the primary group.
+select outcome, reason from penstock.ended(%s, %s::uuid);
+
+-- name: batch_open
+-- Make a batch or set its messages.
+select batch, state, total, remaining from penstock.batch_open(%s, %s, %s::jsonb, %s::jsonb);
+
+-- name: batch_start
+-- Start a batch.
+select batch, state, total, remaining from penstock.batch_start(%s, %s);
+
+-- name: batch_cancel
+-- Cancel a batch.
+select batch, state, total, remaining from penstock.batch_cancel(%s, %s);
+
+-- name: batch
+-- The newest batch of a name.
+select i.name, i.state, i.total, i.remaining
+from penstock._get_queue(%s) as q
+cross join lateral penstock._get_batch(q, %s) as b
+cross join lateral penstock._batch_info(b) as i;
+
+-- name: batches
+-- The batches of a queue, newest first.
+select i.name, i.state, i.total, i.remaining
+from penstock.queue as q
+join penstock.batch as b using (queue_id)
+cross join lateral penstock._batch_info(b) as i
+where q.name = %s
+order by b.batch_id desc;
+
+-- name: register
+-- Register a consumer.
+select penstock.register(%s, %s, %s, %s::double precision);
+
+-- name: heartbeat
+-- Keep a consumer alive.
+select penstock.heartbeat(%s, %s, %s);
+
+-- name: deregister
+-- Remove a consumer.
+select penstock.deregister(%s, %s, %s);
+
+-- name: consumers
+-- Living consumers.
+select * from penstock.consumers(%s);
+
+-- name: schedule_put
+-- Make or replace a schedule.
+select * from penstock.schedule_put(%s, %s, %s, %s, %s::jsonb, %s, %s::bigint);
+
+-- name: schedules
+-- All schedules by name.
+select * from penstock.schedule order by name;
+
+-- name: find_schedule
+-- One schedule.
+select * from penstock.schedule where name = %s;
+
+-- name: due_schedules
+-- Schedules whose tick has come.
+select * from penstock.schedule where next_at <= penstock.now_us() order by name;
+
+-- name: schedule_pause
+-- Stop or go on sending.
+select * from penstock.schedule_pause(%s, %s, %s::bigint);
+
+-- name: schedule_fire
+-- Send what ticks ask for.
+select penstock.schedule_fire(%s, %s::bigint, %s, %s::bigint);
+
+-- name: unschedule
+-- Remove a schedule.
+select penstock.unschedule(%s);
+
+-- name: letters
+-- Dead letters, newest first.
+select * from penstock.letters(%s, %s, %s, %s::bigint, %s::bigint, %s::bigint, %s);
+
+-- name: redrive
+-- Send dead letters again.
+select penstock.redrive(%s, %s::uuid[], %s, %s, %s::bigint);
+
+-- name: purge
+-- Remove dead letters.
+select penstock.purge(%s, %s::uuid[], %s, %s, %s::bigint);
+
+-- name: next_messages
+-- What would be received next.
+select * from penstock.next_messages(%s, %s, %s::bigint);
+
+-- name: find
+-- One message by its id.
+select * from penstock.find(%s, %s::uuid);
+
+-- name: browse
+-- Messages of the log between two positions.
+select * from penstock.browse(%s, %s::bigint, %s::bigint, %s::bigint, %s);
+
+-- name: position_at
+-- The last position sent before a time.
+select penstock._position_at(%s::bigint);
+
+-- name: last_position
+-- The last position given out.
+select penstock._last_position();
+
+-- name: stats
+-- Counts of every group.
+select * from penstock.stats(%s);
+
+-- name: unread
+-- What a new group could receive.
+select penstock.unread(%s);
+
+-- name: trail
+-- What happened to a message.
+select * from penstock.trail(%s, %s::uuid);
+
+-- name: ended_messages
+-- Messages that have ended in a group.
+select * from penstock.ended_messages(%s, %s, %s, %s::bigint, %s::bigint);
+
+-- name: situation
+-- What is known about a message in a group.
+select penstock.situation(%s, %s::uuid, %s);
+
+-- name: now
+-- The clock of the store.
+select penstock.now_us();
+
+-- name: claim_sweep
+-- Whether nobody has claimed a pass for so many seconds; then it is claimed.
+select penstock.claim_sweep(%s);
+
+-- name: sweep_consumers
+-- Remove consumers that are gone.
+select penstock.sweep_consumers();
+
+-- name: sweep_queue
+-- Maintain one queue.
+select promoted, reclaimed, expired, trimmed, purged from penstock.sweep_queue(%s);
+
+-- name: sweep_segments
+-- Give room back.
+select penstock.sweep_segments();
+
+-- name: queue_names
+-- The names of all queues.
+select name from penstock.queue order by queue_id;
+
+-- name: known_names
+-- Names that somebody may have meant: of queues, of groups or batches of a queue, of schedules.
+select name from penstock.queue where %s = 'queue'
+union
+select g.name from penstock.queue as q join penstock.reader as g using (queue_id) where %s = 'group' and q.name = %s
+union
+select b.name from penstock.queue as q join penstock.batch as b using (queue_id) where %s = 'batch' and q.name = %s
+union
+select name from penstock.schedule where %s = 'schedule';
+
+-- name: stage
+-- Put messages aside.
+select penstock.stage(%s, %s, %s, %s, %s::text[], %s::jsonb);
+
+-- name: release_staged
+-- Send what was put aside.
+select penstock.release_staged(%s, %s, %s::text[]);
+
+-- name: discard_staged
+-- Drop what was put aside.
+select penstock.discard_staged(%s, %s);
+
+-- name: ledger
+-- Entries of a kind by how their keys begin.
+select key, value from penstock.ledger where kind = %s and starts_with(key, %s) order by key;
+
+-- name: record_facts
+-- Change entries of the ledger together.
+select penstock.record_facts(%s, %s::jsonb, %s::text[], %s::jsonb);
+
+-- name: epoch
+-- Names the log.
+select epoch from penstock.store;

@@ -1,0 +1,80 @@
+"""A dump restored into another cluster: its transaction numbers mean nothing there, and `migrate` puts them right."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+import penstock
+from penstock import Queue
+from tests.postgres.server import Server, binaries
+
+
+@pytest.fixture
+def other_server() -> Iterator[Server]:
+    with tempfile.TemporaryDirectory(prefix="penstock-restore-") as folder:
+        Path(folder).chmod(0o755)
+        server = Server(Path(folder) / "cluster")
+        yield server
+        server.stop("immediate")
+
+
+def restored(url: str, server: Server) -> str:
+    """The same content in a fresh cluster, whose transaction numbers begin anew."""
+    dump = subprocess.run([binaries() / "pg_dump", "-Fc", url], check=True, capture_output=True)
+    target = server.url("restored")
+    with psycopg.connect(server.url(), autocommit=True) as admin:
+        admin.execute("create database restored")
+    subprocess.run([binaries() / "pg_restore", "-d", target], input=dump.stdout, check=True, capture_output=True)
+    return target
+
+
+def finish(queue: Queue, limit: int = 1000) -> list[bytes]:
+    deliveries = queue.receive(limit=limit)
+    queue.ack_many(deliveries)
+    return [delivery.payload for delivery in deliveries]
+
+
+def test_law_8_after_dump_and_restore_nothing_is_lost_and_nothing_comes_twice(
+    postgres_url: str, other_server: Server
+) -> None:
+    with penstock.connect(postgres_url) as store:
+        queue = store.queue("orders")
+        # Transaction numbers of this cluster run ahead of those of the new one.
+        for number in range(200):
+            queue.send(f"{number}".encode())
+        assert finish(queue, 50) == [f"{number}".encode() for number in range(50)]
+        [retried] = queue.receive(limit=1)
+        retried.nak("again", delay_seconds=0)
+        [dead] = [one for one in queue.receive(limit=2) if one.payload == b"51"] or queue.receive(limit=1)
+        dead.reject("never")
+        queue.receive(limit=3, lease_seconds=1e-3)
+        before = queue.stats("default")
+    url = restored(postgres_url, other_server)
+    with penstock.connect(url) as store:
+        store.migrate()
+        queue = store.queue("orders")
+        after = queue.stats("default")
+        assert (after.total, after.done, after.dead) == (before.total, before.done, before.dead)
+        queue.send(b"new")
+        got: list[bytes] = []
+        while payloads := finish(queue, 40):
+            got += payloads
+        expected = [f"{number}".encode() for number in range(50, 200)] + [b"new"]
+        assert sorted([*got, dead.payload]) == sorted(expected)
+        assert [letter.id for letter in queue.dead_letters()] == [dead.id]
+        stats = queue.stats("default")
+        assert stats.total == stats.done + stats.dead == 201
+
+
+def test_a_restored_store_that_was_not_migrated_says_so(postgres_url: str, other_server: Server) -> None:
+    with penstock.connect(postgres_url) as store:
+        store.queue("orders").send(b"one")
+    url = restored(postgres_url, other_server)
+    with pytest.raises(penstock.PenstockError, match="migrate"), penstock.connect(url) as store:
+        store.queue("orders").receive()

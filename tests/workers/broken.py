@@ -1,0 +1,5 @@
+"""A module that does not import."""
+
+from __future__ import annotations
+
+number = 1 / 0

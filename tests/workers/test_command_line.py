@@ -1,0 +1,230 @@
+"""`penstock worker`: what it runs, what it refuses, how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import penstock
+from tests.architecture.sources import ROOT
+from tests.cli.running import Cli
+from tests.workers.conftest import await_until, events
+
+TARGET = "tests.workers.tasks:app"
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    for name in ("PENSTOCK_URL", "PENSTOCK_CONFIG", "COLUMNS", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    return Cli(tmp_path)
+
+
+@pytest.fixture
+def program(cli: Cli) -> Iterator[subprocess.Popen[str]]:
+    """`penstock worker` in a process of its own."""
+    words = ["worker", TARGET, "--url", cli.url, "--log-format", "json", "--sweep-seconds", "0.2"]
+    member = run_program(words)
+    yield member
+    if member.poll() is None:
+        os.kill(member.pid, signal.SIGKILL)
+    member.communicate()
+
+
+def run_program(words: list[str], folder: Path = ROOT) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "penstock.cli", *words],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])},
+    )
+
+
+def test_once_runs_what_is_there_and_tells_what_it_did(cli: Cli) -> None:
+    with cli.store() as store:
+        good, bad = store.queue("orders").send_many([{"order": 1}, {"fail": True}])
+    (status,) = cli.json("worker", TARGET, "--once", "--log-level", "error")
+    assert (status["queue"], status["handler"], status["done"]) == ("orders", "take_order", {"ack": 1, "nak": 1})
+    with cli.store() as store:
+        queue = store.queue("orders")
+        assert queue.audit(bad)[-1].reason == "ValueError: no such customer"
+        assert events(queue, good)[-1] == "ack"
+        assert queue.policy().lease_seconds == 17
+        assert [schedule.name for schedule in store.schedules()] == ["nightly"]
+
+
+WRONG = [
+    ("no.such.module:app", "No module named 'no'"),
+    ("tests.workers.broken:app", "ZeroDivisionError: division by zero"),
+    ("tests.workers.tasks:ap", "it has app, empty"),
+    ("tests.workers.tasks:number", "a worker runs a penstock.App"),
+    ("tests.workers.tasks:empty", "there is no handler"),
+    (":app", "names no module"),
+]
+
+
+@pytest.mark.parametrize(("target", "told"), WRONG, ids=[target for target, _ in WRONG])
+def test_a_target_that_cannot_be_run_is_an_error_in_one_line(cli: Cli, target: str, told: str) -> None:
+    assert told in cli.error("worker", target)
+
+
+def test_an_error_in_the_users_module_names_its_line(cli: Cli) -> None:
+    line = cli.error("worker", "tests.workers.broken:app")
+    assert "broken.py, line 5" in line
+
+
+@pytest.mark.parametrize(
+    ("words", "told", "code"),
+    [
+        (["--slots", "many"], "not a list such as 0:10,5:4", 2),
+        (["--slots", "0:1,1:2"], "urgent work must never find less", 1),
+        (["--queue", "order"], "did you mean 'orders'", 1),
+        (["--log-level", "loud"], "none of debug", 2),
+        (["--log-format", "jason"], "did you mean 'json'", 2),
+        (["--concurrency", "0"], "concurrency", 1),
+        (["--heartbeat-seconds", "0"], "heartbeat_seconds", 1),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(cli: Cli, words: list[str], told: str, code: int) -> None:
+    assert told in cli.error("worker", TARGET, *words, code=code)
+
+
+def test_a_store_that_is_not_there_is_waited_for_and_then_told(cli: Cli, tmp_path: Path) -> None:
+    began = time.monotonic()
+    words = ["worker", TARGET, "--patience-seconds", "0.5", "--url", f"sqlite:///{tmp_path}/no/such/folder.db"]
+    result = cli.bare(*words, code=1)
+    assert "there is no directory" in result.stderr
+    assert time.monotonic() - began < 20
+
+
+def test_sigterm_finishes_what_runs(cli: Cli, program: subprocess.Popen[str], tmp_path: Path) -> None:
+    with cli.store() as store:
+        queue = store.queue("orders")
+        message = queue.send({"touch": str(tmp_path / "ran"), "seconds": 0.7})
+        await_until((tmp_path / "ran").exists, 30)
+        os.kill(program.pid, signal.SIGTERM)
+        _, errors = program.communicate(timeout=20)
+        assert program.returncode == 0
+        assert events(queue, message) == ["send", "receive", "ack"]
+    records = [json.loads(line) for line in errors.splitlines()]
+    packing = next(record for record in records if record["message"] == "packing")
+    assert (packing["message_id"], packing["queue"], packing["attempt"]) == (message, "orders", 1)
+    assert any(record["message"].endswith("stopped") for record in records)
+
+
+def test_a_second_signal_stops_at_once_and_gives_back(cli: Cli, program: subprocess.Popen[str], tmp_path: Path) -> None:
+    with cli.store() as store:
+        queue = store.queue("orders")
+        message = queue.send({"touch": str(tmp_path / "ran"), "seconds": 60})
+        await_until((tmp_path / "ran").exists, 30)
+        for _ in range(2):
+            os.kill(program.pid, signal.SIGTERM)
+            time.sleep(0.2)
+        began = time.monotonic()
+        program.communicate(timeout=20)
+        assert time.monotonic() - began < 10
+        assert events(queue, message) == ["send", "receive", "release"]
+
+
+def test_metrics_are_served_while_it_runs(cli: Cli, tmp_path: Path) -> None:
+    with cli.store() as store:
+        store.queue("orders").send({"order": 1})
+    port = free_port()
+    words = ["worker", TARGET, "--url", cli.url, "--metrics-port", str(port)]
+    member = run_program(words)
+    try:
+        sample = 'penstock_settled_total{group="default",queue="orders",settlement="ack"} 1.0'
+        await_until(lambda: sample in scrape(port), 30)
+        assert 'penstock_handler_seconds_count{group="default",queue="orders"} 1.0' in scrape(port)
+        assert 'penstock_handlers_running{group="default",queue="orders"} 0.0' in scrape(port)
+    finally:
+        os.kill(member.pid, signal.SIGTERM)
+        member.communicate(timeout=20)
+
+
+def free_port() -> int:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def scrape(port: int) -> str:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+            text: str = answer.read().decode()
+    except OSError:
+        return ""
+    return text
+
+
+def test_reload_starts_again_when_the_code_changes(cli: Cli, tmp_path: Path) -> None:
+    code = (
+        "import penstock\napp = penstock.App()\n"
+        '@app.handler("orders")\ndef handle(delivery):\n    raise penstock.Reject("{}")\n'
+    )
+    (tmp_path / "shop.py").write_text(code.format("first"))
+    with cli.store() as store:
+        queue = store.queue("orders")
+        queue.send(b"1")
+        member = run_program(["worker", "shop", "--reload", "--url", cli.url], tmp_path)
+        try:
+            await_until(lambda: len(queue.dead_letters()) == 1, 30)
+            (tmp_path / "shop.py").write_text(code.format("second"))
+            queue.send(b"2")
+            await_until(lambda: "second" in [letter.reason for letter in queue.dead_letters()] or resend(queue), 30)
+        finally:
+            os.kill(member.pid, signal.SIGTERM)
+            member.communicate(timeout=30)
+        assert member.returncode == 0
+        assert store.consumers() == []
+
+
+def resend(queue: penstock.Queue) -> bool:
+    """The old code may still have taken it: send another for the new one."""
+    if not queue.peek(1):
+        queue.send(b"again")
+        time.sleep(0.3)
+    return False
+
+
+def test_status_is_watched_with_rates_and_an_estimate(cli: Cli) -> None:
+    with cli.store() as store:
+        queue = store.queue("orders")
+        queue.send_many([b"x"] * 100)
+        member = run_program(["status", "--watch", "--every-seconds", "0.2", "--json", "--url", cli.url])
+        try:
+            assert member.stdout is not None
+            first = json.loads(member.stdout.readline())[0]
+            queue.ack_many(queue.receive(limit=40))
+            last = json.loads(member.stdout.readline())[0]
+            while last["backlog"] == 100:
+                last = json.loads(member.stdout.readline())[0]
+        finally:
+            os.kill(member.pid, signal.SIGINT)
+            member.communicate(timeout=20)
+    assert (first["backlog"], last["backlog"], first["drain_seconds"]) == (100, 60, None)
+    assert last["finished_per_second"] > 0
+    assert last["drain_seconds"] == pytest.approx(60 / last["finished_per_second"])
+    assert member.returncode == 0
+
+
+def test_progress_shows_what_a_worker_does(cli: Cli) -> None:
+    with cli.store() as store:
+        store.queue("orders").send_many([{"order": 1}] * 5)
+    result = cli("worker", TARGET, "--once", "--progress")
+    assert "5 messages settled" in result.stdout
+    assert "take_order" in result.stdout

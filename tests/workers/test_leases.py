@@ -1,0 +1,158 @@
+"""Leases that last as long as their handlers, heartbeats, and handlers that run too long."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from typing import Any
+
+import pytest
+
+import penstock
+from tests.workers import hanging
+from tests.workers.conftest import await_until, events
+
+
+@pytest.mark.parametrize("kind", ["thread", "loop"])
+def test_a_lease_lasts_as_long_as_its_handler(store: penstock.Store, kind: str) -> None:
+    queue = store.queue("work", lease_seconds=0.4)
+    message = queue.send(b"x")
+
+    def handle(delivery: penstock.Delivery) -> None:
+        time.sleep(1.2)
+        assert queue.receive() == [], "somebody else could take it"
+
+    async def handle_async(delivery: penstock.AsyncDelivery) -> None:
+        await asyncio.sleep(1.2)
+
+    penstock.Worker(store, {"work": handle if kind == "thread" else handle_async}).run(once=True)
+    assert events(queue, message) == ["send", "receive", "ack"]
+
+
+def test_messages_that_wait_in_the_worker_keep_their_leases_too(store: penstock.Store) -> None:
+    queue = store.queue("work", lease_seconds=0.4)
+    ids = queue.send_many([b"1", b"2", b"3", b"4"])
+    app = penstock.App()
+    app.add("work", lambda delivery: time.sleep(0.25), concurrency=1, prefetch=3)
+    penstock.Worker(store, app).run(once=True)
+    assert [events(queue, one) for one in ids] == [["send", "receive", "ack"]] * 4
+
+
+def test_an_async_handler_that_runs_too_long_is_cancelled_and_tried_again(store: penstock.Store, start: Any) -> None:
+    queue = store.queue("work", max_retries=0)
+    message = queue.send(b"x")
+    cancelled = threading.Event()
+
+    async def handle(delivery: penstock.AsyncDelivery) -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    app = penstock.App()
+    app.add("work", handle, max_seconds=0.3)
+    start(app)
+    await_until(lambda: queue.dead_letters())
+    assert queue.dead_letters()[0].reason == "the handler ran longer than max_seconds (0.3)"
+    assert events(queue, message) == ["send", "receive", "nak"]
+    await_until(cancelled.is_set)
+
+
+def test_a_thread_that_runs_too_long_is_left_behind_and_its_slot_is_free(store: penstock.Store, start: Any) -> None:
+    queue = store.queue("work", max_retries=0)
+    queue.send(b"hang")
+    release, finished = threading.Event(), threading.Event()
+
+    def handle(delivery: penstock.Delivery) -> None:
+        if delivery.payload == b"hang":
+            release.wait(15)
+            finished.set()
+
+    app = penstock.App()
+    app.add("work", handle, max_seconds=0.3, concurrency=1)
+    worker = start(app)
+    await_until(lambda: queue.dead_letters())
+    later = queue.send(b"go on")
+    await_until(lambda: events(queue, later)[-1] == "ack")
+    release.set()
+    await_until(finished.is_set)
+    assert queue.dead_letters()[0].outcome == "failed"
+    assert worker.status()[0].running == 0
+
+
+def test_a_process_that_runs_too_long_is_killed_and_replaced(
+    store: penstock.Store, start: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = store.queue("work", max_retries=0)
+    queue.send({"hang": str(tmp_path / "pid")})
+    app = penstock.App()
+    app.add("work", hanging.handle, run="process", max_seconds=1.5, concurrency=1)
+    start(app)
+    await_until(lambda: queue.dead_letters(), 20)
+    pid = int((tmp_path / "pid").read_text())
+    await_until(lambda: not hanging.is_alive(pid))
+    later = queue.send({})
+    await_until(lambda: events(queue, later)[-1] == "ack", 20)
+
+
+def test_an_at_most_once_message_is_not_run_again_after_max_seconds(store: penstock.Store, start: Any) -> None:
+    queue = store.queue("once", delivery="at_most_once")
+    queue.send(b"x")
+    release, runs = threading.Event(), []
+
+    def handle(delivery: penstock.Delivery) -> None:
+        runs.append(delivery.id)
+        release.wait(15)
+
+    app = penstock.App()
+    app.add("once", handle, max_seconds=0.3)
+    start(app)
+    await_until(lambda: queue.dead_letters())
+    assert (queue.dead_letters()[0].outcome, len(runs)) == ("rejected", 1)
+    release.set()
+
+
+# -- heartbeats --------------------------------------------------------------------------------------------------------
+
+
+def test_workers_have_a_place_in_birth_order_and_give_it_up(store: penstock.Store, start: Any) -> None:
+    first = start({"work": lambda delivery: None}, name="first", heartbeat_seconds=0.5)
+    second = start({"work": lambda delivery: None}, name="second", heartbeat_seconds=0.5)
+    await_until(lambda: first.status()[0].living == 2)
+    assert [(one.name, one.index) for one in store.consumers()] == [("first", 0), ("second", 1)]
+    first.stop()
+    await_until(lambda: second.status()[0].index == 0)
+    assert [one.name for one in store.consumers()] == ["second"]
+
+
+def test_a_worker_that_was_removed_registers_again_and_ends_what_it_lost(
+    store: penstock.Store, start: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after a long stop: the others have taken its place and its leases away."""
+    queue = store.queue("work")
+    message = queue.send(b"x")
+    running, cancelled = threading.Event(), threading.Event()
+
+    async def handle(delivery: penstock.AsyncDelivery) -> None:
+        if delivery.attempt > 1:
+            return
+        running.set()
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    with caplog.at_level(logging.WARNING, "penstock.worker"):
+        start({"work": handle}, name="sleeper", heartbeat_seconds=0.3)
+        await_until(running.is_set)
+        store.engine.deregister("work", "default", "sleeper")
+        await_until(cancelled.is_set)
+        await_until(lambda: [one.name for one in store.consumers()] == ["sleeper"])
+    await_until(lambda: events(queue, message)[-1] == "ack")
+    assert events(queue, message) == ["send", "receive", "lease_end", "receive", "ack"]
+    lost = [record for record in caplog.records if "lost the lease" in record.getMessage()]
+    assert [getattr(record, "message_id", None) for record in lost] == [message]

@@ -1,0 +1,78 @@
+"""A store that is away for a while: the worker says so, waits, and goes on."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from pathlib import Path
+
+import apsw
+import pytest
+
+import penstock
+from penstock.workers.patience import patiently
+from tests.workers.conftest import await_until, events
+
+
+def test_a_worker_outlives_a_store_that_is_locked_for_longer_than_it_waits(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "store.db"
+    with penstock.connect(f"sqlite:///{path}", busy_seconds=0.1) as store:
+        queue = store.queue("work", lease_seconds=30)
+        running, go = threading.Event(), threading.Event()
+
+        def handle(delivery: penstock.Delivery) -> None:
+            running.set()
+            go.wait(10)
+
+        message = queue.send(b"first")
+        worker = penstock.Worker(store, {"work": handle}, heartbeat_seconds=2, sweep_seconds=0.2)
+        with caplog.at_level(logging.WARNING, "penstock"):
+            worker.start()
+            await_until(running.is_set)
+            blocker = apsw.Connection(str(path))
+            blocker.execute("begin immediate")
+            go.set()
+            await_until(lambda: "trying again until it works" in caplog.text)
+            time.sleep(1)
+            told = caplog.text.count("trying again until it works")
+            blocker.execute("rollback")
+            blocker.close()
+            await_until(lambda: events(queue, message)[-1] == "ack")
+            await_until(lambda: "works again" in caplog.text)
+            later = queue.send(b"second")
+            await_until(lambda: events(queue, later)[-1] == "ack")
+            worker.stop()
+    assert told <= 3, "it is told once, not at every try"
+    assert events_of(path, message) == ["send", "receive", "ack"]
+
+
+def events_of(path: Path, message: str) -> list[str]:
+    with penstock.connect(f"sqlite:///{path}") as store:
+        return events(store.queue("work"), message)
+
+
+def test_patience_has_an_end_and_can_be_interrupted() -> None:
+    tries: list[float] = []
+
+    def fail() -> None:
+        tries.append(time.monotonic())
+        raise penstock.StoreUnavailable("nobody is there")
+
+    with pytest.raises(penstock.StoreUnavailable, match="nobody is there"):
+        patiently("the store", fail, 0.5, threading.Event())
+    assert 2 <= len(tries) <= 5, "it neither gives up at once nor spins"
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(penstock.StoreUnavailable):
+        patiently("the store", fail, 60, stop)
+
+
+def test_what_patience_cannot_heal_is_raised_at_once() -> None:
+    def fail() -> None:
+        raise penstock.SchemaTooNew("made by a newer Penstock")
+
+    with pytest.raises(penstock.SchemaTooNew):
+        patiently("the store", fail, 60, threading.Event())

@@ -1,0 +1,134 @@
+"""A worker that stops finishes or gives back everything."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import Any
+
+import pytest
+
+import penstock
+from tests.workers.conftest import await_until, events
+
+
+def test_what_runs_is_finished_and_what_waits_is_given_back_uncounted(store: penstock.Store, start: Any) -> None:
+    queue = store.queue("work")
+    ids = queue.send_many([bytes([number]) for number in range(6)])
+    running, go = threading.Semaphore(0), threading.Event()
+
+    def handle(delivery: penstock.Delivery) -> None:
+        running.release()
+        go.wait(10)
+
+    app = penstock.App()
+    app.add("work", handle, concurrency=2, prefetch=2)
+    worker = start(app)
+    assert running.acquire(timeout=10)
+    assert running.acquire(timeout=10)
+    await_until(lambda: queue.stats("default").in_progress == 6)
+    threading.Timer(0.3, go.set).start()
+    worker.stop()
+    stats = queue.stats("default")
+    assert (stats.done, stats.in_progress, stats.redo) == (2, 0, 4)
+    assert [delivery.attempt for delivery in queue.receive(limit=10)] == [1, 1, 1, 1]
+    assert events(queue, ids[5]) == ["send", "receive", "release", "receive"]
+    assert store.consumers() == []
+
+
+@pytest.mark.parametrize("kind", ["thread", "loop"])
+def test_what_does_not_finish_in_the_grace_time_is_given_back(store: penstock.Store, start: Any, kind: str) -> None:
+    queue = store.queue("work")
+    message = queue.send(b"x")
+    running, go = threading.Event(), threading.Event()
+
+    def handle(delivery: penstock.Delivery) -> None:
+        running.set()
+        go.wait(20)
+
+    async def handle_async(delivery: penstock.AsyncDelivery) -> None:
+        running.set()
+        await asyncio.sleep(20)
+
+    worker = start({"work": handle if kind == "thread" else handle_async}, grace_seconds=0.3)
+    await_until(running.is_set)
+    began = time.monotonic()
+    worker.stop()
+    assert time.monotonic() - began < 5
+    go.set()
+    assert events(queue, message) == ["send", "receive", "release"]
+    assert queue.receive()[0].attempt == 1
+
+
+def test_asking_twice_stops_at_once(store: penstock.Store) -> None:
+    queue = store.queue("work")
+    message = queue.send(b"x")
+    running, go = threading.Event(), threading.Event()
+
+    def handle(delivery: penstock.Delivery) -> None:
+        running.set()
+        go.wait(20)
+
+    worker = penstock.Worker(store, {"work": handle}, grace_seconds=60)
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    await_until(running.is_set)
+    worker.request_stop()
+    thread.join(0.5)
+    assert thread.is_alive(), "the first request waits for handlers"
+    worker.request_stop()
+    thread.join(5)
+    assert not thread.is_alive()
+    go.set()
+    assert events(queue, message) == ["send", "receive", "release"]
+
+
+def test_an_at_most_once_message_that_is_cut_short_is_a_dead_letter(store: penstock.Store, start: Any) -> None:
+    queue = store.queue("once", delivery="at_most_once")
+    queue.send(b"x")
+    running, go = threading.Event(), threading.Event()
+
+    def handle(delivery: penstock.Delivery) -> None:
+        running.set()
+        go.wait(20)
+
+    worker = start({"once": handle}, grace_seconds=0.1)
+    await_until(running.is_set)
+    worker.stop()
+    go.set()
+    (letter,) = queue.dead_letters()
+    assert letter.reason == "the worker stopped before its handler had finished"
+
+
+def test_once_ends_when_nothing_is_left_and_does_not_wait_for_what_is_not_due(store: penstock.Store) -> None:
+    queue = store.queue("work")
+    queue.send(b"later", delay_seconds=60)
+    queue.send_many([b"now"] * 50)
+    batch = queue.batch("b")
+    batch.send(b"member")
+    batch.set_end(b"end")
+    batch.start()
+    seen: list[bytes] = []
+    penstock.Worker(store, {"work": lambda delivery: seen.append(delivery.payload)}).run(once=True)
+    assert sorted(set(seen)) == [b"end", b"member", b"now"]
+    assert (len(seen), queue.stats("default").held) == (52, 1)
+
+
+def test_a_worker_is_used_once(store: penstock.Store) -> None:
+    worker = penstock.Worker(store, {"work": lambda delivery: None})
+    worker.run(once=True)
+    with pytest.raises(penstock.InvalidInput, match="started already"):
+        worker.start()
+    worker.stop()
+
+
+def test_a_failure_that_patience_does_not_heal_stops_the_worker_and_is_raised(store: penstock.Store) -> None:
+    queue = store.queue("work")
+    worker = penstock.Worker(store, {"work": lambda delivery: None}, heartbeat_seconds=0.3)
+    worker.start()
+    store.engine.flush("work")
+    worker._fail(penstock.StoreCorrupt("damaged"))
+    with pytest.raises(penstock.StoreCorrupt, match="damaged"):
+        worker.stop()
+    assert queue.stats() is not None
