@@ -18,7 +18,7 @@ COMMANDS = [[name] for name in SINGLE] + [
 # Of the design's list, those that this version serves.
 PROMISED = (
     "send receive ack nak reject reschedule extend peek status info audit explain dead redrive purge batch schedule "
-    "consumers queues flush pause resume seek serve sweep migrate doctor demo version"
+    "consumers queues flush pause resume seek worker serve sweep migrate doctor demo version"
 )
 READING = [
     ["status"],
