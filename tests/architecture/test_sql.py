@@ -79,7 +79,7 @@ def _is_built(name: str, code: str) -> bool:
 
 
 def _query_files() -> list[Path]:
-    return [path for path in sql_files() if "migrations" not in path.parts]
+    return [path for path in sql_files() if not {"migrations", "functions"} & set(path.parts)]
 
 
 def _blocks(path: Path) -> Iterator[tuple[str, str]]:
@@ -91,7 +91,24 @@ def _blocks(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def test_migrations_are_numbered_without_gaps_and_say_what_they_add() -> None:
-    migrations = [path.name for path in sql_files() if "migrations" in path.parts]
-    assert migrations
-    assert [int(name.split("_")[0]) for name in migrations] == list(range(1, len(migrations) + 1))
-    assert all(re.fullmatch(r"\d{3}_[a-z_]+\.sql", name) for name in migrations)
+    folders: dict[Path, list[str]] = {}
+    for path in sql_files():
+        if "migrations" in path.parts:
+            folders.setdefault(path.parent, []).append(path.name)
+    assert len(folders) > 1
+    for names in folders.values():
+        assert [int(name.split("_")[0]) for name in names] == list(range(1, len(names) + 1))
+        assert all(re.fullmatch(r"\d{3}_[a-z_]+\.sql", name) for name in names)
+
+
+def test_what_the_database_offers_has_a_sentence() -> None:
+    """Functions and views of the schema that people may call; those that begin with an underscore are inner parts."""
+    made = re.compile(r"(\S[^\n]*)?\ncreate or replace (?:function|view) penstock\.([a-z]\w*)")
+    found = [
+        (shown(path), name, before)
+        for path in sql_files()
+        if "functions" in path.parts
+        for before, name in made.findall(path.read_text(encoding="utf-8"))
+    ]
+    assert len(found) > 50, "the functions were not found"
+    assert not [f"{path}: {name}" for path, name, before in found if not before.startswith("--")]

@@ -11,6 +11,10 @@ def test_a_healthy_store_has_nothing_but_good_findings(queue: Queue, store: Stor
     queue.send(1)
     take(queue).ack()
     checks = store.doctor()
+    if store.engine.name == "postgres":
+        # The server of the tests does not wait for the disk, and the doctor says so.
+        assert [check.name for check in checks if check.level == "warning"] == ["durability"]
+        checks = [check for check in checks if check.name != "durability"]
     assert len(checks) >= 3
     assert {check.level for check in checks} == {"ok"}
     assert all(check.name and check.finding for check in checks)

@@ -90,6 +90,21 @@ def test_prefetched_messages_are_bounded_by_the_slots(store: penstock.Store, sta
     await_until(lambda: crowd.done == 20)
 
 
+def test_an_at_most_once_message_is_taken_only_when_it_can_run(store: penstock.Store, start: Any) -> None:
+    """One that waits in a worker would be lost with it."""
+    crowd = Crowd()
+    queue = store.queue("once", delivery="at_most_once")
+    queue.send_many([bytes([number]) for number in range(9)])
+    app = penstock.App()
+    app.add("once", crowd.handle, concurrency=2, prefetch=3)
+    start(app)
+    await_until(lambda: len(crowd.running) == 2)
+    queue.send(b"x")  # the worker hears of it, and could take more
+    assert queue.stats("default").in_progress == 2
+    crowd.let_go()
+    await_until(lambda: crowd.done == 10)
+
+
 # -- by priority -------------------------------------------------------------------------------------------------------
 
 
@@ -226,6 +241,30 @@ def test_those_who_come_back_from_waiting_do_not_exceed_the_concurrency(store: p
     await_until(came_back.is_set)
     await_until(lambda: crowd.done == 2)
     assert crowd.most == 1
+
+
+def test_who_comes_back_from_waiting_goes_before_those_who_begin(store: penstock.Store, start: Any) -> None:
+    queue, crowd, order = store.queue("work"), Crowd(), []
+
+    def handle(delivery: penstock.Delivery) -> None:
+        if delivery.payload == b"first":
+            queue.send(b"second", address="second")
+            queue.wait("second", timeout_seconds=10)
+        elif delivery.payload == b"second":
+            queue.send_many([b"third", b"fourth", b"fifth"])
+        else:
+            crowd.handle(delivery)
+        order.append(delivery.payload)
+
+    app = penstock.App()
+    app.add("work", handle, concurrency=1, prefetch=3)
+    worker = start(app)
+    (slots,) = worker._sources.values()
+    queue.send(b"first")
+    await_until(lambda: crowd.running == [b"third"] and slots._returning == 1 and worker.status()[0].waiting == 2)
+    crowd.let_go()
+    await_until(lambda: len(order) == 5)
+    assert order == [b"second", b"third", b"first", b"fourth", b"fifth"]
 
 
 # -- order -------------------------------------------------------------------------------------------------------------

@@ -132,3 +132,20 @@ def test_a_failure_that_patience_does_not_heal_stops_the_worker_and_is_raised(st
     with pytest.raises(penstock.StoreCorrupt, match="damaged"):
         worker.stop()
     assert queue.stats() is not None
+
+
+def test_an_at_most_once_message_that_was_not_begun_comes_back_by_a_nak(store: penstock.Store) -> None:
+    """Never by anything else, whatever the worker knows about it."""
+    queue = store.queue("once", delivery="at_most_once")
+    message = queue.send(b"x")
+    worker = penstock.Worker(store, {"once": lambda delivery: None})
+    worker._make_sources()
+    (source,) = worker._sources
+    receipt = store.engine.receive("once", "default", "w", 1, 30)
+    source.add(receipt, time.monotonic())
+    source.release(source.ready.drain(), "the worker stops")
+    (settle,) = source.takes[receipt.token].others
+    assert (str(settle.event), settle.delay_seconds) == ("nak", 0)
+    store.engine.settle("once", "default", [settle])
+    assert events(queue, message) == ["send", "receive", "nak"]
+    assert queue.receive()[0].attempt == 2

@@ -203,11 +203,13 @@ class Source:
             )
 
     def release(self, deliveries: list[AnyHeld], reason: str) -> None:
-        """Give back, without counting an attempt, what no handler has begun or what was cut short."""
+        """Give back, without counting an attempt, what no handler has begun or what was cut short. An at_most_once
+        message comes back only after a nak, and no handler has begun it: so that is what is said."""
+        event, delay = (Event.NAK, 0.0) if self.policy.at_most_once else (Event.RELEASE, None)
         for delivery in deliveries:
             take = self.takes.get(delivery.token)
             if take is not None and delivery.position not in take.closed:
-                take.others.append(make_settle(Event.RELEASE, delivery, reason))
+                take.others.append(make_settle(event, delivery, reason, delay))
                 self.touch(take)
 
     def pass_over(self, deliveries: list[AnyHeld]) -> None:

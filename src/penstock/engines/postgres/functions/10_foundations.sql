@@ -54,6 +54,7 @@ language sql immutable parallel safe as $$
     )::uuid
 $$;
 
+-- The same for a message of this store.
 create or replace function penstock.made_id(_created_at bigint, _seq bigint) returns uuid
 language sql stable parallel safe as $$
     select penstock.made_id(_created_at, (select salt from penstock.store), _seq)
@@ -97,6 +98,26 @@ $$;
 create or replace function penstock._segment() returns smallint
 language sql volatile as $$
     select (coalesce(pg_sequence_last_value('penstock.segment_number'), 0) % 4 + 1)::smallint
+$$;
+
+-- The snapshot of now, with this transaction as one that has not ended: what it writes later must not count as seen.
+-- (PostgreSQL leaves a transaction out of its own snapshots.)
+create or replace function penstock._snapshot() returns pg_snapshot
+language plpgsql volatile as $$
+declare
+    _snap pg_snapshot := pg_current_snapshot();
+    _own xid8 := pg_current_xact_id_if_assigned();
+begin
+    if _own is null or _own >= pg_snapshot_xmax(_snap) then
+        return _snap;
+    end if;
+    return (
+        select format(
+            '%s:%s:%s', least(pg_snapshot_xmin(_snap), _own), pg_snapshot_xmax(_snap), string_agg(x::text, ',' order by x)
+        )
+        from (select _own as x union select x from pg_snapshot_xip(_snap) as x) as open
+    )::pg_snapshot;
+end
 $$;
 
 -- Wake those who wait for the queue, if anybody listens: a NOTIFY makes all commits of the cluster that have one wait

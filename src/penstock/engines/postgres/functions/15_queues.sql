@@ -35,18 +35,21 @@ create or replace function penstock._ensure_group(q penstock.queue, _name text) 
 language plpgsql as $$
 declare
     g penstock.reader;
+    _snap pg_snapshot;
 begin
     select * into g from penstock.reader where queue_id = q.queue_id and name = _name;
     if found then
         return g;
     end if;
+    _snap := penstock._snapshot();
     insert into penstock.reader (queue_id, name, used_at, expired, cancelled, counted)
     select q.queue_id, _name, penstock.now_us(),
         coalesce(sum(s.n) filter (where s.state = 'expired'), 0),
         coalesce(sum(s.n) filter (where s.state = 'cancelled'), 0),
-        pg_current_snapshot()
+        _snap
     from penstock.step as s
     where s.queue_id = q.queue_id and s.group_id is null and s.state in ('expired', 'cancelled')
+        and pg_visible_in_snapshot(s.tx, _snap)
     on conflict (queue_id, name) do nothing;
     select * into g from penstock.reader where queue_id = q.queue_id and name = _name;
     return g;

@@ -16,9 +16,8 @@ set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan s
 set enable_bitmapscan = off set enable_sort = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
 as $$
 declare
-    _now bigint := penstock.now_us();
-    -- Not the injected clock: a later receive has a greater token even if time stands still.
-    _token bigint := (extract(epoch from clock_timestamp()) * 1000000)::bigint;
+    _now bigint;
+    _token bigint;
     _segment smallint := coalesce(pg_sequence_last_value('penstock.segment_number'), 0) % 4 + 1;
     _room integer := _limit;
     _ends_at bigint;
@@ -68,7 +67,7 @@ begin
         return;
     end if;
     row_.content_type := f.name;
-    if f.paused or f.lanes is null and not exists (select 1 from penstock.held where queue_id = f.queue_id) then
+    if f.paused then
         row_.created_at := 0;
         return next row_;
         return;
@@ -76,12 +75,16 @@ begin
     if not _durable and f.delivery = 'at_least_once' then
         perform set_config('synchronous_commit', 'off', true);
     end if;
-    _ends_at := _now + round(f.lease_seconds * 1000000)::bigint;
     if f.ordered then
         perform pg_advisory_xact_lock(f.group_id, 0);
     elsif cardinality(f.lanes) = 1 then
         perform pg_advisory_xact_lock(f.group_id, f.lanes[1]);
     end if;
+    -- After waiting for others: what they did came before.
+    _now := penstock.now_us();
+    -- Not the injected clock: a later receive has a greater token even if time stands still.
+    _token := (extract(epoch from clock_timestamp()) * 1000000)::bigint;
+    _ends_at := _now + round(f.lease_seconds * 1000000)::bigint;
     c.checked_at := 0;
     if cardinality(f.lanes) = 1 then
         c := penstock._cursor(f.group_id, f.lanes[1], _segment);
@@ -170,6 +173,9 @@ begin
                     exit when _room < _limit;
                     perform pg_advisory_xact_lock(f.group_id, l.lane_id);
                     _busy := array_remove(_busy, l.lane_id);
+                    _now := penstock.now_us();
+                    _token := greatest(_token, (extract(epoch from clock_timestamp()) * 1000000)::bigint);
+                    _ends_at := _now + round(f.lease_seconds * 1000000)::bigint;
                 end if;
                 c := penstock._cursor(f.group_id, l.lane_id, _segment);
             end if;
@@ -252,7 +258,9 @@ begin
                                 token, checked_at, first, last, n, segment, consumer, positions
                             )
                             select nextval('penstock.entry'), f.group_id, l.lane_id, c.number + 1, pg_current_xact_id(), c.prev, c.snap,
-                                s.at_tx, s.at_seq, s.n < _room, c.above, c.passed + s.n, _now, _token, _now, s.first,
+                                -- The time of now, not that of the beginning: what is seen was committed before.
+                                s.at_tx, s.at_seq, s.n < _room, c.above, c.passed + s.n, penstock.now_us(), _token, _now,
+                                s.first,
                                 s.last, s.n, _segment, _consumer, s.positions
                             from shaped as s
                         ),
@@ -300,7 +308,7 @@ begin
                 -- The window is used up: open the next. Comparing only the ends of snapshots would not do: a transaction
                 -- between them may have ended.
                 c.prev := c.snap;
-                c.snap := pg_current_snapshot();
+                c.snap := penstock._snapshot();
                 exit when c.prev::text = c.snap::text;
                 c.at_tx := '0';
                 c.at_seq := 0;
@@ -524,7 +532,7 @@ begin
         else
             perform penstock._track(g.group_id, fl, 'leased', 1, _ends, _now);
             perform penstock._record(
-                q.queue_id, g.group_id, 'receive', 'leased', m.seq, _consumer, null, 1, _token, _now
+                q.queue_id, g.group_id, 'receive', 'leased', m.seq, _consumer, null, 1, _token, penstock.now_us()
             );
         end if;
         return next row (
@@ -589,7 +597,7 @@ begin
         first, last, n, segment, consumer, positions
     ) values (
         nextval('penstock.entry'), g.group_id, _lane_id, c.number + 1, pg_current_xact_id(), c.prev, c.snap, c.at_tx,
-        c.at_seq, c.used_up, c.above, c.passed + _passed, _now, _token, c.checked_at, coalesce(_first, 0),
+        c.at_seq, c.used_up, c.above, c.passed + _passed, penstock.now_us(), _token, c.checked_at, coalesce(_first, 0),
         coalesce(_last, 0), _n, _segment, _consumer, penstock._gaps(_seqs, _first, _last)
     );
     if _n > 0 then
@@ -650,7 +658,7 @@ begin
         leased_at = _now
     where group_id = t.group_id and seq = t.seq;
     perform penstock._record(
-        q.queue_id, t.group_id, 'receive', 'leased', t.seq, _consumer, null, t.attempt + 1, _token, _now
+        q.queue_id, t.group_id, 'receive', 'leased', t.seq, _consumer, null, t.attempt + 1, _token, penstock.now_us()
     );
     return row (
         t.seq, t.created_at, t.id::text, t.content_type, t.headers, t.expires_at, t.deadline_at, t.address, t.key,
@@ -687,7 +695,9 @@ begin
         _ends := penstock._lease_end(_now, _lease_seconds, m.expires_at, m.deadline_at);
         insert into penstock.skip (group_id, seq) values (g.group_id, m.seq);
         perform penstock._track(g.group_id, fl, 'leased', 1, _ends, _now);
-        perform penstock._record(q.queue_id, g.group_id, 'receive', 'leased', m.seq, _consumer, null, 1, _token, _now);
+        perform penstock._record(
+            q.queue_id, g.group_id, 'receive', 'leased', m.seq, _consumer, null, 1, _token, penstock.now_us()
+        );
         return next row (
             m.seq, m.created_at, m.id::text, m.content_type, m.headers, m.expires_at, m.deadline_at, m.address, m.key,
             (select b.name from penstock.batch as b where b.batch_id = m.batch_id), m.created_by, m.payload, fl.priority,
@@ -822,7 +832,7 @@ begin
         end if;
         exit when _is_fresh;
         c.prev := c.snap;
-        c.snap := pg_current_snapshot();
+        c.snap := penstock._snapshot();
         exit when c.prev::text = c.snap::text;
         c.at_tx := '0';
         c.at_seq := 0;

@@ -31,7 +31,7 @@ begin
     end if;
     if g.stream_mark is not null then
         update penstock.reader set used_at = _now,
-            stream_mark = case when target = 'end' then penstock._mark(pg_current_snapshot())
+            stream_mark = case when target = 'end' then penstock._mark(penstock._snapshot())
                 else penstock._mark_above(_position) end
         where group_id = g.group_id;
         return _position;
@@ -81,7 +81,7 @@ create or replace function penstock._seek_lane(
 language plpgsql as $$
 declare
     c penstock.claim := penstock._cursor(g.group_id, n.lane_id, penstock._segment());
-    _snap pg_snapshot := pg_current_snapshot();
+    _snap pg_snapshot := penstock._snapshot();
     _again bigint[];
     m penstock.log;
     ended record;
@@ -249,7 +249,7 @@ begin
         return 0;
     end if;
     perform penstock._lock_lanes(q, null);
-    _snap := pg_current_snapshot();
+    _snap := penstock._snapshot();
     _log_mark := penstock.horizon(q.name, 'messages');
     _trail_mark := penstock.horizon(q.name, 'audit');
     with gone as (
@@ -294,7 +294,7 @@ begin
     update penstock.lane set trimmed = 0, sent = 0, counted = _snap where queue_id = q.queue_id;
     update penstock.reader
     set succeeded = 0, rejected = 0, failed = 0, lease_expired = 0, expired = 0, cancelled = 0,
-        counted = pg_current_snapshot(),
+        counted = penstock._snapshot(),
         stream_mark = case stream_table when 'messages' then _log_mark when 'audit' then _trail_mark end
     where queue_id = q.queue_id;
     return _count + _held;

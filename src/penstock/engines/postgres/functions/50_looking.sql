@@ -439,10 +439,10 @@ language sql stable as $$
         g.cancelled + coalesce(sum(s.n) filter (where s.state = 'cancelled'), 0)
     from (
         select s.n, s.state, s.group_id from penstock.step as s
-        where s.queue_id = g.queue_id and s.tx >= pg_snapshot_xmax(g.counted)
+        where s.queue_id = g.queue_id and s.tx >= pg_snapshot_xmax(g.counted) and s.first > 0
         union all
         select s.n, s.state, s.group_id from pg_snapshot_xip(g.counted) as o (x)
-        join penstock.step as s on s.queue_id = g.queue_id and s.tx = o.x
+        join penstock.step as s on s.queue_id = g.queue_id and s.tx = o.x and s.first > 0
     ) as s
     where s.group_id is null or s.group_id = g.group_id
 $$;

@@ -50,16 +50,24 @@ begin
 end
 $$;
 
--- The last position up to which everything is decided.
+-- The last position up to which everything is decided. Transactions that have just begun get a moment to end; nobody waits
+-- for long ones, which many moments have waited for already.
 create or replace function penstock._decided() returns bigint
 language plpgsql as $$
 declare
     _seq bigint;
-    _xmin xid8 := pg_snapshot_xmin(pg_current_snapshot());
+    _open integer;
 begin
-    select max(seq) into _seq from penstock.moment where tx <= _xmin;
+    for attempt in 1..10 loop
+        select max(seq) filter (where tx <= pg_snapshot_xmin(pg_current_snapshot())),
+            count(*) filter (where tx > pg_snapshot_xmin(pg_current_snapshot()))
+        into _seq, _open
+        from penstock.moment;
+        exit when _open = 0 or _open > 3;
+        perform pg_sleep(0.002);
+    end loop;
+    -- The older ones say where long queues begin: see penstock._unfinished.
     delete from penstock.moment where seq < (
-        -- The older ones say where long queues begin: see penstock._unfinished.
         select min(kept.seq) from (select seq from penstock.moment order by seq desc limit 1000) as kept
     );
     return coalesce(_seq, 0);
@@ -222,7 +230,7 @@ declare
     _sent bigint;
     ended record;
 begin
-    _snap := pg_current_snapshot();
+    _snap := penstock._snapshot();
     for n in select * from penstock.lane where queue_id = q.queue_id for update skip locked loop
         select count(*) into _sent from (
             select m.tx from penstock.log as m where m.lane_id = n.lane_id and m.tx >= pg_snapshot_xmax(n.counted)
@@ -246,10 +254,10 @@ begin
         into ended
         from (
             select s.n, s.state, s.group_id, s.tx from penstock.step as s
-            where s.queue_id = q.queue_id and s.tx >= pg_snapshot_xmax(g.counted)
+            where s.queue_id = q.queue_id and s.tx >= pg_snapshot_xmax(g.counted) and s.first > 0
             union all
             select s.n, s.state, s.group_id, s.tx from pg_snapshot_xip(g.counted) as o (x)
-            join penstock.step as s on s.queue_id = q.queue_id and s.tx = o.x
+            join penstock.step as s on s.queue_id = q.queue_id and s.tx = o.x and s.first > 0
         ) as s
         where (s.group_id is null or s.group_id = g.group_id) and pg_visible_in_snapshot(s.tx, _snap);
         if ended.steps > 0 then
@@ -335,7 +343,7 @@ begin
     ) as one
     order by one.tx desc limit 1;
     if _last is not null then
-        update penstock.queue set trail_mark = penstock._mark(penstock._narrowed(pg_current_snapshot(), _last))
+        update penstock.queue set trail_mark = penstock._mark(penstock._narrowed(penstock._snapshot(), _last))
         where queue_id = q.queue_id
             and (trail_mark is null or pg_snapshot_xmax((penstock._mark_cursor(trail_mark)).snap) <= _last);
     end if;
@@ -439,7 +447,7 @@ begin
                 where m.lane_id = n.lane_id and m.seq > q.trimmed_position and m.seq <= _upto
                     and not penstock._is_read(c, m.tx, m.seq, q.trimmed_position)
             );
-            perform penstock._place(q, g, n, c, _upto, pg_current_snapshot(), _now);
+            perform penstock._place(q, g, n, c, _upto, penstock._snapshot(), _now);
             _is_carried := true;
         end loop;
         if _is_carried then

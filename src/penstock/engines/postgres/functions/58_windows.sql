@@ -9,7 +9,7 @@ $$;
 -- The mark behind all messages up to a position that are visible now.
 create or replace function penstock._mark_above(_position bigint) returns text
 language sql volatile as $$
-    select format('1:1:/%s/0/0/%s/f', pg_current_snapshot(), _position)
+    select format('1:1:/%s/0/0/%s/f', penstock._snapshot(), _position)
 $$;
 
 -- The mark behind all messages up to a position that is decided, whatever snapshot.
@@ -42,7 +42,7 @@ declare
 begin
     select * into q from penstock.queue where name = _queue;
     for attempt in 1..6 loop
-        _snap := pg_current_snapshot();
+        _snap := penstock._snapshot();
         _last := penstock._last_tx(q, _table, _snap);
         if _last is null then
             return '0';

@@ -300,6 +300,7 @@ language sql security definer set search_path = pg_catalog, pg_temp as $$
     select penstock.declare(queue, '{"paused": true}')
 $$;
 
+-- Receives give messages again.
 create or replace function penstock.resume(queue text) returns void
 language sql security definer set search_path = pg_catalog, pg_temp as $$
     select penstock.declare(queue, '{"paused": false}')

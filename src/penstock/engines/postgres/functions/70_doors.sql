@@ -40,6 +40,7 @@ begin
 end
 $$;
 
+-- The same for a schema of the LISTEN/NOTIFY conventions.
 create or replace function penstock.drop_message_schema(name text, flush boolean default false) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
@@ -200,6 +201,7 @@ exception when data_exception or program_limit_exceeded then
 end
 $$;
 
+-- The same as jsonb, which takes a little less than json: no NUL characters.
 create or replace function penstock.payload_jsonb(_payload bytea, _content_type text) returns jsonb
 language plpgsql immutable set search_path = pg_catalog, pg_temp as $$
 begin

@@ -95,6 +95,7 @@ from penstock.door as d
 join penstock.queue as q on q.queue_id = d.queue_id
 join penstock.message_archive as a on a.queue_id = d.queue_id and a.group_name = coalesce(q.primary_group, 'default');
 
+-- message_history of every such schema.
 create or replace view penstock.door_history as
 select e.door_id, e.position, e.id as message_id, 3 as message_state_id, e.created_at as created_on,
     e.ended_at as history_on, e.created_by, penstock.payload_json(e.payload, e.content_type) as message_json,
@@ -102,6 +103,7 @@ select e.door_id, e.position, e.id as message_id, 3 as message_state_id, e.creat
 from penstock.door_ended as e
 where e.outcome = 'succeeded';
 
+-- dead_letter of every such schema.
 create or replace view penstock.door_dead_letter as
 select e.door_id, e.position, e.id as message_id, o.message_state_id, e.created_at as created_on, e.ended_at as dead_on,
     e.created_by, penstock.payload_json(e.payload, e.content_type) as message_json,
@@ -158,6 +160,7 @@ join penstock.door_live as l using (queue_id)
 where l.seq is not null
     and not exists (select 1 from penstock.door_removal as r where r.door_id = d.door_id and r.seq = l.seq);
 
+-- message_archive of every schema of the LISTEN/NOTIFY conventions.
 create or replace view penstock.door_archive as
 select e.door_id, e.position as id, e.created_at, e.ended_at as archived_at,
     penstock.payload_jsonb(e.payload, e.content_type) as message,
