@@ -31,7 +31,9 @@ def sweep(session: Session) -> None:
 
 def migrate(
     session: Session,
-    sql: Annotated[bool, typer.Option("--sql", help="Print the SQL for an empty database instead of running it.")] = False,
+    sql: Annotated[
+        bool, typer.Option("--sql", help="Print the SQL for an empty database instead of running it.")
+    ] = False,
 ) -> None:
     """Make the store's tables, or bring them to this version.
 

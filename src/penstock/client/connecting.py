@@ -34,9 +34,11 @@ def open_engine(url: str, **settings: Any) -> Engine:
 
         return open_sqlite(_sqlite_path(url, rest), **settings)
     if scheme in ("postgresql", "postgres"):
-        return _postgres().open_postgres(url, **settings)
+        engine: Engine = _postgres().open_postgres(url, **settings)
+        return engine
     if scheme == "postgresql+embedded":
-        return _postgres().open_embedded(_embedded_path(url, rest), **settings)
+        embedded: Engine = _postgres().open_embedded(_embedded_path(url, rest), **settings)
+        return embedded
     raise InvalidUrl(
         f"unknown store scheme {shown(scheme)}: this version knows {', '.join(SCHEMES)}{nearest(scheme, SCHEMES)}"
     )
@@ -45,7 +47,9 @@ def open_engine(url: str, **settings: Any) -> Engine:
 def schema_script(url: str) -> str:
     """The SQL that makes the schema of a store on a server, for people who run it themselves."""
     if url.partition("://")[0] not in ("postgresql", "postgres", "postgresql+embedded"):
-        raise InvalidUrl(f"{shown(redacted(url))}: only a store on a server has a schema to print; others make their own")
+        raise InvalidUrl(
+            f"{shown(redacted(url))}: only a store on a server has a schema to print; others make their own"
+        )
     _postgres()
     from penstock.engines.postgres import migration
 

@@ -38,7 +38,8 @@ def script() -> str:
     parts.append(_begun())
     parts += [sql for _, sql in functions()]
     parts.append(STEPS.set_digest.replace("%s", _quoted(digest())) + ";")
-    return "begin;\n\n" + "\n\n".join(part.strip() for part in parts) + "\n\ncommit;\n"
+    whole = [SQL.begin + ";", *(part.strip() for part in parts), SQL.commit + ";"]
+    return "\n\n".join(whole) + "\n"
 
 
 def _begun() -> str:
@@ -116,7 +117,9 @@ def check_schema(database: Database) -> tuple[int, int]:
     if version < len(steps()):
         raise SchemaMissing(f"{database.name} has Penstock schema {version} of {len(steps())}: {MIGRATE}")
     if not is_own:
-        raise SchemaMissing(f"{database.name} was restored from another server, whose transaction numbers differ: {MIGRATE}")
+        raise SchemaMissing(
+            f"{database.name} was restored from another server, whose transaction numbers differ: {MIGRATE}"
+        )
     return salt, epoch
 
 

@@ -78,7 +78,9 @@ _NUL = "\uffff"
 
 def archived(row: Row, queue: str, group: str) -> Archived:
     outcome, reason, attempts, finished_at, *rest = row
-    return Archived(message(tuple(rest), queue), group, State(outcome), readable(reason), attempts, to_time(finished_at))
+    return Archived(
+        message(tuple(rest), queue), group, State(outcome), readable(reason), attempts, to_time(finished_at)
+    )
 
 
 def dead_letter(row: Row, queue: str) -> DeadLetter:
