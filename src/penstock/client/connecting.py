@@ -35,9 +35,11 @@ def open_engine(url: str, **settings: Any) -> Engine:
 
         return open_sqlite(_sqlite_path(url, rest), **settings)
     if scheme in ("postgresql", "postgres"):
-        return _postgres().open_postgres(url, **settings)
+        engine: Engine = _postgres().open_postgres(url, **settings)
+        return engine
     if scheme == "postgresql+embedded":
-        return _postgres().open_embedded(_embedded_path(url, rest), **settings)
+        embedded: Engine = _postgres().open_embedded(_embedded_path(url, rest), **settings)
+        return embedded
     raise InvalidUrl(
         f"unknown store scheme {shown(scheme)}: this version knows {', '.join(SCHEMES)}{nearest(scheme, SCHEMES)}"
     )

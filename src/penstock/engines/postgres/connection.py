@@ -68,7 +68,8 @@ class Database:
         current: Connection | None = getattr(self._local, "connection", None)
         if current is not None:
             return self._execute(current, statement, parameters)
-        return self._repeated(lambda connection: self._execute(connection, statement, parameters))
+        rows: Rows = self._repeated(lambda connection: self._execute(connection, statement, parameters))
+        return rows
 
     def script(self, text: str) -> None:
         """Run several statements at once, without parameters, as a part of the transaction of this thread."""
@@ -95,12 +96,14 @@ class Database:
     def together(self, operations: Sequence[Callable[[], Any]]) -> list[Any]:
         """All in one transaction. At first without savepoints, which cost two round trips each: only when a call fails
         is everything undone and done again with them."""
+        results: list[Any]
         try:
-            return self._repeated(lambda connection: self._together(connection, operations, savepoints=False))
+            results = self._repeated(lambda connection: self._together(connection, operations, savepoints=False))
         except errors.StoreError:
             raise
         except errors.PenstockError:
-            return self._repeated(lambda connection: self._together(connection, operations, savepoints=True))
+            results = self._repeated(lambda connection: self._together(connection, operations, savepoints=True))
+        return results
 
     def _together(self, connection: Connection, operations: Sequence[Callable[[], Any]], savepoints: bool) -> list[Any]:
         with self._within(connection):
@@ -277,11 +280,14 @@ def _note(diagnostic: Diagnostic) -> None:
 
 def _check_alive(connection: Connection) -> None:
     """An idle connection has nothing to say; if it has, it is mostly that the server is gone."""
-    readable, _, _ = select.select([connection.pgconn.socket], [], [], 0)
-    if readable:
+    for _ in range(3):
+        if not select.select([connection.pgconn.socket], [], [], 0)[0]:
+            return
+        # First its last words, then the end.
         connection.pgconn.consume_input()
         if connection.pgconn.status != psycopg.pq.ConnStatus.OK:
-            raise psycopg.OperationalError("the server closed the connection")
+            break
+    raise psycopg.OperationalError("the server closed the connection")
 
 
 def _shown_name(url: str) -> str:

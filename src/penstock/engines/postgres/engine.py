@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from psycopg_pool import ConnectionPool
 
-from penstock.domain.errors import LeaseLost
 from penstock.domain.lifecycle import State
 from penstock.domain.message import Draft, Message
 from penstock.domain.observations import (
@@ -40,6 +39,7 @@ from penstock.engines.postgres import (
     reading,
     scheduling,
     sending,
+    settling,
     shapes,
     staging,
     windows,
@@ -68,8 +68,8 @@ def open_postgres(
 ) -> PostgresEngine:
     """Open the store. Nothing is connected yet, and the schema is not made: `migrate` does that.
 
-    Behind a pooler that hands out connections by transaction use `prepare=False, listen=False`. A `pool` of psycopg_pool
-    is used instead of an own one, and stays open; its connections are switched to autocommit.
+    Behind a pooler that hands out connections by transaction use `prepare=False, listen=False`. A `pool` of
+    psycopg_pool is used instead of an own one, and stays open; its connections are switched to autocommit.
     """
     check_integer("pool_size", pool_size, 1, 1000)
     check_seconds("busy_seconds", busy_seconds, above=True)
@@ -88,8 +88,8 @@ class PostgresEngine:
 
     @property
     def salt(self) -> int:
-        """A random number of the store, in the ids that Penstock makes. Known once the schema was looked at, which every
-        first call does."""
+        """A random number of the store, in the ids that Penstock makes. Known once the schema was looked at, which
+        every first call does."""
         if self._salt is None:
             with self._checking:
                 if self._salt is None:
@@ -197,21 +197,10 @@ class PostgresEngine:
     def settle(self, queue: str, group: str, settles: Sequence[Settle]) -> list[Settled]:
         if not settles:
             return []
-        states = self._value(
-            SQL.settle,
-            queue,
-            group,
-            [str(one.event) for one in settles],
-            Numbers([one.token for one in settles]),
-            Numbers([one.position for one in settles]),
-            [shapes.storable(one.reason) for one in settles],
-            [None if one.delay_seconds is None else float(one.delay_seconds) for one in settles],
-        )
+        _ = self.salt
+        results = settling.settle(self.database, queue, group, settles)
         self.watch.committed()
-        return [
-            _lost(one) if state is None else Settled(one.id, State(state))
-            for one, state in zip(settles, states, strict=True)
-        ]
+        return results
 
     def ack_all(self, queue: str, group: str, token: int, positions: list[int]) -> bool:
         whole: bool = self._value(SQL.ack_whole, queue, group, token, len(positions), sum(positions))
@@ -498,7 +487,7 @@ class PostgresEngine:
     # -- the ledger --------------------------------------------------------------------------------------------------
 
     def ledger(self, kind: str, prefix: str = "") -> dict[str, str]:
-        return dict(self._rows(SQL.ledger, kind, prefix))  # type: ignore[arg-type]  # rows are pairs
+        return dict(self._rows(SQL.ledger, kind, prefix))
 
     def record(
         self,
@@ -510,11 +499,3 @@ class PostgresEngine:
         given = [msgspec.json.encode(dict(one)).decode() for one in (puts, expect or {})]
         done: bool = self._value(SQL.record_facts, kind, given[0], list(removes), given[1])
         return done
-
-
-def _lost(settle: Settle) -> Settled:
-    lost = LeaseLost(
-        f"lease {settle.token} on message {settle.id} was lost: it ended, was settled or was taken over; "
-        f"the {settle.event} changed nothing"
-    )
-    return Settled(settle.id, None, lost)

@@ -38,7 +38,8 @@ def script() -> str:
     parts.append(_begun())
     parts += [sql for _, sql in functions()]
     parts.append(STEPS.set_digest.replace("%s", _quoted(digest())) + ";")
-    return "begin;\n\n" + "\n\n".join(part.strip() for part in parts) + "\n\ncommit;\n"
+    whole = [SQL.begin + ";", *(part.strip() for part in parts), SQL.commit + ";"]
+    return "\n\n".join(whole) + "\n"
 
 
 def _begun() -> str:

@@ -14,7 +14,9 @@ from penstock.domain.message import Draft
 from penstock.domain.names import shown
 from penstock.engines.postgres import sending, translating
 from penstock.engines.postgres.arrays import register
+from penstock.engines.postgres.connection import SQL as CONNECTION
 from penstock.engines.postgres.connection import Database
+from penstock.engines.postgres.sending import SQL
 
 Outside = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 KINDS = (psycopg.Connection, psycopg.AsyncConnection)
@@ -24,6 +26,9 @@ def send(database: Database, queue: str, drafts: Sequence[Draft], salt: int, tra
     """As one step of the caller's transaction: whole or not at all."""
     connection = _unwrapped(transaction)
     _check(connection, database)
+    # Beforehand and on its own: others must not wait for the caller's transaction because it was the first to send.
+    priorities = {options.priority for _, _, options in drafts}
+    database.rows(SQL.prepare, (queue, sorted(priorities)))
     try:
         with _blocking(connection) as usable:
             return sending.send(_Borrowed(usable), queue, drafts, salt, notify=True)
@@ -33,14 +38,14 @@ def send(database: Database, queue: str, drafts: Sequence[Draft], salt: int, tra
 
 def _unwrapped(transaction: object) -> Outside:
     """A psycopg connection, or the one behind a connection or session of SQLAlchemy."""
-    found = getattr(transaction, "sync_connection", None) or transaction
+    found: Any = getattr(transaction, "sync_connection", None) or transaction
     if not isinstance(found, KINDS) and hasattr(found, "in_transaction"):
         # SQLAlchemy does not see what is done on its driver's connection: a transaction it does not know of is undone.
         if not found.in_transaction():
             found.begin()
-        found = getattr(found, "connection", found)
-        found = found() if callable(found) else found
-        found = getattr(found, "connection", found)
+        found = found.connection
+        # A session has a connection, which has the one of the pool.
+        found = found().connection if callable(found) else found
     found = getattr(found, "driver_connection", found)
     if isinstance(found, KINDS):
         return found
@@ -81,9 +86,9 @@ def _blocking(connection: Outside) -> Iterator[psycopg.Connection[Any]]:
 
 
 class _Twin(psycopg.Connection[Any]):
-    """Shares the session of an asynchronous connection, and must not complain when it goes: the session is not its own."""
+    """Shares the session of an asynchronous connection, and must not complain when it goes: it is not its own."""
 
-    def __del__(self) -> None:
+    def __del__(self, *_: Any) -> None:
         pass
 
 
@@ -105,6 +110,9 @@ class _Borrowed:
         if connection.autocommit and connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE:
             yield
             return
+        if connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE:
+            # Otherwise the block below would be the whole transaction, and commit it.
+            connection.execute(CONNECTION.begin_implicitly)
         with connection.transaction():
             yield
 

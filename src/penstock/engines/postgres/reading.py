@@ -1,5 +1,5 @@
-"""The rows of a window as Arrow record batches, page by page: each page is a query of its own between two places, so that
-no transaction stays open while the reader is busy with what it has."""
+"""The rows of a window as Arrow record batches, page by page: each page is a query of its own between two places, so
+that no transaction stays open while the reader is busy with what it has."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def _read(
 
 def _expression(table: Table, column: str) -> str:
     letter = f"letter_{column}" if table == "dead_letters" else ""
-    return SQL.blocks.get(letter) or SQL.blocks[f"column_{column}"]
+    expression: str = SQL.blocks.get(letter) or SQL.blocks[f"column_{column}"]
+    return expression
 
 
 def _messages(database: Database, part: Part, wanted: str, batch_rows: int) -> Iterator[list[tuple[Any, ...]]]:
@@ -56,7 +57,7 @@ def _messages(database: Database, part: Part, wanted: str, batch_rows: int) -> I
     statement = SQL.message_page.replace("{columns}", wanted)
     for page in database.rows(SQL.message_pages, (*marks, *_place(before), *_place(last), batch_rows)):
         yield database.rows(statement, (*marks, *_place(before), *_place(page)))
-        before = page  # type: ignore[assignment]  # a page is named by a pair of numbers
+        before = page
 
 
 def _place(place: Sequence[int]) -> tuple[str, int]:
@@ -72,7 +73,7 @@ def _trail(database: Database, part: Part, wanted: str, batch_rows: int) -> Iter
     place: Place = (first, 1 << 62)
     while rows := database.rows(statement, (*marks, first + 1, last, *place, batch_rows)):
         yield rows
-        place = rows[-1][-2:]  # type: ignore[assignment]  # the last two columns are the place
+        place = rows[-1][-2:]
 
 
 def _letters(database: Database, part: Part, wanted: str, batch_rows: int) -> Iterator[list[tuple[Any, ...]]]:
@@ -80,7 +81,7 @@ def _letters(database: Database, part: Part, wanted: str, batch_rows: int) -> It
     statement = SQL.letter_page.replace("{columns}", wanted)
     while rows := database.rows(statement, (part.queue, *place, *last, batch_rows)):
         yield rows
-        place = rows[-1][-2:]  # type: ignore[assignment]  # the last two columns are the place
+        place = rows[-1][-2:]
 
 
 def _batch(rows: list[tuple[Any, ...]], schema: pyarrow.Schema) -> pyarrow.RecordBatch:

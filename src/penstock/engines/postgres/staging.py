@@ -1,4 +1,4 @@
-"""Messages put aside part by part, then sent all at once and only once: how a sink with many tasks sends exactly once."""
+"""Messages put aside part by part, then sent all at once and only once: how many tasks send exactly once."""
 
 from __future__ import annotations
 

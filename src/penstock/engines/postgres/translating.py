@@ -1,4 +1,4 @@
-"""What an error of PostgreSQL means: the functions of the schema raise codes of their own, the server raises its own."""
+"""What an error of PostgreSQL means: the functions of the schema have codes of their own, the server has its own."""
 
 from __future__ import annotations
 

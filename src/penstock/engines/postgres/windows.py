@@ -1,5 +1,5 @@
-"""Windows: how the pipeline reads. A mark is a cursor as text, because sequences commit out of order: two snapshots, and
-a place between what the one shows and the other does not."""
+"""Windows: how the pipeline reads. A mark is a cursor as text, because sequences commit out of order: two snapshots,
+and a place between what the one shows and the other does not."""
 
 from __future__ import annotations
 

@@ -357,3 +357,16 @@ language sql as $$
     update penstock.reader set expired_upto = _since
     where queue_id = _queue_id and (_group_id is null or group_id = _group_id) and expired_upto > _since
 $$;
+
+-- Make the queue, its primary group and the lanes of these priorities. A send makes them too; but within a long transaction
+-- others who need the same ones would have to wait for its end.
+create or replace function penstock.prepare(queue text, priorities integer[] default '{0}') returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    q penstock.queue := penstock._ensure_queue(penstock._check_name('queue', prepare.queue));
+begin
+    perform penstock._ensure_primary(q);
+    perform penstock._lane(q.queue_id, priority, shard)
+    from unnest(priorities) as priority, generate_series(0, q.shards - 1) as shard;
+end
+$$;

@@ -22,10 +22,6 @@ release savepoint penstock_call;
 -- Undo the call, not the transaction.
 rollback to savepoint penstock_call;
 
--- name: server_clock
--- The time of the server, in microseconds.
-select (extract(epoch from clock_timestamp()) * 1000000)::bigint;
-
 -- name: inject
 -- Time and chance of a test, for the next call.
 select set_config('penstock.now', %s, false), set_config('penstock.random', %s, false);
@@ -52,6 +48,6 @@ listen penstock;
 -- Senders notify only while somebody holds this lock. False while a sender is looking for one: try again.
 select pg_try_advisory_lock_shared(1347310675, 0);
 
--- name: alive
--- Whether the connection still works.
+-- name: begin_implicitly
+-- A statement that begins the transaction of a connection which begins them by itself.
 select 1;

@@ -259,3 +259,7 @@ select penstock.record_facts(%s, %s::jsonb, %s::text[], %s::jsonb);
 -- name: epoch
 -- Names the log.
 select epoch from penstock.store;
+
+-- name: prepare
+-- Make what the first send to a queue would make.
+select penstock.prepare(%s, %s::integer[]);

@@ -1,0 +1,277 @@
+-- ready -> leased, one by one: what may be over, retries, and ordered queues.
+
+-- Unread messages one by one: what is over is passed and written down as ended, and leases may end at different times.
+create or replace function penstock._take_carefully(
+    q penstock.queue, g penstock.reader, _lane_id integer, _priority integer, c penstock.claim, _consumer text,
+    _room integer, _lease_seconds double precision, _token bigint, _now bigint, _segment smallint
+) returns setof penstock.delivery_row
+language plpgsql as $$
+declare
+    m penstock.log;
+    fl penstock.flight;
+    _ends_at bigint := _now + penstock._us(_lease_seconds);
+    _ends bigint;
+    _seqs bigint[] := '{}';
+    _count integer := 0;
+    _passed integer := 0;
+    _is_over boolean;
+begin
+    c.used_up := true;
+    for m in select * from penstock._window(_lane_id, c, q.trimmed_position) loop
+        if _count = _room then
+            c.used_up := false;
+            exit;
+        end if;
+        _passed := _passed + 1;
+        c.at_tx := m.tx;
+        c.at_seq := m.seq;
+        delete from penstock.skip where group_id = g.group_id and seq = m.seq;
+        continue when found;
+        fl := penstock._as_flight(m, _priority, _token, _consumer);
+        _is_over := m.expires_at <= _now or (q.delivery = 'at_most_once' and m.deadline_at <= _now);
+        if _is_over then
+            perform penstock._end(
+                q, g, fl, case when m.expires_at <= _now then 'expire' else 'deadline' end, 'expired', 'system', null, 0,
+                null, g.name is not distinct from q.primary_group, _now
+            );
+            continue;
+        end if;
+        _count := _count + 1;
+        _ends := penstock._lease_end(_now, _lease_seconds, m.expires_at, m.deadline_at);
+        if _ends = _ends_at then
+            _seqs := _seqs || m.seq;
+        else
+            perform penstock._track(g.group_id, fl, 'leased', 1, _ends, _now);
+            perform penstock._record(
+                q.queue_id, g.group_id, 'receive', 'leased', m.seq, _consumer, null, 1, _token, penstock.now_us()
+            );
+        end if;
+        return next row (
+            m.seq, m.created_at, m.id::text, m.content_type, m.headers, m.expires_at, m.deadline_at, m.address, m.key,
+            (select b.name from penstock.batch as b where b.batch_id = m.batch_id), m.created_by, m.payload, _priority,
+            1, _ends
+        )::penstock.delivery_row;
+    end loop;
+    if _passed > 0 then
+        perform penstock._claim(q, g, _lane_id, c, _passed, _seqs, _consumer, _token, _ends_at, _now, _segment);
+    end if;
+end
+$$;
+
+-- Retries that are ready, up to a priority. Those that another receive is taking are passed by.
+create or replace function penstock._take_retries(
+    q penstock.queue, g penstock.reader, _consumer text, _room integer, _lease_seconds double precision, _token bigint,
+    _now bigint, _priority integer
+) returns setof penstock.delivery_row
+language plpgsql as $$
+declare
+    t penstock.tracked;
+begin
+    for t in
+        select * from penstock.tracked
+        where group_id = g.group_id and state = 'ready' and priority <= _priority
+        order by priority, seq
+        limit _room
+        for update skip locked
+    loop
+        return next penstock._take_retry(q, t, _consumer, _lease_seconds, _token, _now);
+    end loop;
+end
+$$;
+
+create or replace function penstock._take_retry(
+    q penstock.queue, t penstock.tracked, _consumer text, _lease_seconds double precision, _token bigint, _now bigint
+) returns penstock.delivery_row
+language plpgsql as $$
+declare
+    _ends bigint := penstock._lease_end(_now, _lease_seconds, t.expires_at, t.deadline_at);
+begin
+    update penstock.tracked
+    set state = 'leased', attempt = t.attempt + 1, until_at = _ends, token = _token, consumer = _consumer,
+        leased_at = _now
+    where group_id = t.group_id and seq = t.seq;
+    perform penstock._record(
+        q.queue_id, t.group_id, 'receive', 'leased', t.seq, _consumer, null, t.attempt + 1, _token, penstock.now_us()
+    );
+    return row (
+        t.seq, t.created_at, t.id::text, t.content_type, t.headers, t.expires_at, t.deadline_at, t.address, t.key,
+        (select b.name from penstock.batch as b where b.batch_id = t.batch_id), t.created_by, t.payload, t.priority,
+        t.attempt + 1, _ends
+    )::penstock.delivery_row;
+end
+$$;
+
+-- Messages that this very transaction has promoted, up to a priority. No snapshot shows them yet, so no cursor comes to
+-- them now: they are looked after one by one, and the cursor passes over them later.
+create or replace function penstock._take_promoted(
+    q penstock.queue, g penstock.reader, _consumer text, _room integer, _lease_seconds double precision, _token bigint,
+    _now bigint, _priority integer, _promoted bigint[]
+) returns setof penstock.delivery_row
+language plpgsql as $$
+declare
+    m penstock.log;
+    fl penstock.flight;
+    _ends bigint;
+begin
+    for m in
+        select l.* from penstock.log as l join penstock.lane as n using (lane_id)
+        where l.seq = any (_promoted) and n.priority <= _priority
+            and (l.expires_at is null or l.expires_at > _now)
+            and (q.delivery = 'at_least_once' or l.deadline_at is null or l.deadline_at > _now)
+            and not exists (select 1 from penstock.skip as s where s.group_id = g.group_id and s.seq = l.seq)
+        order by n.priority, l.seq
+        limit _room
+    loop
+        fl := penstock._as_flight(
+            m, (select priority from penstock.lane where lane_id = m.lane_id), _token, _consumer
+        );
+        _ends := penstock._lease_end(_now, _lease_seconds, m.expires_at, m.deadline_at);
+        insert into penstock.skip (group_id, seq) values (g.group_id, m.seq);
+        perform penstock._track(g.group_id, fl, 'leased', 1, _ends, _now);
+        perform penstock._record(
+            q.queue_id, g.group_id, 'receive', 'leased', m.seq, _consumer, null, 1, _token, penstock.now_us()
+        );
+        return next row (
+            m.seq, m.created_at, m.id::text, m.content_type, m.headers, m.expires_at, m.deadline_at, m.address, m.key,
+            (select b.name from penstock.batch as b where b.batch_id = m.batch_id), m.created_by, m.payload, fl.priority,
+            1, _ends
+        )::penstock.delivery_row;
+    end loop;
+end
+$$;
+
+-- An ordered queue has one open lease per shard. A retry goes before what follows it, and while it waits its shard waits
+-- too. What is handed out behind a failure is released, which an at_most_once message must not be: one at a time.
+create or replace function penstock._take_in_order(
+    q penstock.queue, g penstock.reader, _consumer text, _limit integer, _lease_seconds double precision, _token bigint,
+    _now bigint, _promoted bigint[]
+) returns setof penstock.delivery_row
+language plpgsql as $$
+declare
+    _most integer := case when q.delivery = 'at_most_once' then 1 else _limit end;
+    _segment smallint := penstock._segment();
+    _room integer := _limit;
+    _taken integer;
+    _blocked integer[];
+    turn record;
+    waiting penstock.tracked;
+    r penstock.delivery_row;
+begin
+    _blocked := array(select penstock._busy_shards(g.group_id));
+    -- The first message in care of each shard: if it is ready it is the shard's turn, if not the shard waits.
+    for turn in
+        select turns.* from (
+            select t.priority, 0 as kind, t.seq as place, n.shard, t.seq, null::integer as lane_id, n.trimmed
+            from penstock.tracked as t join penstock.lane as n using (lane_id)
+            where t.group_id = g.group_id and t.state in ('held', 'ready')
+            union all
+            select n.priority, 1, penstock._turn(g.group_id, _consumer, n.shard, q.shards), n.shard, null, n.lane_id,
+                n.trimmed
+            from penstock.lane as n
+            where n.queue_id = q.queue_id and n.priority >= 0
+                and penstock._has_unread(g.group_id, n.lane_id, q.trimmed_position)
+        ) as turns
+        order by turns.priority, turns.kind, turns.place
+    loop
+        exit when _room = 0;
+        continue when turn.shard = any (_blocked);
+        if turn.lane_id is null then
+            select t.* into waiting from penstock.tracked as t join penstock.lane as n using (lane_id)
+            where t.group_id = g.group_id and t.state in ('held', 'ready') and n.shard = turn.shard
+            order by t.seq limit 1;
+            continue when waiting.seq <> turn.seq or waiting.state <> 'ready';
+            return next penstock._take_retry(q, waiting, _consumer, _lease_seconds, _token, _now);
+            _taken := 1;
+        else
+            continue when exists (
+                select 1 from penstock.tracked as t join penstock.lane as n using (lane_id)
+                where t.group_id = g.group_id and t.state in ('held', 'ready') and n.shard = turn.shard
+            );
+            _taken := 0;
+            for r in
+                select * from penstock._take_lane(
+                    q, g, turn.lane_id, turn.priority, turn.trimmed, _consumer, least(_room, _most), _lease_seconds,
+                    _token, _now, _segment
+                )
+            loop
+                return next r;
+                _taken := _taken + 1;
+            end loop;
+        end if;
+        _room := _room - _taken;
+        if _most = 1 and _taken > 0 then
+            _blocked := _blocked || turn.shard;
+        end if;
+    end loop;
+    -- What was just promoted is the last of its shard.
+    for turn in
+        select l.seq, n.shard, n.priority from penstock.log as l join penstock.lane as n using (lane_id)
+        where l.seq = any (_promoted)
+        order by n.priority, l.seq
+    loop
+        exit when _room = 0;
+        continue when turn.shard = any (_blocked) or exists (
+            select 1 from penstock.tracked as t join penstock.lane as n using (lane_id)
+            where t.group_id = g.group_id and t.state in ('held', 'ready') and n.shard = turn.shard
+        );
+        return query select * from penstock._take_promoted(
+            q, g, _consumer, 1, _lease_seconds, _token, _now, turn.priority, array[turn.seq]
+        );
+        get diagnostics _taken = row_count;
+        _room := _room - _taken;
+        if _most = 1 and _taken > 0 then
+            _blocked := _blocked || turn.shard;
+        end if;
+    end loop;
+end
+$$;
+
+-- Shards of an ordered queue in which something is in flight.
+create or replace function penstock._busy_shards(_group_id integer) returns setof integer
+language sql stable as $$
+    select n.shard from penstock.lease as e join penstock.lane as n using (lane_id) where e.group_id = _group_id
+    union
+    select n.shard from penstock.tracked as t join penstock.lane as n using (lane_id)
+    where t.group_id = _group_id and t.state = 'leased'
+$$;
+
+-- Unread messages of a lane, window by window, with care.
+create or replace function penstock._take_lane(
+    q penstock.queue, g penstock.reader, _lane_id integer, _priority integer, _trimmed bigint, _consumer text,
+    _limit integer, _lease_seconds double precision, _token bigint, _now bigint, _segment smallint
+) returns setof penstock.delivery_row
+language plpgsql as $$
+declare
+    c penstock.claim;
+    _room integer := _limit;
+    _taken integer;
+    _is_fresh boolean := false;
+begin
+    perform pg_advisory_xact_lock(g.group_id, _lane_id);
+    c := penstock._cursor(g.group_id, _lane_id, _segment);
+    if c.number = 0 then
+        c.passed := _trimmed;
+        c.above := q.trimmed_position;
+    end if;
+    loop
+        if not c.used_up then
+            return query select * from penstock._take_carefully(
+                q, g, _lane_id, _priority, c, _consumer, _room, _lease_seconds, _token, _now, _segment
+            );
+            get diagnostics _taken = row_count;
+            _room := _room - _taken;
+            exit when _room = 0;
+            c := penstock._cursor(g.group_id, _lane_id, _segment, c);
+        end if;
+        exit when _is_fresh;
+        c.prev := c.snap;
+        c.snap := penstock._snapshot();
+        exit when c.prev::text = c.snap::text;
+        c.at_tx := '0';
+        c.at_seq := 0;
+        c.above := 0;
+        c.used_up := false;
+        _is_fresh := true;
+    end loop;
+end
+$$;

@@ -1,0 +1,186 @@
+-- Counts of a queue, in one snapshot: from counts that the sweep keeps, and what came since.
+
+-- Microseconds until a receive could return something: 0 for now, null for not before something is committed.
+create or replace function penstock.ready_in(_queue text, _group text) returns bigint
+language plpgsql stable security definer
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off
+as $$
+declare
+    q penstock.queue;
+    _group_id integer;
+    _busy integer[] := '{}';
+    _due_at bigint;
+begin
+    select * into q from penstock.queue where name = _queue;
+    if not found or q.paused then
+        return null;
+    end if;
+    select group_id into _group_id from penstock.reader
+    where queue_id = q.queue_id and name = coalesce(_group, penstock._default_group(q));
+    _group_id := coalesce(_group_id, -1);
+    if q.ordered then
+        _busy := array(
+            select penstock._busy_shards(_group_id)
+            union
+            select n.shard from penstock.tracked as t join penstock.lane as n using (lane_id)
+            where t.group_id = _group_id and t.state = 'held'
+        );
+    end if;
+    if exists (
+        select 1 from penstock.tracked as t join penstock.lane as n using (lane_id)
+        where t.group_id = _group_id and t.state = 'ready' and not n.shard = any (_busy)
+    ) or exists (
+        select 1 from penstock.lane as n
+        where n.queue_id = q.queue_id and n.priority >= 0 and not n.shard = any (_busy)
+            and penstock._has_unread(_group_id, n.lane_id, q.trimmed_position)
+    ) then
+        return 0;
+    end if;
+    select least(
+        (select min(available_at) from penstock.held where queue_id = q.queue_id and not waiting),
+        (select min(until_at) from penstock.tracked where group_id = _group_id and state = 'held'),
+        (select min(until_at) from penstock.tracked where group_id = _group_id and state = 'leased'),
+        (select min(ends_at) from penstock.lease where group_id = _group_id)
+    ) into _due_at;
+    -- greatest() leaves nulls out: when nothing will come, the answer is null and not 0.
+    return case when _due_at is not null then greatest(0, _due_at - penstock.now_us()) end;
+end
+$$;
+
+-- How many messages a lane was ever sent: those counted before, and those that came since.
+create or replace function penstock._sent(n penstock.lane) returns bigint
+language sql stable as $$
+    select n.sent
+        + (select count(*) from penstock.log as m where m.lane_id = n.lane_id and m.tx >= pg_snapshot_xmax(n.counted))
+        + (
+            select count(*) from pg_snapshot_xip(n.counted) as o (x)
+            join penstock.log as m on m.lane_id = n.lane_id and m.tx = o.x
+        )
+$$;
+
+-- How many messages of the queue's log a group has not read.
+create or replace function penstock._lag(q penstock.queue, _group_id integer) returns bigint
+language sql stable as $$
+    select coalesce(sum(
+        penstock._sent(l) - case when c.number = 0 then l.trimmed else c.passed end
+    ), 0)::bigint
+    from penstock.lane as l
+    cross join lateral penstock._cursor(_group_id, l.lane_id, penstock._segment()) as c
+    where l.queue_id = q.queue_id and l.priority >= 0
+$$;
+
+-- Every group's counts, in one snapshot and without reading messages.
+create or replace function penstock.stats(queue text)
+returns table (
+    group_name text, total bigint, in_progress bigint, redo bigint, done bigint, available bigint, held bigint,
+    dead bigint, consumers bigint, oldest_age_seconds double precision, lag bigint, outcomes jsonb
+)
+language plpgsql stable security definer
+set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
+#variable_conflict use_column
+declare
+    q penstock.queue;
+    g penstock.reader;
+    _held bigint;
+    _every bigint;
+    _unread bigint;
+    _ended record;
+    _backing_off bigint;
+    _oldest bigint;
+begin
+    select * into q from penstock.queue where name = stats.queue;
+    if not found then
+        return;
+    end if;
+    select count(*) into _held from penstock.held as h where h.queue_id = q.queue_id;
+    for g in select * from penstock.reader as r where r.queue_id = q.queue_id order by r.name loop
+        group_name := g.name;
+        select * into _ended from penstock._ended(g);
+        outcomes := to_jsonb(_ended);
+        if g.stream_mark is not null then
+            select coalesce(sum(penstock._sent(n) - n.trimmed), 0) into _every
+            from penstock.lane as n where n.queue_id = q.queue_id and n.priority >= 0;
+            lag := case when g.stream_table = 'messages' then penstock._count_beyond(q, g.stream_mark)
+                else penstock._count_ended(q, g.stream_mark) end;
+            in_progress := 0;
+            redo := 0;
+            dead := 0;
+            consumers := 0;
+            available := lag;
+            done := _every - lag;
+            held := _held;
+            total := _every + _held;
+            oldest_age_seconds := null;
+            return next;
+            continue;
+        end if;
+        _unread := penstock._lag(q, g.group_id);
+        select coalesce(sum(e.n), 0) into in_progress from penstock.lease as e where e.group_id = g.group_id;
+        select in_progress + count(*) filter (where t.state = 'leased'), count(*) filter (where t.state = 'ready'),
+            count(*) filter (where t.state = 'held')
+        into in_progress, redo, _backing_off
+        from penstock.tracked as t where t.group_id = g.group_id;
+        select count(*) into dead from penstock.dead_letter as d where d.group_id = g.group_id;
+        select count(*) into consumers from penstock.consumer as c where c.group_id = g.group_id;
+        available := _unread - (select count(*) from penstock.skip as s where s.group_id = g.group_id);
+        lag := _unread;
+        held := _held + _backing_off;
+        done := _ended.succeeded;
+        total := held + available + redo + in_progress + done + dead;
+        oldest_age_seconds := null;
+        if available > 0 or redo > 0 then
+            select min(one.created_at) into _oldest from (
+                select first.created_at
+                from penstock.lane as n
+                cross join lateral (
+                    select m.created_at from penstock._unread(
+                        n.lane_id, penstock._cursor(g.group_id, n.lane_id, penstock._segment()), q.trimmed_position, 1
+                    ) as m
+                ) as first
+                where n.queue_id = q.queue_id and n.priority >= 0
+                union all
+                select t.created_at from penstock.tracked as t where t.group_id = g.group_id and t.state = 'ready'
+            ) as one;
+            oldest_age_seconds := greatest(0, penstock.now_us() - _oldest) / 1000000.0;
+        end if;
+        return next;
+    end loop;
+end
+$$;
+
+-- How messages ended in a group: those counted before, and those since.
+create or replace function penstock._ended(
+    g penstock.reader, out succeeded bigint, out rejected bigint, out failed bigint, out lease_expired bigint,
+    out expired bigint, out cancelled bigint
+)
+language sql stable as $$
+    select g.succeeded + coalesce(sum(s.n) filter (where s.state = 'succeeded'), 0),
+        g.rejected + coalesce(sum(s.n) filter (where s.state = 'rejected'), 0),
+        g.failed + coalesce(sum(s.n) filter (where s.state = 'failed'), 0),
+        g.lease_expired + coalesce(sum(s.n) filter (where s.state = 'lease_expired'), 0),
+        g.expired + coalesce(sum(s.n) filter (where s.state = 'expired'), 0),
+        g.cancelled + coalesce(sum(s.n) filter (where s.state = 'cancelled'), 0)
+    from (
+        select s.n, s.state, s.group_id from penstock.step as s
+        where s.queue_id = g.queue_id and s.tx >= pg_snapshot_xmax(g.counted) and s.first > 0
+        union all
+        select s.n, s.state, s.group_id from pg_snapshot_xip(g.counted) as o (x)
+        join penstock.step as s on s.queue_id = g.queue_id and s.tx = o.x and s.first > 0
+    ) as s
+    where s.group_id is null or s.group_id = g.group_id
+$$;
+
+-- How many messages a group could receive that has not begun yet.
+create or replace function penstock.unread(_queue text) returns bigint
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+    select coalesce((
+        select sum(penstock._sent(n) - n.trimmed) from penstock.lane as n
+        where n.queue_id = q.queue_id and n.priority >= 0
+    ), 0)::bigint - (
+        select count(*) from penstock.log as m join penstock.lane as n using (lane_id)
+        where m.expires_at <= penstock.now_us() and m.seq > q.trimmed_position and n.queue_id = q.queue_id
+            and n.priority >= 0
+    )
+    from penstock.queue as q
+    where q.name = _queue
+$$;
