@@ -141,7 +141,9 @@ begin
                 select *, penstock._turn(f.group_id, _consumer, shard, f.shards) as place
                 from penstock.lane
                 where queue_id = f.queue_id and priority >= 0
-                    and (cardinality(f.lanes) = 1 or penstock._has_unread(f.group_id, lane_id, f.trimmed_position))
+                    -- A lane that was made since is left to the next receive: this one holds the lock of the first only.
+                    and case when cardinality(f.lanes) = 1 then lane_id = f.lanes[1]
+                        else penstock._has_unread(f.group_id, lane_id, f.trimmed_position) end
             ) as n
             cross join generate_series(1, coalesce(cardinality(f.lanes), 0)) as turn
             order by n.priority, turn, n.place

@@ -140,6 +140,17 @@ begin
 end
 $$;
 
+-- The position of the next message of a lane that a group has not read and that has not ended in it.
+create or replace function penstock._next_unread(q penstock.queue, g penstock.reader, _lane_id integer) returns bigint
+language sql stable as $$
+    select m.seq
+    from penstock._unread(
+        _lane_id, penstock._cursor(g.group_id, _lane_id, penstock._segment()), q.trimmed_position, 100
+    ) as m
+    where not exists (select 1 from penstock.skip as s where s.group_id = g.group_id and s.seq = m.seq)
+    limit 1
+$$;
+
 -- An ordered queue has one open lease per shard. A retry goes before what follows it, and while it waits its shard waits
 -- too. What is handed out behind a failure is released, which an at_most_once message must not be: one at a time.
 create or replace function penstock._take_in_order(
@@ -153,6 +164,7 @@ declare
     _room integer := _limit;
     _taken integer;
     _blocked integer[];
+    _waits_at bigint;
     turn record;
     waiting penstock.tracked;
     r penstock.delivery_row;
@@ -183,20 +195,25 @@ begin
             return next penstock._take_retry(q, waiting, _consumer, _lease_seconds, _token, _now);
             _taken := 1;
         else
-            continue when exists (
-                select 1 from penstock.tracked as t join penstock.lane as n using (lane_id)
-                where t.group_id = g.group_id and t.state in ('held', 'ready') and n.shard = turn.shard
-            );
+            select min(t.seq) into _waits_at
+            from penstock.tracked as t join penstock.lane as n using (lane_id)
+            where t.group_id = g.group_id and t.state in ('held', 'ready') and n.shard = turn.shard;
+            -- A message redriven before it was ever read waits further on: what comes before it is free.
+            continue when _waits_at <= coalesce(penstock._next_unread(q, g, turn.lane_id), _waits_at);
             _taken := 0;
             for r in
                 select * from penstock._take_lane(
-                    q, g, turn.lane_id, turn.priority, turn.trimmed, _consumer, least(_room, _most), _lease_seconds,
-                    _token, _now, _segment
+                    q, g, turn.lane_id, turn.priority, turn.trimmed, _consumer,
+                    least(_room, case when _waits_at is null then _most else 1 end), _lease_seconds, _token, _now,
+                    _segment
                 )
             loop
                 return next r;
                 _taken := _taken + 1;
             end loop;
+            if _waits_at is not null then
+                _blocked := _blocked || turn.shard;
+            end if;
         end if;
         _room := _room - _taken;
         if _most = 1 and _taken > 0 then

@@ -162,7 +162,8 @@ begin
     loop
         _lapsed := _lapsed || penstock._tracked_flight(t);
     end loop;
-    if q.ordered then
+    -- At most once, nobody knows how far the consumer got: none may be handed out again.
+    if q.ordered and q.delivery <> 'at_most_once' then
         -- In order, a consumer was at work on the first message of its lease: the others did not fail with it.
         select array_agg(head) into _heads from (
             select min(one.seq) as head

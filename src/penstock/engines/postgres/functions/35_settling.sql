@@ -285,7 +285,7 @@ begin
     if _state = 'ready' then
         perform penstock._wake(q.queue_id);
     end if;
-    if q.ordered and _event <> 'release' then
+    if q.ordered and not _at_most_once and _event <> 'release' then
         perform penstock._release_behind(q, g, fl, _now);
     end if;
     return _state;
