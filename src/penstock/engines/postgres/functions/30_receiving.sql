@@ -107,7 +107,7 @@ begin
             where group_id = f.group_id and state = 'leased' and until_at <= _now
         ) as lapsed,
         exists (select 1 from penstock.tracked where group_id = f.group_id and state = 'ready') as ready,
-        exists (select 1 from penstock.skip where group_id = f.group_id) as skips
+        false as skips
     into due;
     if due.held or due.retries or due.lapsed or due.ready or f.ordered then
         select * into q from penstock.queue where queue_id = f.queue_id;
@@ -193,6 +193,8 @@ begin
             _is_fresh := false;
             loop
                 if not c.used_up then
+                    -- Looked at after the snapshot was taken: whoever ended in it has left its skips before.
+                    due.skips := exists (select 1 from penstock.skip where group_id = f.group_id);
                     _above := greatest(c.above, f.trimmed_position);
                     -- Open in the one snapshot, closed in the other.
                     _open := '{}';
