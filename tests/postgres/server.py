@@ -95,7 +95,8 @@ class Server:
         with tempfile.TemporaryFile("w+") as output:
             done = subprocess.run(
                 [str(binaries() / program), *arguments],
-                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, user=_other_user(), cwd="/", check=False,
+                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, user=_other_user(), cwd="/",
+                check=False,
             )  # fmt: skip
             output.seek(0)
             return subprocess.CompletedProcess(done.args, done.returncode, output.read(), "")
