@@ -74,7 +74,8 @@ class Server:
         return self._call("pg_ctl", "-D", str(self.data), "status").returncode == 0
 
     def remove(self) -> None:
-        self.stop("immediate")
+        if self.is_running():
+            self.stop("immediate")
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _make(self) -> None:
@@ -95,7 +96,8 @@ class Server:
         with tempfile.TemporaryFile("w+") as output:
             done = subprocess.run(
                 [str(binaries() / program), *arguments],
-                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, user=_other_user(), cwd="/", check=False,
+                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, user=_other_user(), cwd="/",
+                check=False,
             )  # fmt: skip
             output.seek(0)
             return subprocess.CompletedProcess(done.args, done.returncode, output.read(), "")
@@ -148,11 +150,11 @@ def server() -> Server:
     return running
 
 
-def _joined(folder: Path) -> Server:
+def _joined(folder: Path, start: bool = True) -> Server:
     running = Server.__new__(Server)
     running.folder, running.data = folder / "cluster", folder / "cluster" / "data"
     running.settings = {**SETTINGS, **RELAXED}
-    if not running.is_running():
+    if start and not running.is_running():
         running.start()
     return running
 
@@ -160,13 +162,25 @@ def _joined(folder: Path) -> Server:
 def _leave(folder: Path, running: Server) -> None:
     with _locked(folder):
         (folder / "users" / str(os.getpid())).unlink(missing_ok=True)
-        for other in (folder / "users").iterdir():
-            if not Path(f"/proc/{other.name}").exists():
-                other.unlink(missing_ok=True)
-        if any((folder / "users").iterdir()):
-            return
+        _remove_unused(folder, running)
+    _remove_orphans(folder.parent)
+
+
+def _remove_unused(folder: Path, running: Server) -> None:
+    """Called with the lock: nobody joins meanwhile."""
+    if not any(Path(f"/proc/{user.name}").exists() for user in (folder / "users").iterdir()):
         running.remove()
         shutil.rmtree(folder, ignore_errors=True)
+        Path(f"{folder}.lock").unlink(missing_ok=True)
+
+
+def _remove_orphans(parent: Path) -> None:
+    """Servers of runs that were killed."""
+    for folder in parent.glob("penstock-pg-*"):
+        if (folder / "users").is_dir():
+            with _locked(folder):
+                if (folder / "users").is_dir():
+                    _remove_unused(folder, _joined(folder, start=False))
 
 
 def _run_id() -> str:

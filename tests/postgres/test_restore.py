@@ -30,7 +30,9 @@ def restored(url: str, server: Server) -> str:
     target = server.url("restored")
     with psycopg.connect(server.url(), autocommit=True) as admin:
         admin.execute("create database restored")
-    subprocess.run([binaries() / "pg_restore", "-d", target], input=dump.stdout, check=True, capture_output=True)
+    # Roles belong to the cluster, not to the database: rights are given anew by the migration.
+    restore = [binaries() / "pg_restore", "--no-privileges", "-d", target]
+    subprocess.run(restore, input=dump.stdout, check=True, capture_output=True)
     return target
 
 
@@ -51,7 +53,9 @@ def test_law_8_after_dump_and_restore_nothing_is_lost_and_nothing_comes_twice(
         assert finish(queue, 50) == [f"{number}".encode() for number in range(50)]
         [retried] = queue.receive(limit=1)
         retried.nak("again", delay_seconds=0)
-        [dead] = [one for one in queue.receive(limit=2) if one.payload == b"51"] or queue.receive(limit=1)
+        again, dead = queue.receive(limit=2)
+        assert (again.payload, dead.payload) == (b"50", b"51")
+        again.nak("and again", delay_seconds=0)
         dead.reject("never")
         queue.receive(limit=3, lease_seconds=1e-3)
         before = queue.stats("default")

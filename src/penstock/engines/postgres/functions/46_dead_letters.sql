@@ -43,6 +43,7 @@ declare
     _now bigint := penstock.now_us();
     _id uuid;
     _count bigint := 0;
+    times record;
 begin
     select (one.q).* into q from penstock._letters_group(redrive.queue, redrive."group") as one;
     select (one.g).* into g from penstock._letters_group(redrive.queue, redrive."group") as one;
@@ -61,12 +62,19 @@ begin
             where a.outcome is not null or a.id = excluded.id;
             continue when not found;
         end if;
-        delete from penstock.dead_letter where group_id = g.group_id and seq = d.seq;
         perform penstock._uncount(g.group_id, d.outcome, 1);
         perform penstock._record(
             q.queue_id, g.group_id, 'redrive', 'ready', d.seq, 'system', 'was ' || d.outcome, d.attempts, null, _now
         );
-        -- Its times count from now on, as if it had been sent again; and it is no longer a member of its batch.
+        -- Its times count from now on, as if it had been sent again; and it is no longer a member of its batch. Those of the
+        -- log, while it is there: what died may have been moved before.
+        select l.expires_at, l.deadline_at into times from penstock.log as l
+        where l.seq = d.seq and l.lane_id = d.lane_id;
+        if found then
+            d.expires_at := times.expires_at;
+            d.deadline_at := times.deadline_at;
+        end if;
+        delete from penstock.dead_letter where group_id = g.group_id and seq = d.seq;
         fl := row (
             d.seq, d.lane_id, d.priority, 0, 0, null, null, d.created_at, d.id, d.content_type, d.headers,
             d.expires_at + _now - d.created_at, d.deadline_at + _now - d.created_at, d.address, d.key, null,
