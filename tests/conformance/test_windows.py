@@ -193,12 +193,12 @@ def test_rows_that_are_flushed_while_they_are_read_are_there_or_missed(queue: Qu
     batches = engine.read(part, 10)
     count = next(batches).num_rows
     queue.flush()
+    told = ""
     try:
         count += sum(batch.num_rows for batch in batches)
     except RangeTrimmed as error:
-        assert "10 of 20" in str(error)
-    else:
-        assert count == 20
+        told = str(error)
+    assert count == 20 or "10 of 20" in told
 
 
 def test_a_window_that_begins_beyond_the_end_is_refused(queue: Queue) -> None:
