@@ -194,15 +194,20 @@ def test_the_epoch_is_the_same_for_everybody_and_other_for_another_store(
     assert open_store(engine_row.fresh_url(other)).engine.epoch() != queue.engine.epoch()
 
 
-def test_rows_that_are_flushed_while_they_are_read_are_missed(queue: Queue) -> None:
+def test_rows_that_are_flushed_while_they_are_read_are_there_or_missed(queue: Queue) -> None:
+    """An engine may read from one snapshot, or find that some are gone; it never leaves them out in silence."""
     engine = queue.engine
     queue.send_many(list(range(20)))
     [part] = engine.window("orders", 0, engine.horizon("orders"), 1)
     batches = engine.read(part, 10)
-    next(batches)
+    count = next(batches).num_rows
     queue.flush()
-    with pytest.raises(RangeTrimmed, match="10 of 20"):
-        list(batches)
+    told = ""
+    try:
+        count += sum(batch.num_rows for batch in batches)
+    except RangeTrimmed as error:
+        told = str(error)
+    assert count == 20 or "10 of 20" in told
 
 
 def test_a_window_that_begins_beyond_the_end_is_refused(queue: Queue) -> None:

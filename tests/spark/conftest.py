@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+import penstock
+from penstock import Store
 from penstock.spark.session import open_session
+from tests.conformance.engines import ENGINES, EngineRow
 
 # Java on a busy machine takes its time.
 PATIENCE_SECONDS = 300
@@ -38,6 +41,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if FOLDER in item.path.parents:
             item.add_marker(pytest.mark.xdist_group("spark"))
             item.add_marker(pytest.mark.timeout(PATIENCE_SECONDS))
+
+
+@pytest.fixture(params=ENGINES, ids=lambda row: row.name)
+def engine_row(request: pytest.FixtureRequest) -> EngineRow:
+    row: EngineRow = request.param
+    return row
+
+
+@pytest.fixture
+def url(engine_row: EngineRow, tmp_path: Path) -> str:
+    """An empty store of the test's own, on each engine."""
+    return engine_row.fresh_url(tmp_path)
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    with penstock.connect(url) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,19 +14,6 @@ from penstock.domain.errors import NotFound
 from penstock.spark import processing
 from penstock.spark.processing import find_function, process
 from tests.conformance.moves import assert_books_balance, assert_trail_is_legal
-from tests.spark.reading import open_store
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store, _ = open_store(tmp_path)
-    yield store
-    store.close()
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'store.db'}"
 
 
 def handled(folder: Path) -> Counter[str]:

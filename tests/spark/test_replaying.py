@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,19 +12,6 @@ from penstock.domain.errors import NotFound
 from penstock.spark.lake.archiving import archive
 from penstock.spark.lake.opening import open_lake
 from penstock.spark.replaying import replay
-from tests.spark.reading import open_store
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store, _ = open_store(tmp_path)
-    yield store
-    store.close()
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'store.db'}"
 
 
 def fail_some(store: Store) -> dict[int, str]:

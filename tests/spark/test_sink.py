@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +13,7 @@ from pyspark.sql import functions as F
 from penstock import InvalidInput, Store
 from penstock.spark.rows import check_rows
 from penstock.spark.sink import each_batch
-from tests.spark.reading import numbers, open_store, stream
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store, _ = open_store(tmp_path)
-    yield store
-    store.close()
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'store.db'}"
+from tests.spark.reading import numbers, stream
 
 
 def send(rows: DataFrame, url: str, queue: str = "out", **options: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,18 +15,6 @@ from penstock import Queue, Store
 from penstock.engines import tables
 from penstock.engines.contract import Table
 from tests.spark.reading import drain, frame, open_store, stream
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store, _ = open_store(tmp_path)
-    yield store
-    store.close()
-
-
-@pytest.fixture
-def url(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'store.db'}"
 
 
 @pytest.fixture
