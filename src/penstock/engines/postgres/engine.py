@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from psycopg_pool import ConnectionPool
 
+from penstock.domain.errors import Refused
 from penstock.domain.lifecycle import State
 from penstock.domain.message import Draft, Message
 from penstock.domain.observations import (
@@ -76,9 +77,14 @@ def open_postgres(
     return PostgresEngine(Database(url, clock, random, pool_size, busy_seconds, prepare, pool), listen)
 
 
+_KEPT = "{}: the log here is only appended to; messages leave it by retention (history_seconds), not one by one"
+
+
 class PostgresEngine:
     name = "postgres"
-    capabilities = Capabilities(transactional_send=True, crosses_processes=True, makes_own_schema=False)
+    capabilities = Capabilities(
+        transactional_send=True, crosses_processes=True, makes_own_schema=False, removes_messages=False
+    )
 
     def __init__(self, database: Database, listen: bool) -> None:
         self.database = database
@@ -234,11 +240,26 @@ class PostgresEngine:
         return [shapes.lease_info(row) for row in self._rows(SQL.leases, queue, group, wanted, consumer, after, most)]
 
     def take_over(
-        self, queue: str, group: str, consumer: str, ids: Sequence[str], lease_seconds: float, counts: bool = True
+        self,
+        queue: str,
+        group: str,
+        consumer: str,
+        ids: Sequence[str],
+        lease_seconds: float,
+        counts: bool = True,
+        force: bool = False,
     ) -> Receipt:
+        if force:
+            raise Refused(f"{self.database.name}: a message that is not in flight cannot be taken out of its turn here")
         with suggesting(self.database, queue):
             rows = self._rows(SQL.take_over, queue, group, consumer, list(ids), lease_seconds, counts)
         return self._receipt(queue, consumer, rows)
+
+    def remove(self, queue: str, ids: Sequence[str]) -> int:
+        raise Refused(_KEPT.format(self.database.name))
+
+    def trim(self, queue: str, *, upto: int | None = None, keep: int | None = None) -> int:
+        raise Refused(_KEPT.format(self.database.name))
 
     # -- groups ----------------------------------------------------------------------------------------------------
 
@@ -246,6 +267,10 @@ class PostgresEngine:
         with suggesting(self.database, queue):
             position: int = self._value(SQL.seek, queue, group, str(target), is_time)
         self.watch.committed()
+        return position
+
+    def reached(self, queue: str, group: str) -> int:
+        position: int = self._value(SQL.reached, queue, group)
         return position
 
     def groups(self, queue: str) -> list[str]:

@@ -58,6 +58,17 @@ language sql stable as $$
         )
 $$;
 
+-- The last position that a group has read or was moved past.
+create or replace function penstock.reached(_queue text, _group text) returns bigint
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+    select coalesce(max(greatest(c.at_seq, c.last, c.above)), 0)
+    from penstock.queue as q
+    join penstock.reader as g on g.queue_id = q.queue_id and g.name = _group
+    join penstock.lane as l on l.queue_id = q.queue_id
+    cross join lateral penstock._cursor(g.group_id, l.lane_id, penstock._segment()) as c
+    where q.name = _queue
+$$;
+
 -- How many messages of the queue's log a group has not read.
 create or replace function penstock._lag(q penstock.queue, _group_id integer) returns bigint
 language sql stable as $$

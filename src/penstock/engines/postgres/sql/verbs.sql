@@ -263,3 +263,7 @@ select epoch from penstock.store;
 -- name: prepare
 -- Make what the first send to a queue would make.
 select penstock.prepare(%s, %s::integer[]);
+
+-- name: reached
+-- The last position that a group has read.
+select penstock.reached(%s, %s);
