@@ -31,7 +31,7 @@ def restored(url: str, server: Server) -> str:
     with psycopg.connect(server.url(), autocommit=True) as admin:
         admin.execute("create database restored")
     # Roles belong to the cluster, not to the database: rights are given anew by the migration.
-    restore = [binaries() / "pg_restore", "--no-privileges", "-d", target]
+    restore = [str(binaries() / "pg_restore"), "--no-privileges", "-d", target]
     subprocess.run(restore, input=dump.stdout, check=True, capture_output=True)
     return target
 
