@@ -111,9 +111,6 @@ def _settings(master: str | None) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
-        # Rows of a task belong to few days and queues: a file for each at once is cheaper than sorting them first.
-        "spark.sql.maxConcurrentOutputFileWriters": "64",
     }
     if master is not None and master.startswith("local"):
         settings |= {
