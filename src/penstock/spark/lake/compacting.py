@@ -6,7 +6,6 @@ from collections import defaultdict
 from datetime import timedelta
 from functools import reduce
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 import msgspec
 from pyspark.sql import functions as F
@@ -105,8 +104,3 @@ def drop_old(lake: Lake, keep_days: int) -> int:
 
 def day_of(path: str) -> str:
     return path.split("/")[1].removeprefix("day=")
-
-
-def queue_of(path: str) -> str:
-    """The queue of a file, for people: very long names are cut."""
-    return unquote(path.split("/")[2].removeprefix("queue="))

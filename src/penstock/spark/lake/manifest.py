@@ -23,7 +23,7 @@ from penstock.domain.errors import LakeBusy
 from penstock.domain.times import to_time
 
 if TYPE_CHECKING:
-    from penstock.engines.contract import Engine, Mark
+    from penstock.engines.contract import Engine
 
 KIND = "lake"
 # A run says this often that it is alive; one that was silent for much longer is not.
@@ -214,7 +214,3 @@ class Manifest:
 
 def _encode(value: Any) -> str:
     return msgspec.json.encode(value).decode()
-
-
-def span_of(start: tuple[Mark, Mark], end: tuple[Mark, Mark]) -> Span:
-    return Span(Marks(*start), Marks(*end))
