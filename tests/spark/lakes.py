@@ -54,7 +54,7 @@ def crash_at(point: str, crash: Callable[[], None], patch: pytest.MonkeyPatch) -
         case "planned":
             after(Manifest, "begin")
         case "written":
-            after(archiving, "write_aside")
+            after(archiving, "written_files")
         case "staged":
             after(Manifest, "stage")
         case "moved":

@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.domain.errors import InvalidInput, MissingExtra, SparkUnavailable
@@ -32,11 +33,12 @@ def open_session(name: str, master: str | None = None, conf: Mapping[str, str] |
     if active is not None:
         yield active
         return
-    session = _start(session_type, name, master, dict(conf or {}))
+    session, log = _start(session_type, name, master, dict(conf or {}))
     try:
         yield session
     finally:
         session.stop()
+        Path(log).unlink(missing_ok=True)
 
 
 def check_spark() -> None:
@@ -65,7 +67,9 @@ def _session_type() -> type[SparkSession]:
     return SparkSession
 
 
-def _start(session_type: type[SparkSession], name: str, master: str | None, conf: dict[str, str]) -> SparkSession:
+def _start(
+    session_type: type[SparkSession], name: str, master: str | None, conf: dict[str, str]
+) -> tuple[SparkSession, str]:
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     # Executors would start whatever `python3` they find, which may lack our packages. Spark takes the setting only from
     # `spark-submit`, and else looks at the variable.
@@ -85,7 +89,7 @@ def _start(session_type: type[SparkSession], name: str, master: str | None, conf
     session.sparkContext.setLogLevel("ERROR")
     # Errors are raised; PySpark would print each as JSON besides.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-    return session
+    return session, log
 
 
 def check_java() -> str:
@@ -111,9 +115,6 @@ def _settings(master: str | None) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
-        # Rows of a task belong to few days and queues: a file for each at once is cheaper than sorting them first.
-        "spark.sql.maxConcurrentOutputFileWriters": "64",
     }
     if master is not None and master.startswith("local"):
         settings |= {

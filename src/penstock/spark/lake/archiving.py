@@ -9,11 +9,12 @@ import msgspec
 
 from penstock.domain.errors import PipelineError, RangeTrimmed
 from penstock.spark.lake import rows
-from penstock.spark.lake.frames import places, write_aside
-from penstock.spark.lake.manifest import Marks, Span, Sums, Window
+from penstock.spark.lake.frames import places, written_files
+from penstock.spark.lake.manifest import FileEntry, Marks, Span, Window
+from penstock.spark.lake.writing import WRITTEN, writer
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import Row, SparkSession
 
     from penstock.engines.contract import Engine, Mark, Table
     from penstock.spark.lake.opening import Lake
@@ -42,27 +43,35 @@ def archive(
         spans = plan(lake, accept_gap)
         window = lake.manifest.state.windows + 1
         queues = list(spans)
-        adds: list[tuple[str, str, int]] = []
-        sums: dict[str, Sums] = {}
+        adds: list[tuple[str, str, FileEntry]] = []
+        counts: dict[str, int] = dict.fromkeys(rows.LAKE_TABLES, 0)
         busy: set[str] = set()
         for table in rows.LAKE_TABLES:
             found = rows.sources(lake.engine, table, spans, 2 * spark.sparkContext.defaultParallelism)
             if not found:
                 continue
             say(f"{table.replace('_', ' ')}: {sum(one.part.count for one in found):,} rows")
-            files, sums[table] = write_aside(rows.frame(spark, url, table, window, found), lake.folder, table, aside)
-            _check_count(table, found, sums[table])
-            adds += places(files, table, queues, lake.file_name(window))
+            files = _write(spark, url, table, window, found, lake.folder.under(aside))
+            counts[table] = sum(file["rows"] for file in files)
+            _check_count(table, found, counts[table])
+            adds += places(files, table, queues, lake.file_name(window), aside)
             busy |= {one.part.queue for one in found if table != "dead_letters"}
         lake.manifest.stage(
             adds=tuple(adds),
             removes=tuple(lake.manifest.files("dead_letters")),  # they are as they are now, not as they were
-            window=Window(window, window, lake.engine.now(), _moved(spans), sums) if _moved(spans) else None,
+            window=Window(window, window, lake.engine.now(), _moved(spans), counts) if _moved(spans) else None,
         )
     for queue, span in spans.items():
         lake.engine.advance(queue, lake.manifest.state.group, span.end.audit, "audit")
-    counts = {str(table): sums.get(table, Sums()).rows for table in rows.LAKE_TABLES}
-    return Archived(window, len(busy), **counts, files=len(adds), size=sum(size for _, _, size in adds))
+    size = sum(entry.size for _, _, entry in adds)
+    return Archived(window, len(busy), **counts, files=len(adds), size=size)
+
+
+def _write(spark: SparkSession, url: str, table: Table, window: int, found: list[rows.Source], aside: str) -> list[Row]:
+    """Read and write in one task, from Arrow to Arrow; what comes back are the files."""
+    bundles = rows.bundled(spark, found)
+    read, write = rows.reader(url, table, window, bundles), writer(table, aside)
+    return written_files(rows.tasks(spark, bundles).mapInArrow(lambda batches: write(read(batches)), WRITTEN))
 
 
 def plan(lake: Lake, accept_gap: bool = False) -> dict[str, Span]:
@@ -98,8 +107,8 @@ def _moved(spans: dict[str, Span]) -> dict[str, Span]:
     return {queue: span for queue, span in spans.items() if span.start != span.end}
 
 
-def _check_count(table: Table, found: list[rows.Source], sums: Sums) -> None:
+def _check_count(table: Table, found: list[rows.Source], count: int) -> None:
     """Dead letters come and go meanwhile, and some entries of the audit make two rows."""
     expected = sum(one.part.count for one in found)
-    if table != "dead_letters" and (sums.rows < expected if table == "audit" else sums.rows != expected):
-        raise PipelineError(f"{table}: {sums.rows:,} rows were written, and the store has {expected:,}: try again")
+    if table != "dead_letters" and (count < expected if table == "audit" else count != expected):
+        raise PipelineError(f"{table}: {count:,} rows were written, and the store has {expected:,}: try again")

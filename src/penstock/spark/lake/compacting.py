@@ -6,15 +6,15 @@ from collections import defaultdict
 from datetime import timedelta
 from functools import reduce
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 import msgspec
 from pyspark.sql import functions as F
 
 from penstock.domain.times import to_time
-from penstock.spark.lake.frames import day, places, read_files, write_aside
-from penstock.spark.lake.manifest import Span, Sums, Window
+from penstock.spark.lake.frames import day, places, read_files, written_files
+from penstock.spark.lake.manifest import Span, Window
 from penstock.spark.lake.rows import LAKE_TABLES, TIMES
+from penstock.spark.lake.writing import WRITTEN, writer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,8 +47,9 @@ def compact(spark: SparkSession, lake: Lake, small_files: int = SMALL_FILES) -> 
             paths = [path for files in crowded.values() for path in files]
             frame = read_files(spark, lake.folder, table, paths)
             queues = sorted(row["queue"] for row in frame.select("queue").distinct().collect())
-            files, _ = write_aside(_gathered(frame, table, queues), lake.folder, table, aside)
-            adds = places(files, table, queues, lake.file_name(lake.manifest.state.windows))
+            write = writer(table, lake.folder.under(aside))
+            files = written_files(_gathered(frame, table, queues).mapInArrow(write, WRITTEN))
+            adds = places(files, table, queues, lake.file_name(lake.manifest.state.windows), aside)
             lake.manifest.stage(adds=tuple(adds), removes=tuple(paths))
         before, after = before + len(paths), after + len(files)
     _join_windows(lake)
@@ -86,12 +87,8 @@ def _joined(one: Window, next_one: Window) -> Window:
     spans = dict(one.spans)
     for queue, span in next_one.spans.items():
         spans[queue] = Span(spans[queue].start if queue in spans else span.start, span.end)
-    sums = {
-        table: one.sums.get(table, Sums()) + next_one.sums.get(table, Sums())
-        for table in {**one.sums, **next_one.sums}
-        if table != "dead_letters"
-    }
-    return Window(one.first, next_one.last, next_one.at, spans, sums)
+    rows = {table: one.rows.get(table, 0) + next_one.rows.get(table, 0) for table in DATED}
+    return Window(one.first, next_one.last, next_one.at, spans, rows)
 
 
 def drop_old(lake: Lake, keep_days: int) -> int:
@@ -107,8 +104,3 @@ def drop_old(lake: Lake, keep_days: int) -> int:
 
 def day_of(path: str) -> str:
     return path.split("/")[1].removeprefix("day=")
-
-
-def queue_of(path: str) -> str:
-    """The queue of a file, for people: very long names are cut."""
-    return unquote(path.split("/")[2].removeprefix("queue="))

@@ -1,21 +1,20 @@
-"""Rows of the lake as frames, and frames as files of the lake."""
+"""Rows of the lake as frames, and what was written as files of the lake."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from penstock.spark.lake.folders import queue_folder
-from penstock.spark.lake.manifest import Sums
+from penstock.spark.lake.manifest import FileEntry
 from penstock.spark.lake.rows import TIMES, spark_schema
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, Row, SparkSession
 
     from penstock.engines.contract import Table
-    from penstock.spark.lake.folders import File, Folder
+    from penstock.spark.lake.folders import Folder
     from penstock.spark.lake.opening import Lake
 
 LOW_BITS = 0xFFFF_FFFF
@@ -33,28 +32,20 @@ def read_files(spark: SparkSession, folder: Folder, table: Table, paths: list[st
     return spark.read.schema(schema).parquet(*(folder.under(path) for path in paths))
 
 
-def write_aside(frame: DataFrame, folder: Folder, table: Table, aside: str) -> tuple[list[File], Sums]:
-    """Write rows that have a `place` to a directory aside, by day and place; the files made, and sums over the rows."""
-    observed = Observation(f"penstock {table}")
-    (
-        frame.observe(observed, *sums_of(table))
-        .withColumn("day", day(table))
-        .write.mode("overwrite")
-        .partitionBy("day", "place")
-        .parquet(folder.under(aside, table))
-    )
-    found = observed.get
-    sums = Sums(found["rows"], found["mixed"] or 0, found["added"] or 0)
-    return folder.list(f"{aside}/{table}", ".parquet"), sums
+def written_files(frame: DataFrame) -> list[Row]:
+    """Run the tasks that write; a row for each file. Sorted here: Spark would run the tasks twice to sort."""
+    return sorted(frame.collect(), key=lambda file: (file["day"], file["place"], file["path"]))
 
 
-def places(files: list[File], table: Table, queues: list[str], name: str) -> list[tuple[str, str, int]]:
-    """Where each file written aside belongs: its directory says the day and the place of its queue."""
+def places(
+    files: list[Row], table: Table, queues: list[str], name: str, aside: str
+) -> list[tuple[str, str, FileEntry]]:
+    """Where each file that was written aside belongs, by its day and the place of its queue."""
     adds = []
-    for number, file in enumerate(files):
-        *_, day_part, place_part, _ = file.path.split("/")
-        queue = queues[int(place_part.removeprefix("place="))]
-        adds.append((file.path, f"{table}/{day_part}/{queue_folder(queue)}/{name}-{number:04d}.parquet", file.size))
+    for count, file in enumerate(files):
+        folder = f"{table}/day={file['day']}/{queue_folder(queues[file['place']])}"
+        entry = FileEntry(file["size"], file["rows"], file["digest"])
+        adds.append((f"{aside}/{file['path']}", f"{folder}/{name}-{count:04d}.parquet", entry))
     return adds
 
 

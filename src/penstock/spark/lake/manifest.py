@@ -3,7 +3,7 @@
     <lake>/state              the change under way, if any, and settings of the lake
     <lake>/mark/<queue>       up to where the queue is in the lake
     <lake>/file/<path>        a file of the lake
-    <lake>/window/<number>    what one run added: from which marks to which, how many rows, and sums over them
+    <lake>/window/<number>    what one run added: from which marks to which, and how many rows
 
 A **change** adds and removes files. It is planned, then staged (its files are whole, but aside), then published (they
 are in their places, and the manifest says so), and over when what it replaced is gone. Every step is one transaction
@@ -23,7 +23,7 @@ from penstock.domain.errors import LakeBusy
 from penstock.domain.times import to_time
 
 if TYPE_CHECKING:
-    from penstock.engines.contract import Engine, Mark
+    from penstock.engines.contract import Engine
 
 KIND = "lake"
 # A run says this often that it is alive; one that was silent for much longer is not.
@@ -45,17 +45,6 @@ class Span(msgspec.Struct, frozen=True):
     end: Marks
 
 
-class Sums(msgspec.Struct, frozen=True):
-    """What two sets of rows have in common exactly if they are the same: their number and two sums of their hashes."""
-
-    rows: int = 0
-    mixed: int = 0
-    added: int = 0
-
-    def __add__(self, other: Sums) -> Sums:
-        return Sums(self.rows + other.rows, self.mixed ^ other.mixed, self.added + other.added)
-
-
 class Window(msgspec.Struct, frozen=True):
     """What runs added: one run, or several whose windows were joined."""
 
@@ -63,15 +52,19 @@ class Window(msgspec.Struct, frozen=True):
     last: int
     at: int
     spans: dict[str, Span]
-    sums: dict[str, Sums]
+    rows: dict[str, int]
 
 
 class FileEntry(msgspec.Struct, frozen=True):
+    """A file: its bytes, its rows, and the SHA-256 of its bytes."""
+
     size: int
+    rows: int
+    digest: str
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A change of the lake under way. `adds` are files aside, their places and their sizes."""
+    """A change of the lake under way. `adds` are files aside, their places, and what they are."""
 
     kind: str
     step: str
@@ -81,7 +74,7 @@ class Change(msgspec.Struct, frozen=True):
     began_at: int
     touched_at: int
     folder: str
-    adds: tuple[tuple[str, str, int], ...] = ()
+    adds: tuple[tuple[str, str, FileEntry], ...] = ()
     removes: tuple[str, ...] = ()
     window: Window | None = None
     kept_from: str | None = None
@@ -154,7 +147,7 @@ class Manifest:
         """The files of the change are the lake's from now on, and those it replaces are not."""
         change = self.state.change
         assert change is not None
-        puts = {f"file/{path}": _encode(FileEntry(size)) for _, path, size in change.adds}
+        puts = {f"file/{path}": _encode(entry) for _, path, entry in change.adds}
         state = self.state
         if change.window is not None:
             window = change.window
@@ -221,7 +214,3 @@ class Manifest:
 
 def _encode(value: Any) -> str:
     return msgspec.json.encode(value).decode()
-
-
-def span_of(start: tuple[Mark, Mark], end: tuple[Mark, Mark]) -> Span:
-    return Span(Marks(*start), Marks(*end))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -60,7 +60,19 @@ def sources(engine: Engine, table: Table, spans: dict[str, Span], parts: int) ->
 
 def frame(spark: SparkSession, url: str, table: Table, window: int, found: list[Source]) -> DataFrame:
     """The rows of all sources, with `window` and the `place` of their queue. Nothing is read before it is used."""
-    bundles = _bundles(found, spark.sparkContext.defaultParallelism)
+    bundles = bundled(spark, found)
+    return tasks(spark, bundles).mapInArrow(reader(url, table, window, bundles), _spark_schema(table, place=True))
+
+
+def tasks(spark: SparkSession, bundles: list[list[Source]]) -> DataFrame:
+    """One task for each bundle."""
+    return spark.range(0, len(bundles), 1, max(1, len(bundles)))
+
+
+def reader(
+    url: str, table: Table, window: int, bundles: list[list[Source]]
+) -> Callable[[Iterable[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
+    """From numbers of bundles to their rows, on an executor."""
 
     def read(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         engine = engine_at(url)
@@ -68,13 +80,13 @@ def frame(spark: SparkSession, url: str, table: Table, window: int, found: list[
             for number in batch.column(0).to_pylist():
                 yield from _rows(engine, table, window, bundles[number])
 
-    return spark.range(0, len(bundles), 1, max(1, len(bundles))).mapInArrow(read, _spark_schema(table, place=True))
+    return read
 
 
-def _bundles(found: list[Source], parallelism: int) -> list[list[Source]]:
+def bundled(spark: SparkSession, found: list[Source]) -> list[list[Source]]:
     """Parts of like size for as many tasks as are worth it: the largest first, each to the task with the least."""
     total = sum(source.part.count for source in found)
-    count = min(len(found), max(1, -(-total // ROWS_PER_TASK)) if total > ROWS_PER_TASK else 1, 64 * parallelism)
+    count = min(len(found), max(1, -(-total // ROWS_PER_TASK)), 64 * spark.sparkContext.defaultParallelism)
     bundles: list[list[Source]] = [[] for _ in range(count)]
     sizes = [0] * count
     for source in sorted(found, key=lambda one: -one.part.count):
