@@ -184,8 +184,8 @@ def _remove_orphans(parent: Path) -> None:
 
 
 def _run_id() -> str:
-    """One server for each process of the run: an open transaction holds back trimming in the whole cluster, so tests that
-    run at the same time would feel each other."""
+    """One server for each process of the run: an open transaction holds back trimming in the whole cluster, so tests
+    that run at the same time would feel each other."""
     run, process = os.environ.get("PYTEST_XDIST_TESTRUNUID"), os.environ.get("PYTEST_XDIST_WORKER", "")
     return f"{run}-{process}" if run else str(os.getpid())
 
