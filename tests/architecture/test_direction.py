@@ -24,6 +24,7 @@ MAY_KNOW: dict[str, set[str]] = {
 }
 # What comes from outside, and who may use it.
 OUTSIDE = {
+    "adbc_driver_postgresql": {"engines"},
     "apsw": {"engines", "cli"},
     "cronsim": {"domain"},
     "hiredis": {"servers"},

@@ -484,8 +484,7 @@ class PostgresEngine:
     def read(
         self, part: Part, batch_rows: int = 10_000, columns: Sequence[str] | None = None
     ) -> Iterator[pyarrow.RecordBatch]:
-        _ = self.salt
-        return reading.read(self.database, part, batch_rows, columns)
+        return reading.read(self.database, part, batch_rows, columns, self.salt)
 
     def stream_position(self, queue: str, group: str) -> Mark | None:
         _ = self.salt

@@ -66,14 +66,14 @@ def message(row: Row, queue: str) -> Message:
 
 def storable(reason: str | None) -> str | None:
     """PostgreSQL's text has no NUL: what no text has (a noncharacter) stands for it."""
-    return reason if reason is None or "\0" not in reason else reason.replace("\0", _NUL)
+    return reason if reason is None or "\0" not in reason else reason.replace("\0", NUL)
 
 
 def readable(reason: str | None) -> str | None:
-    return reason if reason is None or _NUL not in reason else reason.replace(_NUL, "\0")
+    return reason if reason is None or NUL not in reason else reason.replace(NUL, "\0")
 
 
-_NUL = "\uffff"
+NUL = "\uffff"
 
 
 def archived(row: Row, queue: str, group: str) -> Archived:

@@ -27,7 +27,8 @@ def stage(database: Database, queue: str, key: str, part: str, batches: Iterable
 
 
 def _stage(database: Database, queue: str, key: str, part: str, batch: pyarrow.RecordBatch) -> int:
-    if outgoing.is_plain(batch):
+    pieces = outgoing.by_priority(batch)
+    if pieces is not None and [priority for priority, _ in pieces] == [0]:
         has_types = "content_type" in batch.schema.names
         types = batch.column("content_type").to_pylist() if has_types else [None] * batch.num_rows
         payloads, options = batch.column("payload").to_pylist(), None

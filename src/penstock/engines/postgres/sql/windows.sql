@@ -28,33 +28,25 @@ where q.name = %s and g.name = %s;
 -- Move a stream group forward.
 select penstock.advance(%s, %s, %s, %s);
 
--- name: message_pages
--- The place of the last row of each page of a part.
-select last_tx, last_seq
-from (
-    select b.tx::text::bigint as last_tx, b.seq as last_seq, row_number() over (order by b.tx, b.seq) as place,
-        count(*) over () as total
-    from penstock._get_queue(%s) as q
-    cross join lateral penstock._between(q, penstock._mark_cursor(%s), penstock._mark_cursor(%s)) as b
-    where (b.tx, b.seq) > (%s::text::xid8, %s::bigint) and (b.tx, b.seq) <= (%s::text::xid8, %s::bigint)
-) as one
-where place %% %s::bigint = 0 or place = total
-order by place;
+-- name: queue_number
+-- A queue by name.
+select queue_id from penstock.queue where name = %s;
 
--- name: message_page
--- Messages of a page.
+-- name: message_rows
+-- Messages between two marks, from one place to another.
 select {columns}
-from penstock._get_queue(%s) as q
+from penstock.queue as q
 cross join lateral penstock._between(q, penstock._mark_cursor(%s), penstock._mark_cursor(%s)) as m
 join penstock.lane as lane using (lane_id)
 left join penstock.batch as batch on batch.batch_id = m.batch_id
-where (m.tx, m.seq) > (%s::text::xid8, %s::bigint) and (m.tx, m.seq) <= (%s::text::xid8, %s::bigint)
+where q.queue_id = %s
+    and (m.tx, m.seq) > (%s::text::xid8, %s::bigint) and (m.tx, m.seq) <= (%s::text::xid8, %s::bigint)
 order by m.tx, m.seq;
 
--- name: trail_page
--- What happened to messages, from one entry to another and after a place; so many rows.
-select {columns}, h.entry, one.seq
-from penstock._get_queue(%s) as q
+-- name: trail_rows
+-- What happened to messages between two marks, from one entry to another.
+select {columns}
+from penstock.queue as q
 cross join lateral penstock._happened(
     q, penstock._mark_cursor(%s), penstock._mark_cursor(%s), %s::boolean
 ) as h
@@ -68,9 +60,8 @@ cross join lateral (
 cross join lateral (select m.priority, m.shard) as lane
 left join penstock.batch as batch on batch.batch_id = m.batch_id
 left join penstock.reader as reader on reader.group_id = h.group_id
-where h.entry between %s::bigint and %s::bigint and (h.entry, one.seq) > (%s::bigint, %s::bigint)
-order by h.entry, one.seq
-limit %s::bigint;
+where q.queue_id = %s and h.entry between %s::bigint and %s::bigint
+order by h.entry, one.seq;
 
 -- name: letter_page
 -- Dead letters after a place; so many rows.
@@ -91,6 +82,10 @@ m.seq
 -- name: column_id
 -- A message's id, made from its place unless it was chosen.
 coalesce(m.id, penstock.made_id(m.created_at, m.seq))::text
+
+-- name: column_chosen_id
+-- A message's id if it was chosen.
+m.id::text
 
 -- name: column_queue
 -- The queue's name.
