@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from penstock.domain.errors import MissingExtra, NotAStore
-from penstock.engines.postgres.engine import PostgresEngine, open_postgres
+from penstock.engines.postgres.engine import PostgresEngine
+from penstock.engines.postgres.opening import open_postgres
 
 
 def open_embedded(path: str, **settings: Any) -> PostgresEngine:

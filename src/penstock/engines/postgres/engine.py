@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from psycopg_pool import ConnectionPool
 
 from penstock.domain.errors import Refused
 from penstock.domain.lifecycle import State
@@ -30,7 +29,7 @@ from penstock.domain.observations import (
 from penstock.domain.policy import Policy
 from penstock.domain.recurrence import CatchUp, Schedule
 from penstock.domain.settlement import Settle, Settled
-from penstock.domain.times import SECOND, check_integer, check_seconds
+from penstock.domain.times import SECOND
 from penstock.engines.contract import Capabilities, Edge, Mark, Operation, Receipt, Table
 from penstock.engines.postgres import (
     doctoring,
@@ -46,7 +45,7 @@ from penstock.engines.postgres import (
     windows,
 )
 from penstock.engines.postgres.arrays import Numbers
-from penstock.engines.postgres.connection import Clock, Database, Random
+from penstock.engines.postgres.connection import Database
 from penstock.engines.postgres.naming import suggesting
 from penstock.engines.postgres.watching import Watch
 from penstock.engines.statements import Statements
@@ -55,26 +54,6 @@ if TYPE_CHECKING:
     import pyarrow
 
 SQL = Statements("penstock.engines.postgres", "sql/verbs.sql")
-
-
-def open_postgres(
-    url: str,
-    clock: Clock | None = None,
-    random: Random | None = None,
-    pool_size: int = 10,
-    busy_seconds: float = 10,
-    prepare: bool = True,
-    listen: bool = True,
-    pool: ConnectionPool[Any] | None = None,
-) -> PostgresEngine:
-    """Open the store. Nothing is connected yet, and the schema is not made: `migrate` does that.
-
-    Behind a pooler that hands out connections by transaction use `prepare=False, listen=False`. A `pool` of
-    psycopg_pool is used instead of an own one, and stays open; its connections are switched to autocommit.
-    """
-    check_integer("pool_size", pool_size, 1, 1000)
-    check_seconds("busy_seconds", busy_seconds, above=True)
-    return PostgresEngine(Database(url, clock, random, pool_size, busy_seconds, prepare, pool), listen)
 
 
 _KEPT = "{}: the log here is only appended to; messages leave it by retention (history_seconds), not one by one"
