@@ -1,4 +1,7 @@
-"""Plain tables with the rows of a queue, for Spark's own JDBC source to read and its writer to fill."""
+"""Plain tables with the rows of a queue, for Spark's own JDBC source to read and its writer to fill.
+
+The one to fill is what a hand-made queue would be: numbered, stamped with a time, and indexed in the order of serving.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,9 @@ def _fill_sqlite(path: str, count: int, payload: bytes) -> None:
     connection = apsw.Connection(path)
     connection.execute(
         f"create table {READ_TABLE} (position integer primary key, id text, created_at integer, priority integer, "
-        f"content_type text, payload blob); create table {WRITE_TABLE} (payload blob, priority integer)"
+        f"content_type text, payload blob); create table {WRITE_TABLE} (position integer primary key autoincrement, "
+        "created_at text default current_timestamp, priority integer, payload blob); "
+        f"create index {WRITE_TABLE}_order on {WRITE_TABLE} (priority, position)"
     )
     with connection:
         connection.executemany(f"insert into {READ_TABLE} values (?, ?, ?, ?, ?, ?)", rows(count, payload))
@@ -75,7 +80,11 @@ def _fill_postgres(url: str, count: int, payload: bytes) -> None:
             f"create table {READ_TABLE} (position bigint primary key, id text, created_at bigint, priority integer, "
             "content_type text, payload bytea)"
         )
-        connection.execute(f"create table {WRITE_TABLE} (payload bytea, priority integer)")
+        connection.execute(
+            f"create table {WRITE_TABLE} (position bigint generated always as identity primary key, "
+            "created_at timestamptz default now(), priority integer, payload bytea)"
+        )
+        connection.execute(f"create index on {WRITE_TABLE} (priority, position)")
         with connection.cursor().copy(f"copy {READ_TABLE} from stdin") as copy:
             for row in rows(count, payload):
                 copy.write_row(row)
