@@ -102,8 +102,7 @@ class PostgresEngine:
         self.database.close()
 
     def now(self) -> int:
-        at: int = self._value(SQL.now)
-        return at
+        return int(self._value(SQL.now))
 
     def together(self, operations: Sequence[Operation]) -> list[Any]:
         _ = self.salt
@@ -136,8 +135,7 @@ class PostgresEngine:
         return [shapes.queue_info(row) for row in self._rows(SQL.queues)]
 
     def flush(self, queue: str) -> int:
-        count: int = self._value(SQL.flush, queue)
-        return count
+        return int(self._value(SQL.flush, queue))
 
     # -- messages --------------------------------------------------------------------------------------------------
 
@@ -201,8 +199,7 @@ class PostgresEngine:
 
     def position(self, queue: str, message_id: str) -> int:
         with suggesting(self.database, queue):
-            position: int = self._value(SQL.position_of, queue, message_id)
-        return position
+            return int(self._value(SQL.position_of, queue, message_id))
 
     def leases(
         self,
@@ -249,15 +246,13 @@ class PostgresEngine:
         return position
 
     def reached(self, queue: str, group: str) -> int:
-        position: int = self._value(SQL.reached, queue, group)
-        return position
+        return int(self._value(SQL.reached, queue, group))
 
     def groups(self, queue: str) -> list[str]:
         return [name for (name,) in self._rows(SQL.groups, queue)]
 
     def forget(self, queue: str, group: str) -> bool:
-        was_there: bool = self._value(SQL.forget, queue, group)
-        return was_there
+        return bool(self._value(SQL.forget, queue, group))
 
     # -- addresses -------------------------------------------------------------------------------------------------
 
@@ -364,8 +359,7 @@ class PostgresEngine:
 
     def purge(self, queue: str, group: str, ids: Sequence[str] | None, outcome: State | None, limit: int) -> int:
         with suggesting(self.database, queue, group):
-            count: int = self._value(SQL.purge, queue, None if ids is None else list(ids), group, outcome, limit)
-        return count
+            return int(self._value(SQL.purge, queue, None if ids is None else list(ids), group, outcome, limit))
 
     # -- looking ---------------------------------------------------------------------------------------------------
 
@@ -381,12 +375,10 @@ class PostgresEngine:
         return [shapes.message(row, queue) for row in rows]
 
     def position_at(self, queue: str, at: int) -> int:
-        position: int = self._value(SQL.position_at, at)
-        return position
+        return int(self._value(SQL.position_at, at))
 
     def last_position(self, queue: str) -> int:
-        position: int = self._value(SQL.last_position)
-        return position
+        return int(self._value(SQL.last_position))
 
     def stats(self, queue: str) -> dict[str, GroupStats]:
         return {row[0]: shapes.group_stats(row) for row in self._rows(SQL.stats, queue)}
@@ -423,8 +415,7 @@ class PostgresEngine:
         return SweepReport(fired=fired, removed_consumers=removed, **counts)
 
     def claim_sweep(self, every_seconds: float) -> bool:
-        claimed: bool = self._value(SQL.claim_sweep, every_seconds)
-        return claimed
+        return bool(self._value(SQL.claim_sweep, every_seconds))
 
     # -- windows ---------------------------------------------------------------------------------------------------
 
@@ -501,5 +492,4 @@ class PostgresEngine:
         expect: Mapping[str, str | None] | None = None,
     ) -> bool:
         given = [msgspec.json.encode(dict(one)).decode() for one in (puts, expect or {})]
-        done: bool = self._value(SQL.record_facts, kind, given[0], list(removes), given[1])
-        return done
+        return bool(self._value(SQL.record_facts, kind, given[0], list(removes), given[1]))
