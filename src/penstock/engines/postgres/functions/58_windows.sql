@@ -237,7 +237,8 @@ declare
     _is_first boolean := true;
 begin
     c := e;
-    if not s.used_up and s.snap::text <> e.snap::text and exists (
+    -- The mark of what is left after trimming has no end of its own: its window ends where the asked-for one does.
+    if not s.used_up and s.snap::text <> e.snap::text and pg_snapshot_xmax(s.snap) <= pg_snapshot_xmax(e.snap) and exists (
         select 1 from penstock._between(q, s, penstock._mark_cursor(penstock._mark(s.snap)))
     ) then
         -- First the rest of the window in which the start lies.
