@@ -253,7 +253,8 @@ begin
         for m in
             select b.tx, b.seq, octet_length(b.payload) as size
             from penstock._between(q, s, penstock._mark_cursor(penstock._mark(c.snap))) as b
-            where penstock._is_read(e, b.tx, b.seq, 0)
+            -- What is past retention may still lie in the log, and is not counted.
+            where penstock._is_read(e, b.tx, b.seq, 0) and b.seq > q.trimmed_position
             order by b.tx, b.seq
             limit _rows + 1
         loop
