@@ -90,7 +90,7 @@ def test_looking_into_a_database_of_another_program_makes_no_tables(cli: Cli) ->
     ("url", "told"),
     [
         ("nowhere", "is not a store URL"),
-        ("sqllite:///x.db", "unknown store scheme 'sqllite': this version knows sqlite, postgresql, postgres, postgresql+embedded; did you mean 'sqlite'?"),
+        ("sqllite:///x.db", "postgres, postgresql+embedded; did you mean 'sqlite'?"),
         ("sqlite://x.db", "has no path"),
         ("sqlite:///missing/folder/x.db", "missing/folder"),
     ],
