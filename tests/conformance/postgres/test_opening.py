@@ -87,7 +87,7 @@ def test_a_connection_that_was_cut_is_replaced(open_store: Opener, url: str) -> 
     queue.send(1)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(
-            "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() "
+            "select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = current_database() "
             "and pid <> pg_backend_pid()"
         )
     queue.send(2)
