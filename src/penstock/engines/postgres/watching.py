@@ -131,20 +131,23 @@ class Watch:
             self._is_listening = True
             # Others may have committed between the caller's last look and this moment.
             self._tell()
-            idle = 0
-            while not self._is_over(idle):
-                heard = list(connection.notifies(timeout=ROUND_SECONDS, stop_after=1))
-                if heard:
-                    self._tell()
-                    time.sleep(SECOND_LOOK_SECONDS)
-                    for _ in connection.notifies(timeout=0):
-                        pass
-                    self._tell()
-                idle = 0 if self._waiting or heard else idle + 1
+            self._pass_on(connection)
         finally:
             self._is_listening = False
             self._connection = None
             connection.close()
+
+    def _pass_on(self, connection: psycopg.Connection) -> None:
+        """Tell of every notification at once, and once more a little after the last one."""
+        idle = 0
+        look_at: float | None = None
+        while not self._is_over(idle):
+            timeout = ROUND_SECONDS if look_at is None else max(0.0, look_at - time.monotonic())
+            heard = list(connection.notifies(timeout=timeout, stop_after=1))
+            if heard or look_at is not None:
+                self._tell()
+            look_at = time.monotonic() + SECOND_LOOK_SECONDS if heard else None
+            idle = 0 if self._waiting or heard else idle + 1
 
     def _say_listening(self, connection: psycopg.Connection) -> bool:
         row = connection.execute(SQL.say_listening).fetchone()
