@@ -91,7 +91,11 @@ def open_sqlite(
 class SqliteEngine:
     name = "sqlite"
     capabilities = Capabilities(
-        transactional_send=True, crosses_processes=True, makes_own_schema=True, removes_messages=True
+        transactional_send=True,
+        crosses_processes=True,
+        makes_own_schema=True,
+        removes_messages=True,
+        receives_lightly=False,
     )
 
     def __init__(self, database: Database) -> None:
