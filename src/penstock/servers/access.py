@@ -72,6 +72,11 @@ class User(msgspec.Struct, frozen=True):
         own = self.rights - {Right.NOTHING}
         return next((role for role, rights in ROLES.items() if rights - {Right.NOTHING} == own), None)
 
+    @property
+    def sees_all(self) -> bool:
+        """Whether it may look at every queue, also at those to come."""
+        return Right.LOOK in self.rights and "*" in self.queues
+
     def may(self, right: Right, queue: str | None = None) -> bool:
         if right is Right.NOTHING:
             return True

@@ -71,6 +71,14 @@ def check_right(identity: Identity, right: Right, queue: str | None) -> None:
         raise Problem(404, f"there is no queue {shown(queue)} that user {shown(identity.name)} may use", "NotFound")
 
 
+def check_all_queues(identity: Identity, what: str) -> None:
+    """For what tells of all queues at once: who may not look at some of them must not learn of them there."""
+    if not identity.user.sees_all:
+        raise Problem(
+            403, f"{what} is for those who may look at all queues, not for {shown(identity.name)}", "Forbidden"
+        )
+
+
 async def identify(request: Request, site: Site) -> Identity | None:
     """Who asks, or None when they have not said; those who say it wrongly are refused."""
     if site.identify is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 from urllib.parse import parse_qsl
@@ -39,25 +38,16 @@ def too_large(limit: int) -> Problem:
     )
 
 
-def counted(receive: Receive, limit: int | None, seconds: float) -> Receive:
-    """Refuses what comes after `limit` bytes, and clients that let the server wait for the next part of a body."""
+def counted(receive: Receive, limit: int) -> Receive:
+    """Refuses what comes after `limit` bytes."""
     got = 0
-    is_whole = False
 
     async def counting() -> Any:
-        nonlocal got, is_whole
-        if is_whole or not seconds:
-            message = await receive()
-        else:
-            try:
-                async with asyncio.timeout(seconds):
-                    message = await receive()
-            except TimeoutError:
-                raise Problem(408, f"no more of the body came for {seconds:g} seconds", "SlowBody") from None
+        nonlocal got
+        message = await receive()
         if message["type"] == "http.request":
             got += len(message.get("body", b""))
-            is_whole = not message.get("more_body", False)
-            if limit is not None and got > limit:
+            if got > limit:
                 raise too_large(limit)
         return message
 

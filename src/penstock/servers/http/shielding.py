@@ -30,6 +30,9 @@ HEADERS: list[tuple[bytes, bytes]] = [
 ]
 TRANSPORT_SECURITY = (b"strict-transport-security", b"max-age=31536000")
 NO_STORE = (b"cache-control", b"no-store")
+# The same, for an answer that is written in one piece.
+PLAIN_HEADERS = b"".join(b"%b: %b\r\n" % one for one in (*HEADERS, NO_STORE))
+SECURE_HEADERS = PLAIN_HEADERS + b"%b: %b\r\n" % TRANSPORT_SECURITY
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 CSRF_HEADER = "x-csrf-token"
 CSRF_FIELD = "csrf"
