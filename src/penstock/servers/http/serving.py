@@ -32,7 +32,7 @@ class Listener:
         self._settings = settings
         self._config = _config(application, settings, tls)
         self._state = ServerState()
-        self._clients = Clients(settings)
+        self.clients = Clients(settings)
         self._listening: asyncio.Server | None = None
         self._dating: asyncio.Task[None] | None = None
         self.port = settings.port
@@ -44,7 +44,7 @@ class Listener:
         self.port = listening.getsockname()[1]
         self._dating = loop.create_task(self._tell_the_date())
         self._listening = await loop.create_server(
-            lambda: Connection(self._config, self._state, self._clients, loop),
+            lambda: Connection(self._config, self._state, self.clients, loop),
             sock=listening,
             ssl=self._config.ssl,
             backlog=BACKLOG,
