@@ -88,7 +88,7 @@ async def test_nothing_on_a_page_needs_what_the_policy_forbids(pages: httpx.Asyn
 
 
 # -- the pipeline ----------------------------------------------------------------------------------------------------
-# What a real run writes is shown in tests/spark/test_pipeline_page.py.
+# What a real run writes is shown in tests/spark/test_pipeline_commands.py.
 
 
 async def test_a_pipeline_that_never_ran_teaches_the_command(pages: httpx.AsyncClient) -> None:

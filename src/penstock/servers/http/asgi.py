@@ -24,7 +24,7 @@ from penstock.servers.http.answering import Answer
 from penstock.servers.http.api import ROUTES as API_ROUTES
 from penstock.servers.http.api.operations import Operation
 from penstock.servers.http.asking import Asked
-from penstock.servers.http.bodies import check_length, counted
+from penstock.servers.http.bodies import check_length
 from penstock.servers.http.problems import CONTENT_TYPE, Problem, problem_of
 from penstock.servers.http.routing import EXCHANGE, Match, Route, Routes, path_to, segments_of
 from penstock.servers.http.shielding import SAFE_METHODS, check_csrf, check_host, check_origin, shielded
@@ -118,7 +118,7 @@ class Application:
         if not self.site.is_open:
             await self.site.open()
         limit = None if _is_streamed(match) else self.site.settings.body_bytes
-        request = Asked(scope, receive if limit is None else counted(receive, limit))
+        request = Asked(scope, receive, limit)
         check_host(request, self.site)
         if match is None:
             raise Problem(404, f"there is nothing at {shown(scope['path'])}", "NotFound")
@@ -137,7 +137,7 @@ class Application:
         response: Response | Answer = await route.handler(request, **values)
         return response
 
-    async def _admit(self, request: Request, route: Route, values: dict[str, Any]) -> None:
+    async def _admit(self, request: Asked, route: Route, values: dict[str, Any]) -> None:
         try:
             identity = await auth.identify(request, self.site)
         except Problem:
