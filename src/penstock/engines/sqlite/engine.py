@@ -90,9 +90,7 @@ def open_sqlite(
 
 class SqliteEngine:
     name = "sqlite"
-    capabilities = Capabilities(
-        transactional_send=True, crosses_processes=True, makes_own_schema=True, removes_messages=True
-    )
+    capabilities = Capabilities(transactional_send=True, crosses_processes=True, makes_own_schema=True)
 
     def __init__(self, database: Database) -> None:
         self.database = database
