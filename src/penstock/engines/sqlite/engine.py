@@ -59,7 +59,7 @@ from penstock.engines.sqlite.outside import check_connection, take_write_lock, w
 from penstock.engines.sqlite.receiving import Opening
 from penstock.engines.sqlite.rounds import Rounds
 from penstock.engines.sqlite.transaction import Transaction
-from penstock.engines.sqlite.watching import Watch
+from penstock.engines.sqlite.watching import FileWatch
 
 if TYPE_CHECKING:
     import pyarrow
@@ -94,7 +94,7 @@ class SqliteEngine:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self.watch = Watch(database)
+        self.watch = FileWatch(database)
         self._rounds = Rounds()
         database.on_commit = self.watch.committed
 
