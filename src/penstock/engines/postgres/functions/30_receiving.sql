@@ -24,7 +24,7 @@ declare
     _fresh pg_snapshot;
     _promoted bigint[] := '{}';
     _busy integer[] := '{}';
-    _turns bigint[];
+    _turns integer[];
     _lane_id integer;
     _priority integer;
     _is_first boolean;
@@ -54,17 +54,14 @@ begin
     end if;
     -- The queue, the group and, when there is only one, the lane.
     select u.queue_id, u.trimmed_position, u.delivery, u.ordered, u.paused, u.shards, r.group_id, r.name, r.used_at,
-        r.stream_mark, coalesce(_lease_seconds, u.lease_seconds) as lease_seconds, n.lanes, n.lane_id, n.priority,
-        n.trimmed
+        r.stream_mark, coalesce(_lease_seconds, u.lease_seconds) as lease_seconds, n.lanes, n.lane_id, n.priority
     into f
     from penstock.queue as u
     left join penstock.reader as r
         on r.queue_id = u.queue_id and r.name = coalesce(_group, u.primary_group, 'default')
     cross join lateral (
-        select count(*) as lanes, min(lane_id) as lane_id, min(priority) as priority, min(trimmed) as trimmed
-        from (
-            select lane_id, priority, trimmed from penstock.lane where queue_id = u.queue_id and priority >= 0 limit 2
-        ) as two
+        select count(*) as lanes, min(lane_id) as lane_id, min(priority) as priority
+        from (select lane_id, priority from penstock.lane where queue_id = u.queue_id and priority >= 0 limit 2) as two
     ) as n
     where u.name = _queue;
     if f.group_id is null or f.stream_mark is not null then
@@ -103,7 +100,7 @@ begin
     -- The cursor of the only lane; what is due, what has lapsed. Leases that ended before the last look are gone, but
     -- their rows may still lie in the index, in great numbers when somebody keeps a transaction open: they are not looked
     -- at again.
-    select k.claim,
+    select k.claim, u.trimmed_position,
         exists (
             select 1 from penstock.held where queue_id = f.queue_id and not waiting and available_at <= _now
         ) as held,
@@ -118,12 +115,14 @@ begin
             where sealed is null or sealed > coalesce(pg_snapshot_xmin(k.prev), '0') or segment = _segment
         ) as segments
     into due
-    from (select 1) as always
+    from penstock.queue as u
     left join lateral (
         select claim, checked_at, prev from penstock.claim
         where f.lanes = 1 and segment = _segment and group_id = f.group_id and lane_id = f.lane_id
         order by number desc limit 1
-    ) as k on true;
+    ) as k on true
+    where u.queue_id = f.queue_id;
+    f.trimmed_position := due.trimmed_position;
     if due.held or due.tracked or due.lapsed or f.ordered then
         select * into q from penstock.queue where queue_id = f.queue_id;
         select * into g from penstock.reader where group_id = f.group_id;
@@ -143,7 +142,7 @@ begin
         -- With several lanes each has two turns: one in which it is left to another who reads it, and one in which it is
         -- waited for, because a worse priority must not be handed out while a better one is ready.
         if f.lanes = 1 then
-            _turns := array[array[f.lane_id, f.priority, 1, f.trimmed]];
+            _turns := array[array[f.lane_id, f.priority, 1]];
         else
             _turns := penstock._turns(f.queue_id, f.group_id, _consumer, f.shards, f.trimmed_position);
         end if;
@@ -186,6 +185,7 @@ begin
                 end if;
                 _fresh := penstock._snapshot();
                 _segment := coalesce(pg_sequence_last_value('penstock.segment_number'), 0) % 4 + 1;
+                f.trimmed_position := (select trimmed_position from penstock.queue where queue_id = f.queue_id);
                 c := penstock._cursor(f.group_id, _lane_id, _segment);
                 due.segments := array(
                     select segment from penstock.segment
@@ -197,7 +197,7 @@ begin
                 c := penstock._cursor(f.group_id, _lane_id, _segment);
             end if;
             if c.number = 0 then
-                c.passed := _turns[place][4];
+                c.passed := (select trimmed from penstock.lane where lane_id = _lane_id);
                 c.above := f.trimmed_position;
             end if;
             if c.token >= _token then
@@ -410,12 +410,12 @@ end
 $$;
 
 -- The lanes that have unread messages, in the order in which a consumer goes to them: for each turn its lane, priority,
--- whether it is the first or the second, and the number of trimmed messages.
+-- whether it is the first or the second.
 create or replace function penstock._turns(
     _queue_id integer, _group_id integer, _consumer text, _shards integer, _trimmed_position bigint
-) returns bigint[]
+) returns integer[]
 language sql volatile as $$
-    select array_agg(array[lane_id, priority, turn, trimmed] order by priority, turn, place)
+    select array_agg(array[lane_id, priority, turn] order by priority, turn, place)
     from (
         select *, penstock._turn(_group_id, _consumer, shard, _shards) as place
         from penstock.lane
