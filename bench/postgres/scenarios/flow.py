@@ -89,9 +89,13 @@ def _drain_rate(field: Field, contender: Contender, batch: int) -> float:
 
 
 def flow_rate(field: Field, contender: Contender, batch: int) -> float:
-    with at_work(contender, field.url(contender), batch) as crew:
+    return flow_rate_at(field.url(contender), contender, batch, field.seconds)
+
+
+def flow_rate_at(url: str, contender: Contender, batch: int, seconds: float) -> float:
+    with at_work(contender, url, batch) as crew:
         crew.wait_for(taken=2 * batch)
-        return crew.rates(field.seconds)[0]
+        return crew.rates(seconds)[0]
 
 
 def _row(field: Field, batch: int, measured: Measured, peers: list[str]) -> list[str]:
