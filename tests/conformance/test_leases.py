@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock import Event, InvalidInput, LeaseLost, Outgoing, Queue, Refused, State, Store
+from penstock import Event, InvalidInput, LeaseLost, Outgoing, Queue, State, Store
 from penstock.domain.settlement import Settle
 from penstock.domain.times import to_time
 from penstock.engines.contract import Engine
@@ -113,14 +113,6 @@ def test_taking_over_what_is_not_in_flight_takes_nothing(queue: Queue) -> None:
     assert len(queue.engine.take_over("orders", "other", "quick", [message_id, message_id], 17).rows) == 1
 
 
-@pytest.fixture
-def forcing(queue: Queue) -> None:
-    if not queue.engine.capabilities.removes_messages:
-        with pytest.raises(Refused, match="out of its turn"):
-            queue.engine.take_over("orders", "default", "pushy", [OWN_ID], 17, force=True)
-        pytest.skip(f"the engine {queue.engine.name} hands out nothing out of its turn, and says so")
-
-
 FORCED: dict[str, Callable[[Queue], object]] = {
     "unread": lambda queue: None,
     "succeeded": lambda queue: take(queue).ack(),
@@ -130,7 +122,6 @@ FORCED: dict[str, Callable[[Queue], object]] = {
 }
 
 
-@pytest.mark.usefixtures("forcing")
 @pytest.mark.parametrize("place", FORCED)
 def test_by_force_a_message_is_received_wherever_it_is(queue: Queue, clock: Clock, place: str) -> None:
     message_id, _ = queue.send_many([b"1", b"2"])
@@ -146,7 +137,6 @@ def test_by_force_a_message_is_received_wherever_it_is(queue: Queue, clock: Cloc
     assert take_all(queue) == []
 
 
-@pytest.mark.usefixtures("forcing")
 def test_force_takes_nothing_that_is_over_or_in_flight_elsewhere(queue: Queue, clock: Clock) -> None:
     gone = queue.send(1, ttl_seconds=5)
     clock.advance(seconds=6)

@@ -4,25 +4,13 @@ balance without them."""
 from __future__ import annotations
 
 import random
-import uuid
 from collections.abc import Callable
 
 import pytest
 
-from penstock import InvalidInput, LeaseLost, NotFound, Queue, Refused, State, Store
+from penstock import InvalidInput, LeaseLost, NotFound, Queue, State, Store
 from tests.conformance.clock import Clock
 from tests.conformance.moves import assert_books_balance, payloads, take, take_all
-
-
-@pytest.fixture(autouse=True)
-def removing(store: Store) -> None:
-    if not store.engine.capabilities.removes_messages:
-        with pytest.raises(Refused, match="retention"):
-            store.queue("orders").remove([str(uuid.UUID(int=1))])
-        with pytest.raises(Refused, match="retention"):
-            store.queue("orders").trim(keep=0)
-        pytest.skip(f"the engine {store.engine.name} does not remove messages one by one, and says so")
-
 
 PLACES: dict[str, Callable[[Queue], object]] = {
     "unread": lambda queue: None,

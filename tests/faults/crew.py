@@ -24,6 +24,8 @@ from tests.faults.checker import Dump, Entry, Fate
 
 ROOT = Path(__file__).resolve().parents[2]
 ALL = 1_000_000
+# Far longer than it takes, also on a machine that has much else to do.
+END_SECONDS = 60
 
 
 class Crew:
@@ -39,6 +41,8 @@ class Crew:
         self.kills = 0
         self._numbers = itertools.count(1)
         self._members: list[subprocess.Popen[str]] = []
+        self._said = folder / "said"
+        self._said.mkdir()
 
     def start(self, role: str, queue: str = "work") -> subprocess.Popen[str]:
         number = next(self._numbers)
@@ -47,17 +51,26 @@ class Crew:
         return self.run(words)
 
     def run(self, words: list[str]) -> subprocess.Popen[str]:
-        member = subprocess.Popen(
-            [sys.executable, *words],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONFAULTHANDLER": "1"},
-        )
+        # Into a file: nobody reads a pipe while the members run, and one that is full stops them.
+        with (self._said / str(len(self._members))).open("w") as said:
+            member = subprocess.Popen(
+                [sys.executable, *words],
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=said,
+                text=True,
+                env={**os.environ, "PYTHONFAULTHANDLER": "1"},
+            )
         self._members.append(member)
         return member
+
+    def said(self, member: subprocess.Popen[str] | None = None) -> str:
+        """What a member, or each of them, wrote to standard error: for the message of an assertion."""
+        if member is not None:
+            return (self._said / str(self._members.index(member))).read_text()
+        every = enumerate(self._members, 1)
+        return "\n".join(f"process {number}:\n{said}" for number, one in every if (said := self.said(one)))
 
     def kill(self, member: subprocess.Popen[str]) -> None:
         """At once, with no chance to say anything."""
@@ -77,8 +90,18 @@ class Crew:
 
     def finish(self, member: subprocess.Popen[str]) -> None:
         """Politely: its standard input ends. A member that failed by itself fails the test, with what it said."""
-        _, errors = member.communicate(timeout=30)
-        assert member.returncode in (0, -signal.SIGKILL), f"a process ended with {member.returncode}:\n{errors}"
+        self.await_end(member, -signal.SIGKILL)
+
+    def await_end(self, member: subprocess.Popen[str], *allowed: int) -> None:
+        """One that does not end says what its threads are doing."""
+        try:
+            member.communicate(timeout=END_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.kill(member.pid, signal.SIGABRT)
+            member.wait()
+            raise AssertionError(f"a process did not end:\n{self.said(member)}") from None
+        code = member.returncode
+        assert code in (0, *allowed), f"a process ended with {code}:\n{self.said(member)}"
 
     def finish_all(self) -> None:
         for member in self._members:
@@ -95,7 +118,7 @@ class Crew:
             if member.poll() is None:
                 os.kill(member.pid, signal.SIGKILL)
             member.wait()
-            for pipe in (member.stdin, member.stdout, member.stderr):
+            for pipe in (member.stdin, member.stdout):
                 if pipe is not None:
                     pipe.close()
 

@@ -7,6 +7,7 @@ that is its own business. It runs until SIGTERM. A payload that begins with `van
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import sys
 import threading
@@ -70,6 +71,7 @@ class Laborer:
 
 
 def main(url: str, history: str, seed: str, heartbeat_seconds: str = str(HEARTBEAT_SECONDS)) -> None:
+    logging.basicConfig(level=logging.WARNING)
     laborer = Laborer(Path(history), int(seed))
     app = penstock.App()
     app.add("work", laborer.work)

@@ -26,8 +26,8 @@ def race(crew: Crew, what: str, arguments: list[Any], ahead_minutes: int = 0) ->
         racer.stdin.flush()
     said = []
     for racer in racers:
-        output, errors = racer.communicate(timeout=30)
-        assert racer.returncode == 0, errors
+        output, _ = racer.communicate(timeout=30)
+        assert racer.returncode == 0, crew.said(racer)
         said.append(json.loads(output))
     return said
 

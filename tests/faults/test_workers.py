@@ -21,9 +21,13 @@ from tests.faults.crew import Crew, await_ready, await_until, drain, dump, read_
 from tests.faults.history import Step
 from tests.faults.laborer import HEARTBEAT_SECONDS, SWEEP_SECONDS
 
-SECONDS = 10
+SECONDS = 8
+# A busy machine may take longer to show anything.
+LONGEST_SECONDS = 60
 WORKERS = 8
 GROUPS = ("default", "audit")
+# A run that saw less proves nothing.
+WANTED = {"kills": 3, "terminated": 8, "sends": 50, "handled": 100, "taken over": 3, "dead letters": 1}
 
 
 @pytest.fixture(params=ENGINES, ids=lambda row: row.name)
@@ -44,8 +48,6 @@ def start_worker(crew: Crew, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> su
 
 @pytest.mark.slow
 def test_every_law_holds_over_eight_workers_that_are_killed_stopped_and_terminated(crew: Crew) -> None:
-    if crew.engine.name == "postgres":
-        pytest.skip("open on PostgreSQL: now and then a worker is ended by an error of the store under these kills")
     terminated = run(crew)
     with penstock.connect(crew.url) as store:
         for name, groups in (("work", GROUPS), ("once", ("default",))):
@@ -56,7 +58,8 @@ def test_every_law_holds_over_eight_workers_that_are_killed_stopped_and_terminat
             found = dump(store, name, groups)
             found.batches = dict(ended_batches(history, store, name))
             violations = check(list(as_let_go(history, found)), found)
-            assert not violations, "\n".join(f"{one.invariant} {one.text}" for one in violations[:20])
+            texts = [f"{one.invariant} {one.text}" for one in violations[:20]]
+            assert not violations, "\n".join([*texts, crew.said()])
             if name == "work":
                 saw_enough(history, found, crew, terminated)
         assert all(one.level != "error" for one in store.doctor())
@@ -72,8 +75,8 @@ def run(crew: Crew) -> int:
         await_ready(member)
     leaving: list[subprocess.Popen[str]] = []
     thaw_at: dict[int, float] = {}
-    ends = time.monotonic() + SECONDS
-    while time.monotonic() < ends:
+    began = time.monotonic()
+    while (lasted := time.monotonic() - began) < SECONDS or (lasted < LONGEST_SECONDS and not has_worked(crew)):
         time.sleep(dice.uniform(0.1, 0.4))
         place = dice.randrange(WORKERS)
         fate = dice.random()
@@ -99,28 +102,43 @@ def run(crew: Crew) -> int:
         crew.terminate(worker)
     leaving += workers
     for worker in leaving:
-        _, errors = worker.communicate(timeout=30)
         # One that had hardly begun to run is ended by the signal itself.
-        assert worker.returncode in (0, -signal.SIGTERM), errors
+        crew.await_end(worker, -signal.SIGTERM)
     return len(leaving)
 
 
+def has_worked(crew: Crew) -> bool:
+    """Whether enough was sent and handled for the run to say something."""
+    history = read_history(crew, "work")
+    return all(count >= WANTED[name] for name, count in counted(history, crew).items())
+
+
+def counted(history: list[Step], crew: Crew) -> dict[str, int]:
+    return {
+        "kills": crew.kills,
+        "sends": sum(step["op"] == "send" and step["type"] == "ok" for step in history),
+        "handled": sum(step["op"] == "delivery" for step in history),
+    }
+
+
 def as_let_go(history: list[Step], found: Dump) -> Iterator[Step]:
-    """A worker gives messages back, and is removed for its silence, without its handlers knowing: the trail says when a
-    lease was over before its time."""
+    """A worker gives messages back, and is removed for its silence, without its handlers knowing, perhaps before they
+    have begun: the trail says when a lease was over before its time. A token is the time of its receive."""
     for step in history:
         if step["op"] != "delivery" or step["id"] not in found.fates:
             yield step
             continue
         trail = [entry for entry in found.fates[step["id"]].trail if entry.group == step["group"]]
-        ends = [
-            after.at
+        followed = {
+            abs(entry.at - step["token"]): after
             for entry, after in itertools.pairwise(trail)
             if (entry.event, entry.attempt) == ("receive", step["attempt"])
-            and entry.at <= step["t"]
-            and after.event in ("release", "lease_end")
-        ]
-        yield {**step, "lease_ends_at": min([step["lease_ends_at"], *(at for at in ends if at >= step["t"])])}
+        }
+        after = followed[min(followed)] if followed else None
+        if after is not None and after.event in ("release", "lease_end"):
+            yield {**step, "lease_ends_at": min(step["lease_ends_at"], after.at)}
+        else:
+            yield step
 
 
 def ended_batches(
@@ -136,18 +154,15 @@ def ended_batches(
 def saw_enough(history: list[Step], found: Dump, crew: Crew, terminated: int) -> None:
     entries = [entry for fate in found.fates.values() for entry in fate.trail]
     saw = {
-        "kills": crew.kills,
+        **counted(history, crew),
         "terminated": terminated,
-        "sends": sum(step["op"] == "send" and step["type"] == "ok" for step in history),
-        "handled": sum(step["op"] == "delivery" for step in history),
         "taken over": sum(entry.event == "lease_end" for entry in entries),
         "given back": sum(entry.event == "release" for entry in entries),
         "dead letters": sum(fate.letters for fate in found.fates.values()),
         "ended batches": len(found.batches),
     }
     print(saw)
-    wanted = {"kills": 3, "terminated": 8, "sends": 50, "handled": 100, "taken over": 3, "dead letters": 1}
-    missing = {name: saw[name] for name, count in wanted.items() if saw[name] < count}
+    missing = {name: saw[name] for name, count in WANTED.items() if saw[name] < count}
     if missing:
         pytest.fail(f"unknown: the run saw too little: {missing} of {saw}")
 

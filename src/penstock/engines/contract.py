@@ -67,8 +67,6 @@ class Capabilities(msgspec.Struct, frozen=True):
     transactional_send: bool
     crosses_processes: bool
     makes_own_schema: bool
-    removes_messages: bool
-    """`remove` and `trim` work, and `take_over` by force; else they are Refused."""
 
 
 Operation = Callable[[], Any]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -233,6 +234,35 @@ def test_a_store_that_was_closed_says_so(open_store: Opener) -> None:
     store.close()
     with pytest.raises(StoreError):
         store.queue("orders").send(1)
+
+
+def test_closing_waits_for_the_call_of_another_thread(url: str, path: Path) -> None:
+    """As when a worker stops while its heartbeat waits for another process."""
+    store = penstock.connect(url)
+    store.queue("orders").send(1)
+    own = apsw.Connection(str(path))
+    own.execute("begin immediate")
+    with ThreadPoolExecutor() as threads:
+        sent = threads.submit(store.queue("orders").send, 2)
+        while not threads.submit(_is_writing, store).result():
+            assert not sent.done()
+        closed = threads.submit(store.close)
+        with pytest.raises(TimeoutError):
+            closed.result(0.1)
+        own.execute("rollback")
+        assert closed.result(10) is None
+        assert sent.result(10)
+    own.close()
+    with pytest.raises(StoreUnavailable, match="was closed"):
+        store.queue("orders").send(3)
+
+
+def _is_writing(store: Store) -> bool:
+    database = store.engine.database  # type: ignore[attr-defined]
+    if database._write_lock.acquire(blocking=False):
+        database._write_lock.release()
+        return False
+    return True
 
 
 def test_writes_are_durable_and_readers_do_not_block(store: Store, path: Path) -> None:

@@ -92,8 +92,11 @@ class Database:
         if self.is_inside:
             yield
             return
-        with self.connection() as connection, self._within(connection):
-            yield
+        try:
+            with self.connection() as connection, self._within(connection):
+                yield
+        except translating.Conflict as conflict:
+            raise self._undone(conflict) from conflict
 
     def together(self, operations: Sequence[Callable[[], Any]]) -> list[Any]:
         """All in one transaction. At first without savepoints, which cost two round trips each: only when a call fails
@@ -154,8 +157,11 @@ class Database:
                     return operation(connection)
             except translating.Conflict as conflict:
                 if attempt == ATTEMPTS - 1:
-                    raise errors.StoreUnavailable(f"{self.name}: {conflict}; nothing was changed") from conflict
+                    raise self._undone(conflict) from conflict
         raise AssertionError
+
+    def _undone(self, conflict: translating.Conflict) -> errors.StoreUnavailable:
+        return errors.StoreUnavailable(f"{self.name}: {conflict}; nothing was changed")
 
     def _execute(self, connection: Connection, statement: str, parameters: Sequence[Any]) -> Rows:
         with self.translated():

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.domain.errors import Refused
 from penstock.domain.lifecycle import State
 from penstock.domain.message import Draft, Message
 from penstock.domain.observations import (
@@ -47,7 +46,7 @@ from penstock.engines.postgres import (
 from penstock.engines.postgres.arrays import Numbers
 from penstock.engines.postgres.connection import Database
 from penstock.engines.postgres.naming import suggesting
-from penstock.engines.postgres.watching import Watch
+from penstock.engines.postgres.watching import Listener
 from penstock.engines.statements import Statements
 
 if TYPE_CHECKING:
@@ -56,18 +55,13 @@ if TYPE_CHECKING:
 SQL = Statements("penstock.engines.postgres", "sql/verbs.sql")
 
 
-_KEPT = "{}: the log here is only appended to; messages leave it by retention (history_seconds), not one by one"
-
-
 class PostgresEngine:
     name = "postgres"
-    capabilities = Capabilities(
-        transactional_send=True, crosses_processes=True, makes_own_schema=False, removes_messages=False
-    )
+    capabilities = Capabilities(transactional_send=True, crosses_processes=True, makes_own_schema=False)
 
     def __init__(self, database: Database, listen: bool) -> None:
         self.database = database
-        self.watch = Watch(database, listen)
+        self.watch = Listener(database, listen)
         self._checking = threading.Lock()
         self._salt: int | None = None
 
@@ -225,17 +219,19 @@ class PostgresEngine:
         counts: bool = True,
         force: bool = False,
     ) -> Receipt:
-        if force:
-            raise Refused(f"{self.database.name}: a message that is not in flight cannot be taken out of its turn here")
         with suggesting(self.database, queue):
-            rows = self._rows(SQL.take_over, queue, group, consumer, list(ids), lease_seconds, counts)
+            rows = self._rows(SQL.take_over, queue, group, consumer, list(ids), lease_seconds, counts, force)
         return self._receipt(queue, consumer, rows)
 
     def remove(self, queue: str, ids: Sequence[str]) -> int:
-        raise Refused(_KEPT.format(self.database.name))
+        removed = int(self._value(SQL.remove, queue, list(ids)))
+        self.watch.committed()
+        return removed
 
     def trim(self, queue: str, *, upto: int | None = None, keep: int | None = None) -> int:
-        raise Refused(_KEPT.format(self.database.name))
+        trimmed = int(self._value(SQL.trim, queue, upto, keep))
+        self.watch.committed()
+        return trimmed
 
     # -- groups ----------------------------------------------------------------------------------------------------
 
@@ -295,16 +291,11 @@ class PostgresEngine:
     # -- consumers -------------------------------------------------------------------------------------------------
 
     def register(self, queue: str, group: str, name: str, heartbeat_seconds: float) -> ConsumerInfo:
-        self._rows(SQL.register, queue, group, name, heartbeat_seconds)
-        return self._consumer(queue, group, name)
+        return shapes.consumer_info(self._rows(SQL.register, queue, group, name, heartbeat_seconds)[0])
 
     def heartbeat(self, queue: str, group: str, name: str) -> ConsumerInfo:
         with suggesting(self.database, queue):
-            self._rows(SQL.heartbeat, queue, group, name)
-        return self._consumer(queue, group, name)
-
-    def _consumer(self, queue: str, group: str, name: str) -> ConsumerInfo:
-        return next(one for one in self.consumers(queue) if (one.group, one.name) == (group, name))
+            return shapes.consumer_info(self._rows(SQL.heartbeat, queue, group, name)[0])
 
     def deregister(self, queue: str, group: str, name: str) -> int:
         with suggesting(self.database, queue):

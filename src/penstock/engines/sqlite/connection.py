@@ -44,6 +44,7 @@ class Database:
         self._current: Transaction | None
         self._owner: int
         self._durable: bool
+        self._closed = False
         self._write_lock = threading.RLock()
         self._read_lock = threading.RLock()
         # For whoever watches the file with a connection of its own; see `hold_for_fork`.
@@ -63,6 +64,7 @@ class Database:
         if not self._write_lock.acquire(timeout=self.busy_seconds + 1):
             raise errors.StoreUnavailable(f"{self.path}: another thread held the store for {self.busy_seconds:g} s")
         try:
+            self._check_open()
             if self._current is not None:
                 self._run(SQL.savepoint)
                 return self._current, True
@@ -108,6 +110,7 @@ class Database:
             return
         self._check_process()
         with self._read_lock, self.translated():
+            self._check_open()
             self._reader.execute(SQL.begin_read)
             try:
                 yield self.transaction(self._reader.cursor())
@@ -157,10 +160,27 @@ class Database:
         return connection
 
     def close(self) -> None:
-        """Also used by a child process, which must leave the parent's connections alone."""
+        """The call that another thread is in ends first, because SQLite does not close a connection under it; those
+        that wait for their turn are refused. A child process uses it too, and must leave the parent's connections
+        alone."""
+        self._closed = True
         if self._process == os.getpid():
-            self._writer.close()
-            self._reader.close()
+            with self._exclusively(self._write_lock), self._exclusively(self._read_lock):
+                self._writer.close()
+                self._reader.close()
+
+    @contextmanager
+    def _exclusively(self, lock: threading.RLock) -> Iterator[None]:
+        if not lock.acquire(timeout=self.busy_seconds + 1):
+            raise errors.StoreUnavailable(f"{self.path}: another thread held the store for {self.busy_seconds:g} s")
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise errors.StoreUnavailable(f"{self.path}: this store was closed")
 
     def _check_process(self) -> None:
         """SQLite's locks do not survive a fork: a child opens its own connections and forgets the parent's."""

@@ -41,6 +41,8 @@ begin
     if found then
         return g;
     end if;
+    -- Whoever takes messages out does so in every group that there is.
+    perform pg_advisory_xact_lock_shared(penstock._readers_key(q.queue_id));
     _snap := penstock._snapshot();
     insert into penstock.reader (queue_id, name, used_at, expired, cancelled, counted)
     select q.queue_id, _name, penstock.now_us(),
@@ -54,6 +56,12 @@ begin
     select * into g from penstock.reader where queue_id = q.queue_id and name = _name;
     return g;
 end
+$$;
+
+-- The lock of those who make groups of a queue (shared), and of those who do something to all of them.
+create or replace function penstock._readers_key(_queue_id integer) returns bigint
+language sql immutable as $$
+    select hashtextextended(format('penstock readers %s', _queue_id), 0)
 $$;
 
 -- A group that must be there.

@@ -18,7 +18,7 @@ as $$
 declare
     _now bigint;
     _token bigint;
-    _segment smallint := coalesce(pg_sequence_last_value('penstock.segment_number'), 0) % 4 + 1;
+    _segment smallint;
     _room integer := _limit;
     _ends_at bigint;
     _taken integer;
@@ -82,6 +82,7 @@ begin
     end if;
     -- After waiting for others: what they did came before.
     _now := penstock.now_us();
+    _segment := coalesce(pg_sequence_last_value('penstock.segment_number'), 0) % 4 + 1;
     -- Not the injected clock: a later receive has a greater token even if time stands still.
     _token := (extract(epoch from clock_timestamp()) * 1000000)::bigint;
     _ends_at := _now + round(f.lease_seconds * 1000000)::bigint;
@@ -136,7 +137,10 @@ begin
         -- With several lanes each has two turns: one in which it is left to another who reads it, and one in which it is
         -- waited for, because a worse priority must not be handed out while a better one is ready.
         for l in
-            select n.lane_id, n.priority, n.trimmed, turn
+            select n.lane_id, n.priority, n.trimmed, turn, (
+                -- As it is now: see above.
+                select u.trimmed_position from penstock.queue as u where u.queue_id = f.queue_id
+            ) as trimmed_position
             from (
                 select *, penstock._turn(f.group_id, _consumer, shard, f.shards) as place
                 from penstock.lane
@@ -148,6 +152,7 @@ begin
             cross join generate_series(1, coalesce(cardinality(f.lanes), 0)) as turn
             order by n.priority, turn, n.place
         loop
+            f.trimmed_position := l.trimmed_position;
             if l.turn = 1 and (due.ready or due.retries or due.lapsed) then
                 return query select * from penstock._take_retries(
                     q, g, _consumer, _room, f.lease_seconds, _token, _now, l.priority
@@ -179,7 +184,10 @@ begin
                     _token := greatest(_token, (extract(epoch from clock_timestamp()) * 1000000)::bigint);
                     _ends_at := _now + round(f.lease_seconds * 1000000)::bigint;
                 end if;
+                _segment := coalesce(pg_sequence_last_value('penstock.segment_number'), 0) % 4 + 1;
                 c := penstock._cursor(f.group_id, l.lane_id, _segment);
+                select u.trimmed_position, n.trimmed into f.trimmed_position, l.trimmed
+                from penstock.queue as u join penstock.lane as n using (queue_id) where n.lane_id = l.lane_id;
             end if;
             if c.number = 0 then
                 c.passed := l.trimmed;

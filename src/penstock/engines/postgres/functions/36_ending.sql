@@ -52,7 +52,8 @@ begin
 end
 $$;
 
--- Write down one step of one message.
+-- Write down one step of one message. With the time of now, not that of the beginning of the call: it may have waited since,
+-- and what it has seen happened before.
 create or replace function penstock._record(
     _queue_id integer, _group_id integer, _event text, _state text, _seq bigint, _by text, _reason text,
     _attempt integer, _token bigint, _now bigint
@@ -61,8 +62,8 @@ language sql as $$
     insert into penstock.step (
         entry, queue_id, group_id, tx, at, token, first, last, n, attempt, segment, event, state, by, reason
     ) values (
-        nextval('penstock.entry'), _queue_id, _group_id, pg_current_xact_id(), _now, _token, _seq, _seq, 1, _attempt,
-        penstock._segment(), _event, _state, _by, _reason
+        nextval('penstock.entry'), _queue_id, _group_id, pg_current_xact_id(), greatest(_now, penstock.now_us()), _token,
+        _seq, _seq, 1, _attempt, penstock._segment(), _event, _state, _by, _reason
     )
 $$;
 
@@ -75,6 +76,7 @@ language sql immutable as $$
         when 'batch_cancel' then 'its batch was cancelled'
         when 'lease_end' then 'the lease ended'
         when 'release' then 'the lease ended before its turn came'
+        when 'remove' then 'it was removed'
     end
 $$;
 

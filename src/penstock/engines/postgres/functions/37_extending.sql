@@ -66,6 +66,8 @@ begin
         where group_id = g.group_id and token = _tokens[place] and ends_at > _now and positions @> _positions[place];
         continue when not found;
         fl := penstock._land(g.group_id, _tokens[place], _positions[place], _now);
+        -- Somebody was faster while this one waited for the lease.
+        continue when fl.seq is null;
         _end := greatest(e.ends_at, penstock._lease_end(_now, _seconds, fl.expires_at, fl.deadline_at));
         perform penstock._track(g.group_id, fl, 'leased', 1, _end, e.leased_at);
         _ends[place] := _end;

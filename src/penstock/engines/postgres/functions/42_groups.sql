@@ -37,6 +37,8 @@ begin
         return _position;
     end if;
     perform penstock._lock_lanes(q, g.group_id);
+    select * into q from penstock.queue where queue_id = q.queue_id;
+    _now := penstock.now_us();
     for n in select * from penstock.lane where queue_id = q.queue_id and priority >= 0 order by lane_id loop
         perform penstock._seek_lane(q, g, n, _position, _now);
     end loop;

@@ -1,26 +1,31 @@
 -- Registered consumers in birth order, and cron rules that send messages.
 
--- Living consumers in birth order, each with its place among those of its group.
+-- Living consumers, each with its place among those of its group.
+create or replace view penstock.living_consumer as
+select c.consumer_id as id, c.name, u.name as queue_name, g.name as group_name,
+    row_number() over (partition by c.group_id order by c.consumer_id) - 1 as index,
+    count(*) over (partition by c.group_id) as living, c.registered_at, c.heartbeat_at, c.heartbeat_seconds
+from penstock.consumer as c
+join penstock.reader as g using (group_id)
+join penstock.queue as u using (queue_id);
+
+-- The same in birth order.
 create or replace function penstock.consumers(queue text default null)
 returns table (
     id bigint, name text, queue_name text, group_name text, index bigint, living bigint, registered_at bigint,
     heartbeat_at bigint, heartbeat_seconds double precision
 )
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
-    select c.consumer_id, c.name, u.name, g.name,
-        row_number() over (partition by c.group_id order by c.consumer_id) - 1,
-        count(*) over (partition by c.group_id), c.registered_at, c.heartbeat_at, c.heartbeat_seconds
-    from penstock.consumer as c
-    join penstock.reader as g using (group_id)
-    join penstock.queue as u using (queue_id)
-    where consumers.queue is null or u.name = consumers.queue
-    order by c.consumer_id
+    select * from penstock.living_consumer as c
+    where consumers.queue is null or c.queue_name = consumers.queue
+    order by c.id
 $$;
 
--- A place at the end of the birth order; one that is there already keeps its place.
-create or replace function penstock.register(
+-- A place at the end of the birth order, which it gives back; one that is there already keeps its place.
+drop function if exists penstock.register(text, text, text, double precision);
+create function penstock.register(
     queue text, "group" text, name text, heartbeat_seconds double precision default 5
-) returns void
+) returns setof penstock.living_consumer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
@@ -37,11 +42,15 @@ begin
     )
     on conflict (group_id, name) do update
     set heartbeat_at = excluded.heartbeat_at, heartbeat_seconds = excluded.heartbeat_seconds;
+    return query
+    select * from penstock.living_consumer as c
+    where (c.queue_name, c.group_name, c.name) = (q.name, g.name, register.name);
 end
 $$;
 
--- Keep the consumer alive; refused when a sweep has removed it.
-create or replace function penstock.heartbeat(queue text, "group" text, name text) returns void
+-- Keep the consumer alive, and give back its place; refused when a sweep has removed it.
+drop function if exists penstock.heartbeat(text, text, text);
+create function penstock.heartbeat(queue text, "group" text, name text) returns setof penstock.living_consumer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
@@ -56,6 +65,10 @@ begin
             penstock._shown(q.name)
         );
     end if;
+    -- In the same transaction, which holds the row: a moment later a sweep may have removed it.
+    return query
+    select * from penstock.living_consumer as c
+    where (c.queue_name, c.group_name, c.name) = (q.name, g.name, heartbeat.name);
 end
 $$;
 

@@ -49,9 +49,13 @@ language plpgsql stable as $$
 declare
     fl penstock.flight;
 begin
-    select (penstock._as_flight(m, case when n.priority < 0 then -1 - n.priority else n.priority end, null, null)).*
+    select made.*
     into fl
-    from penstock.log as m join penstock.lane as n using (lane_id)
+    from penstock.log as m
+    join penstock.lane as n using (lane_id)
+    cross join lateral penstock._as_flight(
+        m, case when n.priority < 0 then -1 - n.priority else n.priority end, null, null
+    ) as made
     where m.seq = _seq and n.queue_id = q.queue_id and m.seq > q.trimmed_position;
     if not found then
         select d.seq, d.lane_id, d.priority, 0, 0, null, null, d.created_at, d.id, d.content_type, d.headers, d.expires_at,
@@ -59,8 +63,10 @@ begin
         into fl from penstock.dead_letter as d where d.queue_id = q.queue_id and d.seq = _seq limit 1;
     end if;
     if not found then
-        select (penstock._tracked_flight(t)).* into fl
-        from penstock.reader as g join penstock.tracked as t using (group_id)
+        select made.* into fl
+        from penstock.reader as g
+        join penstock.tracked as t using (group_id)
+        cross join lateral penstock._tracked_flight(t) as made
         where g.queue_id = q.queue_id and t.seq = _seq limit 1;
     end if;
     return fl;
@@ -150,25 +156,31 @@ set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as 
 #variable_conflict use_column
 declare
     q penstock.queue;
-    m penstock.log;
-    _priority integer;
     _from bigint;
 begin
     select * into q from penstock.queue where name = _queue;
     _from := greatest(_after, q.trimmed_position);
-    if _backwards then
-        return query
-        select (penstock._shape(penstock._as_flight(l, n.priority, null, null))).*
-        from penstock.log as l join penstock.lane as n using (lane_id)
-        where l.seq > _from and (_upto is null or l.seq <= _upto) and n.queue_id = q.queue_id and n.priority >= 0
-        order by l.seq desc limit _limit;
-    else
-        return query
-        select (penstock._shape(penstock._as_flight(l, n.priority, null, null))).*
-        from penstock.log as l join penstock.lane as n using (lane_id)
-        where l.seq > _from and (_upto is null or l.seq <= _upto) and n.queue_id = q.queue_id and n.priority >= 0
-        order by l.seq limit _limit;
-    end if;
+    -- Shaped after the limit, and from a lateral call: (f(x)).* would call f once for every column.
+    return query
+    select shaped.*
+    from (
+        (
+            select l as m, n.priority
+            from penstock.log as l join penstock.lane as n using (lane_id)
+            where not _backwards and l.seq > _from and (_upto is null or l.seq <= _upto)
+                and n.queue_id = q.queue_id and n.priority >= 0
+            order by l.seq limit _limit
+        )
+        union all
+        (
+            select l as m, n.priority
+            from penstock.log as l join penstock.lane as n using (lane_id)
+            where _backwards and l.seq > _from and (_upto is null or l.seq <= _upto)
+                and n.queue_id = q.queue_id and n.priority >= 0
+            order by l.seq desc limit _limit
+        )
+    ) as one
+    cross join lateral penstock._shape(penstock._as_flight(one.m, one.priority, null, null)) as shaped;
 end
 $$;
 

@@ -44,10 +44,15 @@ begin
 end
 $$;
 
+-- Older versions had it without force.
+drop function if exists penstock.take_over(text, text, text, uuid[], double precision, boolean);
+
 -- leased -> leased by another consumer: the leases end as if their time were up (or are released, when the attempt must
--- not count), and the messages are received anew. What is not in flight is left out. Rows as those of a receive.
+-- not count), and the messages are received anew. What is not in flight is left out, unless it is taken by force. Rows as
+-- those of a receive.
 create or replace function penstock.take_over(
-    _queue text, _group text, _consumer text, _ids uuid[], _lease_seconds double precision, _counts boolean
+    _queue text, _group text, _consumer text, _ids uuid[], _lease_seconds double precision, _counts boolean,
+    _force boolean default false
 ) returns setof penstock.delivery_row
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -59,11 +64,19 @@ declare
     fl penstock.flight;
     t penstock.tracked;
     row_ penstock.delivery_row;
+    _wanted bigint[];
+    _seen bigint[] := '{}';
     _free bigint[] := '{}';
     _seq bigint;
 begin
+    perform penstock._check_leasing(q, g);
+    if _force then
+        perform penstock._lock_lanes(q, g.group_id);
+        select * into q from penstock.queue where queue_id = q.queue_id;
+    end if;
     for e in select * from penstock.leases(_queue, _group, array(select distinct one from unnest(_ids) as one), null, 0, 1000000)
     loop
+        _seen := _seen || e.seq;
         _token := greatest(_token, e.token + 1);
         fl := penstock._land(g.group_id, e.token, e.seq, _now);
         continue when fl.seq is null;
@@ -74,7 +87,19 @@ begin
             _free := _free || e.seq;
         end if;
     end loop;
-    foreach _seq in array _free loop
+    _wanted := array(
+        select (penstock._locate(q, one.id)).seq from unnest(_ids) with ordinality as one (id, place) order by one.place
+    );
+    if _force then
+        foreach _seq in array _wanted loop
+            continue when _seq is null or _seq = any (_seen);
+            _seen := _seen || _seq;
+            if penstock._insist(q, g, _seq, _now) then
+                _free := _free || _seq;
+            end if;
+        end loop;
+    end if;
+    for _seq in select one from unnest(_free) as one order by array_position(_wanted, one) loop
         select * into t from penstock.tracked where group_id = g.group_id and seq = _seq for update;
         return next penstock._take_retry(q, t, _consumer, _lease_seconds, _token, _now);
     end loop;

@@ -144,6 +144,8 @@ declare
 begin
     if exists (select 1 from penstock._overdue(q, g, _now)) then
         perform penstock._lock_lanes(q, g.group_id);
+        -- Where the log begins may have been moved while this one waited.
+        select * into q from penstock.queue where queue_id = q.queue_id;
         for over in select * from penstock._overdue(q, g, _now) as one order by one.seq loop
             select * into m from penstock.log where seq = over.seq and lane_id = over.lane_id;
             insert into penstock.skip (group_id, seq) values (g.group_id, over.seq);

@@ -100,8 +100,6 @@ declare
     _history bigint := penstock._us(q.history_seconds);
     latest penstock.finished;
     _upto bigint;
-    _count bigint;
-    _tx bigint;
 begin
     select * into latest from penstock.finished where queue_id = q.queue_id order by at desc limit 1;
     if _finished > q.trimmed_position
@@ -115,6 +113,18 @@ begin
     end if;
     perform 1 from penstock.queue where queue_id = q.queue_id for update;
     perform penstock._carry_cursors(q, _upto, _now);
+    return penstock._trim_to(q, _upto, _now);
+end
+$$;
+
+-- The log of a queue begins after a position, up to which everything is finished: counts what nothing else keeps.
+create or replace function penstock._trim_to(q penstock.queue, _upto bigint, _now bigint) returns bigint
+language plpgsql as $$
+declare
+    _history bigint := penstock._us(q.history_seconds);
+    _count bigint;
+    _tx bigint;
+begin
     with gone as (
         select m.lane_id, count(*) as n, max(m.tx::text::bigint) as tx,
             count(*) filter (where not penstock._is_kept(q.queue_id, m.seq)) as free

@@ -59,7 +59,7 @@ $$;
 create or replace function penstock._last_tx(q penstock.queue, _table text, _snap pg_snapshot) returns xid8
 language sql stable as $$
     select case when _table = 'messages' then (
-        select greatest(q.trimmed_tx, (
+        select greatest(q.trimmed_tx, q.removed_tx, (
             select last.tx from penstock.lane as n
             cross join lateral (
                 select m.tx from penstock.log as m

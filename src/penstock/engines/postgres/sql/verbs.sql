@@ -12,7 +12,15 @@ select * from penstock.take(%s, %s, %s, %s::integer, %s::double precision, %s);
 
 -- name: take_over
 -- Receive what others have in flight.
-select * from penstock.take_over(%s, %s, %s, %s::uuid[], %s::double precision, %s);
+select * from penstock.take_over(%s, %s, %s, %s::uuid[], %s::double precision, %s, %s);
+
+-- name: remove
+-- Take messages out for good.
+select penstock.remove(%s, %s::uuid[]);
+
+-- name: trim
+-- Take out the oldest.
+select penstock.trim(%s, %s::bigint, %s::bigint);
 
 -- name: settle
 -- Settle messages, each by its token.
@@ -108,11 +116,11 @@ order by b.batch_id desc;
 
 -- name: register
 -- Register a consumer.
-select penstock.register(%s, %s, %s, %s::double precision);
+select * from penstock.register(%s, %s, %s, %s::double precision);
 
 -- name: heartbeat
 -- Keep a consumer alive.
-select penstock.heartbeat(%s, %s, %s);
+select * from penstock.heartbeat(%s, %s, %s);
 
 -- name: deregister
 -- Remove a consumer.

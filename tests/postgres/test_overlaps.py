@@ -1,0 +1,169 @@
+"""Calls that overlap: one that waited for another goes by what the other has done, not by what it saw before."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import psycopg
+import pytest
+
+import penstock
+from penstock import Queue, Store
+
+Begin = Callable[[Callable[[], Any]], Future[Any]]
+
+
+@pytest.fixture
+def store(postgres_url: str) -> Iterator[Store]:
+    with penstock.connect(postgres_url) as store:
+        yield store
+
+
+@pytest.fixture
+def queue(store: Store) -> Queue:
+    return store.queue("orders")
+
+
+@pytest.fixture
+def other(postgres_url: str) -> Iterator[psycopg.Connection]:
+    """A transaction of somebody else."""
+    with psycopg.connect(postgres_url) as connection:
+        yield connection
+
+
+@pytest.fixture
+def begin(store: Store, postgres_url: str) -> Iterator[Begin]:
+    """Begin a call in another thread; it goes on when it waits for a lock."""
+    with ThreadPoolExecutor() as threads, psycopg.connect(postgres_url, autocommit=True) as watcher:
+
+        def begin(call: Callable[[], Any]) -> Future[Any]:
+            begun = threads.submit(call)
+            ends = time.monotonic() + 20
+            while not _waits(watcher) and not begun.done():
+                assert time.monotonic() < ends, "the call did not wait for anybody"
+                time.sleep(0.005)
+            return begun
+
+        yield begin
+
+
+def _waits(watcher: psycopg.Connection) -> bool:
+    row = watcher.execute(
+        "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+    ).fetchone()
+    return row != (0,)
+
+
+def hold_lanes(other: psycopg.Connection) -> None:
+    """Nobody receives from the queue until this transaction ends."""
+    other.execute("select penstock._lock_lanes(q, null) from penstock.queue as q where name = 'orders'")
+
+
+def test_a_lease_that_was_settled_meanwhile_is_not_extended(
+    queue: Queue, other: psycopg.Connection, begin: Begin
+) -> None:
+    queue.send_many([b"1", b"2", b"3"])
+    first, second, _ = queue.receive(limit=3)
+    other.execute(
+        "select penstock.settle('orders', 'default', '{ack}', %s, %s, '{null}', '{null}')",
+        ([first.token], [first.position]),
+    )
+    leases = [(one.token, one.position) for one in (first, second)]
+    begun = begin(lambda: queue.engine.extend("orders", "default", leases, 60))
+    other.commit()
+    lost, end = begun.result(20)
+    assert lost is None
+    assert end is not None
+    second.ack()
+    assert queue.stats("default").in_progress == 1
+
+
+def test_a_receive_that_waited_while_a_segment_was_opened_takes_nothing_twice(
+    queue: Queue, other: psycopg.Connection, begin: Begin
+) -> None:
+    queue.send_many([b"1", b"2", b"3"])
+    queue.ack_many(queue.receive())
+    hold_lanes(other)
+    begun = begin(queue.receive)
+    other.execute("update penstock.segment set sealed = null where segment = 2")
+    other.execute("update penstock.segment set sealed = pg_snapshot_xmax(pg_current_snapshot()) where segment = 1")
+    other.execute("select setval('penstock.segment_number', 1)")
+    taken = other.execute("select payload from penstock.receive('orders')").fetchall()
+    other.commit()
+    assert [row[0] for row in taken] == [b"2"]
+    assert [delivery.payload for delivery in begun.result(20)] == [b"3"]
+
+
+@pytest.mark.parametrize("priorities", [(0, 0, 0), (0, 0, 1)], ids=["one lane", "two lanes"])
+@pytest.mark.parametrize("group", ["default", "another"])
+def test_a_receive_that_waited_for_a_trim_hands_out_nothing_of_it(
+    queue: Queue, other: psycopg.Connection, begin: Begin, priorities: tuple[int, ...], group: str
+) -> None:
+    for number, priority in enumerate(priorities):
+        queue.send(number, priority=priority)
+    queue.receive(group=group)
+    other.execute("select penstock.trim('orders', keep => 1)")
+    begun = begin(lambda: queue.receive(limit=10, group=group))
+    other.commit()
+    assert [delivery.json() for delivery in begun.result(20)] == [2]
+    stats = queue.stats(group)
+    assert (stats.available, stats.in_progress, stats.lag, stats.outcomes["cancelled"]) == (0, 1, 0, 2)
+
+
+def test_a_group_that_begins_while_messages_are_removed_begins_without_them(
+    queue: Queue, other: psycopg.Connection, begin: Begin
+) -> None:
+    first, *_ = queue.send_many([b"1", b"2", b"3"])
+    other.execute("select penstock.remove('orders', %s)", ([first],))
+    other.execute("select penstock.trim('orders', keep => 1)")
+    begun = begin(lambda: queue.receive(limit=10, group="new"))
+    other.commit()
+    assert [delivery.payload for delivery in begun.result(20)] == [b"3"]
+    assert queue.stats("new").lag == 0
+
+
+def test_what_was_sent_before_a_trim_and_commits_after_it_is_not_lost(queue: Queue, other: psycopg.Connection) -> None:
+    """Positions are given out before commits: the log must not begin behind one that is still to come (law 1)."""
+    queue.send(b"0")
+    queue.send(b"late", transaction=other)
+    queue.send_many([b"1", b"2", b"3"])
+    assert queue.trim(keep=1) == 3
+    assert queue.trim(keep=1) == 0
+    other.commit()
+    assert sorted(delivery.payload for delivery in queue.receive(limit=10)) == [b"3", b"late"]
+    stats = queue.stats("default")
+    assert (stats.lag, stats.in_progress, stats.outcomes["cancelled"]) == (0, 2, 3)
+
+
+def test_the_trail_of_a_call_that_waited_does_not_go_back_in_time(
+    store: Store, other: psycopg.Connection, begin: Begin
+) -> None:
+    """A sweep removes two consumers and has to wait at the message of the first; meanwhile the second receives."""
+    queue = store.queue("orders", max_retries=0)
+    batch = queue.batch("nightly")
+    batch.send(b"1")
+    batch.start()
+    for name in ("first", "second"):
+        queue.register(name, heartbeat_seconds=0.01)
+    queue.receive(consumer="first")
+    other.execute("select 1 from penstock.batch for update")
+    begun = begin(store.sweep)
+    message_id = queue.send(b"2")
+    queue.receive(consumer="second")
+    other.commit()
+    begun.result(20)
+    trail = queue.audit(message_id)
+    assert [entry.event for entry in trail] == ["send", "receive", "lease_end"]
+    assert [entry.at for entry in trail] == sorted(entry.at for entry in trail)
+
+
+def test_a_registration_gives_the_place_that_it_took(postgres_url: str, queue: Queue) -> None:
+    queue.register("adam")
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        call = "select name, group_name, index, living from penstock.register('orders', 'default', 'eve', 5)"
+        assert connection.execute(call).fetchall() == [("eve", "default", 1, 2)]
+        call = "select name, index, living from penstock.heartbeat('orders', 'default', 'adam')"
+        assert connection.execute(call).fetchall() == [("adam", 0, 2)]
