@@ -4,7 +4,7 @@ columns without Python touching a value."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from psycopg import ClientCursor
@@ -41,13 +41,49 @@ def _executed(database: Database, statement: str, parameters: Sequence[Any]) -> 
     """COPY takes no parameters: numbers and marks, which the engine made itself, are written into the statement."""
     with database.connection() as connection:
         text = ClientCursor(connection).mogrify(statement, parameters)
-    with (
-        _translated(database),
-        _dbapi().connect(_place(database.url), autocommit=True) as arrow,
-        arrow.cursor() as cursor,
-    ):
+    with _translated(database):
+        arrow, cursor = _begun(database, text)
+        try:
+            yield cursor
+            cursor.close()
+        except BaseException:
+            # What is left of the answer would be in the way of the next one.
+            _close(cursor)
+            _close(arrow)
+            raise
+    database.waiting.append(arrow)
+
+
+def _begun(database: Database, text: str) -> tuple[Any, Any]:
+    """To connect takes longer than many a read, because the driver asks for all types: connections are used again,
+    unless the server has ended them meanwhile."""
+    while database.waiting:
+        arrow = database.waiting.pop()
+        try:
+            return arrow, _execute(arrow, text)
+        except _dbapi().Error:
+            _close(arrow)
+    arrow = _dbapi().connect(_place(database.url), autocommit=True)
+    try:
+        return arrow, _execute(arrow, text)
+    except BaseException:
+        _close(arrow)
+        raise
+
+
+def _execute(arrow: Any, text: str) -> Any:
+    cursor = arrow.cursor()
+    try:
         cursor.execute(text)
-        yield cursor
+    except BaseException:
+        _close(cursor)
+        raise
+    return cursor
+
+
+def _close(one: Any) -> None:
+    with suppress(_dbapi().Error):
+        one.close()
 
 
 def _place(url: str) -> str:

@@ -58,6 +58,8 @@ class Database:
         self.prepare = prepare
         self.pool_size = pool_size
         self.name = _shown_name(url)
+        # Connections of other drivers that wait for their next use.
+        self.waiting: list[Any] = []
         self._local = threading.local()
         self._closed = False
         self._open()
@@ -240,8 +242,11 @@ class Database:
         )
 
     def close(self) -> None:
-        if self._process == os.getpid() and self._given is None:
-            self._pool.close()
+        if self._process == os.getpid():
+            if self._given is None:
+                self._pool.close()
+            while self.waiting:
+                self.waiting.pop().close()
         self._closed = True
 
     def _check_process(self) -> None:
@@ -249,7 +254,8 @@ class Database:
         if self._closed:
             raise errors.StoreUnavailable(f"{self.name}: this store was closed")
         if self._process != os.getpid():
-            _inherited.append(self._pool)
+            _inherited.extend((self._pool, self.waiting))
+            self.waiting = []
             self._given = None
             self._open()
 

@@ -17,7 +17,8 @@ declare
     _segment smallint := coalesce(pg_sequence_last_value('penstock.segment_number'), 0) % 4 + 1;
     q record;
 begin
-    if _n = 0 then
+    if coalesce(_n, 0) = 0 then
+        perform penstock._check_messages(payloads, '{}', null);
         ids := '{}';
         return;
     end if;
@@ -71,6 +72,7 @@ as $$
 declare
     _tx xid8 := pg_current_xact_id();
 begin
+    perform penstock._check_messages(payloads, content_types, options);
     return penstock._put(queue, payloads, content_types, options, notify, _tx, penstock._segment());
 end
 $$;

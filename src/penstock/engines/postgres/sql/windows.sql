@@ -56,7 +56,8 @@ where q.queue_id = %s and h.entry between %s::bigint and %s::bigint
 order by h.entry;
 
 -- name: trail_rows
--- The messages to which it happened. Sets without gaps are read as ranges of the log.
+-- The messages to which it happened. Sets without gaps are read as ranges of the log; `offset 0` keeps it so, whatever the
+-- planner thinks of the sizes of the sets.
 select h.entry, {columns}
 from (
     select h.entry, h.first, h.last, h.positions
@@ -69,8 +70,10 @@ from (
     offset 0
 ) as h
 cross join lateral unnest(penstock._all(h.first, h.last, h.positions)) as one (run)
-join penstock.log as m
-    on m.seq >= lower(one.run) and m.seq < upper(one.run) and m.lane_id = any (%s::integer[])
+cross join lateral (
+    select l.* from penstock.log as l where l.seq >= lower(one.run) and l.seq < upper(one.run) order by l.seq offset 0
+) as m
+where m.lane_id = any (%s::integer[])
 order by h.entry, m.seq;
 
 -- name: raw_id
