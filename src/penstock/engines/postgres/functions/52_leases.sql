@@ -44,10 +44,10 @@ begin
 end
 $$;
 
+drop function if exists penstock.take_over(text, text, text, uuid[], double precision, boolean);
 -- leased -> leased by another consumer: the leases end as if their time were up (or are released, when the attempt must
 -- not count), and the messages are received anew. What is not in flight is left out, unless it is taken by force. Rows as
 -- those of a receive.
-drop function if exists penstock.take_over(text, text, text, uuid[], double precision, boolean);
 create or replace function penstock.take_over(
     _queue text, _group text, _consumer text, _ids uuid[], _lease_seconds double precision, _counts boolean,
     _force boolean default false
