@@ -13,6 +13,15 @@ settings.register_profile("penstock", deadline=None, max_examples=200)
 settings.load_profile("penstock")
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What one process must run as a whole begins first, then what takes long: begun last, it would end long after all
+    the others."""
+    items.sort(
+        key=lambda item: (item.get_closest_marker("xdist_group") is None, item.get_closest_marker("slow") is None)
+    )
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Printed even by a quiet run: a capability that an engine lacks must be seen, not hidden in a skip."""
     for engine in ENGINES:

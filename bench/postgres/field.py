@@ -18,6 +18,7 @@ class Field:
     rounds: int
     held_seconds: float
     backlog: int
+    is_quick: bool = False
     _urls: dict[str, str] = field(default_factory=dict)
 
     def contenders(self, batch: int | None = None) -> list[Contender]:
@@ -25,11 +26,12 @@ class Field:
         chosen = [CONTENDERS[name] for name in self.names]
         return [one for one in chosen if batch is None or batch in one.batches]
 
-    def fresh(self, contender: Contender) -> str:
-        """An empty database with the contender's schema."""
-        url = self.server.fresh("bench_" + contender.name.replace("-", "_"))
+    def fresh(self, contender: Contender, ending: str = "") -> str:
+        """An empty database with the contender's schema; the one without an ending is what `url` gives later."""
+        url = self.server.fresh("bench_" + contender.name.replace("-", "_") + ending)
         contender.prepare(url)
-        self._urls[contender.name] = url
+        if not ending:
+            self._urls[contender.name] = url
         return url
 
     def url(self, contender: Contender) -> str:

@@ -6,23 +6,28 @@ import argparse
 import json
 import os
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import penstock
 from bench.finding import Target, shown_spread, spread
 from bench.report import markdown
+from bench.spark.flatness import flatness, growth
 from bench.spark.runs import Runs
 from bench.spark.tables import fill, peer_of
 from penstock.client.connecting import redacted
 from penstock.spark.session import open_session
 
 PAYLOAD_BYTES = 160
+PAYLOAD = b"x" * PAYLOAD_BYTES
 CHUNK = 10_000
 # What the pipeline was built to reach on PostgreSQL.
 LEAST_READ_RATIO = 1.2
 LEAST_SINK_RATIO = 2.0
 LEAST_STREAM_RATE = 250_000
+FLAT_SIZES = [1_000_000, 10_000_000]
+MOST_GROWTH = 1.15
 
 
 def main() -> None:
@@ -31,14 +36,19 @@ def main() -> None:
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="spark-", dir=out) as folder:
         url = arguments.url or f"sqlite:///{folder}/store.db"
-        _fill(url, arguments)
-        measured = _measure(url, Path(folder), arguments)
-    targets = _targets(measured)
+        with penstock.connect(url) as store:
+            store.migrate()
+        _fill(url, "bench", arguments.messages)
+        if arguments.jdbc_jars:
+            fill(url, arguments.messages, PAYLOAD)
+        measured, costs = _measure(url, Path(folder), arguments)
+    targets = _targets(measured, costs)
     document = {
         "engine": url.partition("://")[0],
         "messages": arguments.messages,
         "load": os.getloadavg()[0],
         "rows_per_second": measured,
+        "microseconds_per_row": costs,
         "targets": [{"text": one.text, "measured": one.measured, "is_met": one.is_met} for one in targets],
     }
     written = out / "spark.json"
@@ -50,18 +60,15 @@ def main() -> None:
     print(f"\nWritten: {written}")
 
 
-def _fill(url: str, arguments: argparse.Namespace) -> None:
-    payload = b"x" * PAYLOAD_BYTES
+def _fill(url: str, queue: str, messages: int) -> None:
     with penstock.connect(url) as store:
-        store.migrate()
-        queue = store.queue("bench")
-        for _ in range(arguments.messages // CHUNK):
-            queue.send_many([payload] * CHUNK)
-    if arguments.jdbc_jars:
-        fill(url, arguments.messages, payload)
+        for first in range(0, messages, CHUNK):
+            store.queue(queue).send_many([PAYLOAD] * min(CHUNK, messages - first))
 
 
-def _measure(url: str, folder: Path, arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
+def _measure(
+    url: str, folder: Path, arguments: argparse.Namespace
+) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
     conf = {"spark.driver.memory": "3g"}
     if arguments.jdbc_jars:
         conf["spark.jars"] = arguments.jdbc_jars
@@ -77,16 +84,23 @@ def _measure(url: str, folder: Path, arguments: argparse.Namespace) -> dict[str,
                 if turn:  # the first turn warms up Java
                     samples.setdefault(name, []).append(rate)
                     print(f"  turn {turn}, {name}: {rate:,.0f} rows/s", flush=True)
-    return {name: spread(found) for name, found in samples.items()}
+        costs = {}
+        if arguments.full:
+            costs = flatness(spark, url, folder, FLAT_SIZES, PAYLOAD_BYTES, partial(_fill, url))
+    return {name: spread(found) for name, found in samples.items()}, costs
 
 
-def _targets(measured: dict[str, dict[str, Any]]) -> list[Target]:
+def _targets(measured: dict[str, dict[str, Any]], costs: dict[str, dict[str, Any]]) -> list[Target]:
     targets = [_least("stream to Parquet, rows/s", measured["stream"]["median"], LEAST_STREAM_RATE)]
     if "batch read by JDBC" in measured:
         read = measured["batch read"]["median"] / measured["batch read by JDBC"]["median"]
         sink = measured["sink"]["median"] / measured["sink by JDBC"]["median"]
         targets.append(_least("batch read to Parquet, times JDBC", read, LEAST_READ_RATIO))
         targets.append(_least("sink, times JDBC", sink, LEAST_SINK_RATIO))
+    for name in ("batch read", "stream") if costs else ():
+        grown = growth(costs, name)
+        text = f"{name}: cost of a row at {FLAT_SIZES[-1]:,}, times that at {FLAT_SIZES[0]:,} messages"
+        targets.append(Target(f"{text} (at most {MOST_GROWTH:g})", grown, grown <= MOST_GROWTH))
     return targets
 
 
@@ -101,6 +115,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help="how often the contenders take turns (default 3; with --quick 1)")
     parser.add_argument("--jdbc-jars", help="jars of a JDBC driver, separated by commas: measures Spark's own as well")
     parser.add_argument("--java-options", help="for the driver, such as where a JDBC driver finds its library")
+    parser.add_argument("--full", action="store_true", help="also whether a row costs the same at 1 and at 10 million")
     parser.add_argument("--quick", action="store_true", help="small and once: to see that it works")
     parser.add_argument("--out", default="bench-results", help="where results go (default ./bench-results)")
     arguments = parser.parse_args()

@@ -17,7 +17,14 @@ PARTITIONS = 2
 
 class Runs:
     def __init__(
-        self, spark: SparkSession, url: str, folder: Path, count: int, peer: Peer | None, payload: int
+        self,
+        spark: SparkSession,
+        url: str,
+        folder: Path,
+        count: int,
+        peer: Peer | None,
+        payload: int,
+        queue: str = "bench",
     ) -> None:
         self.spark = spark
         self.url = url
@@ -25,6 +32,12 @@ class Runs:
         self.count = count
         self.peer = peer
         self.payload = payload
+        self.options = {
+            "url": url,
+            "queue": queue,
+            "columns": ",".join(COLUMNS),
+            "minPartitions": str(PARTITIONS),
+        }
         self.sent = 0
 
     def all(self) -> dict[str, Callable[[], float]]:
@@ -35,8 +48,7 @@ class Runs:
         return runs
 
     def batch_read(self) -> float:
-        options = {"url": self.url, "queue": "bench", "columns": ",".join(COLUMNS), "minPartitions": str(PARTITIONS)}
-        return self._read(lambda: self.spark.read.format("penstock").options(**options).load())
+        return self._read(lambda: self.spark.read.format("penstock").options(**self.options).load())
 
     def jdbc_read(self) -> float:
         assert self.peer is not None
@@ -55,9 +67,8 @@ class Runs:
 
     def stream(self) -> float:
         target, checkpoint = self._fresh("stream"), self._fresh("checkpoint")
-        options = {"url": self.url, "queue": "bench", "columns": ",".join(COLUMNS), "minPartitions": str(PARTITIONS)}
         began = time.perf_counter()
-        read = self.spark.readStream.format("penstock").options(**options, maxRowsPerTrigger="500000").load()
+        read = self.spark.readStream.format("penstock").options(**self.options).load()
         writing = read.writeStream.format("parquet").option("path", target).option("checkpointLocation", checkpoint)
         writing.trigger(availableNow=True).start().awaitTermination()
         seconds = time.perf_counter() - began
@@ -75,7 +86,8 @@ class Runs:
     def jdbc_sink(self) -> float:
         assert self.peer is not None
         empty_written(self.url)
-        rows = self._rows(self.peer.write_partitions)
+        # The queue that a message belongs to is a column, too, where there is no sink that knows it.
+        rows = self._rows(self.peer.write_partitions).withColumn("queue", F.lit("sunk"))
         options = {**self.peer.options, "batchsize": "10000"}
         writing = rows.write.format("jdbc").mode("append")
         began = time.perf_counter()
@@ -85,7 +97,7 @@ class Runs:
     def _rows(self, partitions: int) -> DataFrame:
         payload = F.rpad(F.col("id").cast("string"), self.payload, "x").cast("binary")
         return self.spark.range(0, self.count, 1, partitions).select(
-            payload.alias("payload"), F.lit(0).alias("priority")
+            payload.alias("payload"), F.lit(0).alias("priority"), F.lit("text/plain").alias("content_type")
         )
 
     def _fresh(self, name: str) -> str:

@@ -1,6 +1,7 @@
 """Plain tables with the rows of a queue, for Spark's own JDBC source to read and its writer to fill.
 
-The one to fill is what a hand-made queue would be: numbered, stamped with a time, and indexed in the order of serving.
+The one to fill has what a message of the sink has, as a hand-made queue would: numbered, stamped with a time, and
+indexed in the order of serving.
 """
 
 from __future__ import annotations
@@ -63,8 +64,8 @@ def _fill_sqlite(path: str, count: int, payload: bytes) -> None:
     connection.execute(
         f"create table {READ_TABLE} (position integer primary key, id text, created_at integer, priority integer, "
         f"content_type text, payload blob); create table {WRITE_TABLE} (position integer primary key autoincrement, "
-        "created_at text default current_timestamp, priority integer, payload blob); "
-        f"create index {WRITE_TABLE}_order on {WRITE_TABLE} (priority, position)"
+        "created_at text default current_timestamp, queue text, priority integer, content_type text, payload blob); "
+        f"create index {WRITE_TABLE}_order on {WRITE_TABLE} (queue, priority, position)"
     )
     with connection:
         connection.executemany(f"insert into {READ_TABLE} values (?, ?, ?, ?, ?, ?)", rows(count, payload))
@@ -82,9 +83,9 @@ def _fill_postgres(url: str, count: int, payload: bytes) -> None:
         )
         connection.execute(
             f"create table {WRITE_TABLE} (position bigint generated always as identity primary key, "
-            "created_at timestamptz default now(), priority integer, payload bytea)"
+            "created_at timestamptz default now(), queue text, priority integer, content_type text, payload bytea)"
         )
-        connection.execute(f"create index on {WRITE_TABLE} (priority, position)")
+        connection.execute(f"create index on {WRITE_TABLE} (queue, priority, position)")
         with connection.cursor().copy(f"copy {READ_TABLE} from stdin") as copy:
             for row in rows(count, payload):
                 copy.write_row(row)

@@ -126,9 +126,11 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     header_bytes: Annotated[Whole, said("bytes of a request's headers")] = 64 * KIBIBYTE
     clients: Annotated[Whole, said("clients; 0 for no limit")] = 10_000
     clients_per_address: Annotated[Whole, said("clients from one address; 0 for no limit")] = 0
+    clients_per_user: Annotated[Whole, said("connections of one user; 0 for no limit")] = 0
     idle_seconds: Annotated[Seconds, said("a client that asks nothing more is closed after this")] = 75
     request_seconds: Annotated[
-        Seconds, said("the headers of a request must be whole, and each part of its body come, by then; 0 for no limit")
+        Seconds,
+        said("headers must be whole, a part of a body have come, and an answer be read on, by then; 0 for no limit"),
     ] = 60
     max_wait_seconds: Annotated[Seconds, said("waiting requests answer with nothing after this")] = 60
     session_seconds: Annotated[Seconds, said("a browser that does nothing must log in again after this")] = 12 * 3600

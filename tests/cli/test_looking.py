@@ -116,6 +116,19 @@ def test_a_consumer_that_is_gone_is_released(cli: Cli) -> None:
     assert "name its one queue" in cli.error("consumers", "--release", "gone")
 
 
+def test_what_is_in_flight_can_be_settled_in_place_of_its_consumer(cli: Cli) -> None:
+    cli.send("orders", "1")
+    assert "Nothing is in flight" in cli("leases", "orders").stdout
+    with cli.store() as store:
+        store.queue("orders").receive(consumer="gone", lease_seconds=600)
+    (lease,) = cli.json("leases", "orders")
+    assert (lease["consumer"], lease["attempt"]) == ("gone", 1)
+    assert cli.json("leases", "orders", "--consumer", "another") == []
+    assert lease["id"] in cli("leases", "orders").stdout
+    settled = cli.json("reject", "orders", lease["id"], "--token", str(lease["token"]), "--reason", "nobody is there")
+    assert settled["state"] == "rejected"
+
+
 def test_no_consumers(cli: Cli) -> None:
     cli.send("orders", "1")
     assert cli.json("consumers") == []

@@ -18,7 +18,7 @@ COMMANDS = [[name] for name in SINGLE] + [
 # Of the design's list, those that this version serves.
 PROMISED = (
     "send receive ack nak reject reschedule extend peek status info audit explain dead redrive purge batch schedule "
-    "consumers queues flush pause resume seek serve worker pipeline sweep migrate doctor demo version"
+    "leases consumers queues flush pause resume seek serve worker pipeline sweep migrate doctor demo version"
 )
 READING = [
     ["status"],
@@ -28,6 +28,7 @@ READING = [
     ["explain", "q", "019a8c3e-7b2d-7abc-8def-00000000002a"],
     ["dead", "q"],
     ["receive", "q"],
+    ["leases", "q"],
     ["consumers"],
     ["queues"],
     ["queues", "policy", "q"],

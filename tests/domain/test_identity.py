@@ -6,11 +6,11 @@ import uuid
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from penstock.domain.errors import InvalidInput
-from penstock.domain.identity import SALT_BITS, check_id, made_id, made_prefix, position_of, random_id
+from penstock.domain.identity import SALT_BITS, check_id, made_id, made_ids, made_prefix, position_of, random_id
 
 times = st.integers(0, (1 << 48) * 1000 - 1)
 salts = st.integers(0, (1 << SALT_BITS) - 1)
@@ -39,6 +39,13 @@ def test_two_made_ids_are_equal_only_when_everything_is(
 ) -> None:
     first, second = (made_id(created_at, salt, position) for salt, position in zip(salts, positions, strict=True))
     assert (first == second) == ((salts[0], positions[0]) == (salts[1], positions[1]))
+
+
+@given(created_at=times, salt=salts, first=st.integers(0, (1 << 48) - 10_001), count=st.integers(1, 10_000))
+@example(created_at=17, salt=23, first=4_090, count=8_200)
+def test_ids_of_messages_in_a_row_are_those_of_each(created_at: int, salt: int, first: int, count: int) -> None:
+    positions = range(first, first + count)
+    assert made_ids(created_at, salt, first, positions[-1]) == [made_id(created_at, salt, one) for one in positions]
 
 
 @given(first=times, second=times, salt=salts, position=positions)

@@ -229,6 +229,7 @@ class Databases:
         self._uses: dict[str, int] = {}
         self._folders: dict[str, Path | None] = {}
         self._count = 0
+        self._connection: psycopg.Connection | None = None
         self.pools: dict[str, ConnectionPool[Any]] = {}
 
     def pool(self, url: str) -> ConnectionPool[Any]:
@@ -243,23 +244,28 @@ class Databases:
     def close(self) -> None:
         for pool in self.pools.values():
             pool.close()
+        if self._connection is not None:
+            self._connection.close()
+
+    def _admin(self) -> psycopg.Connection:
+        """Kept: a new connection takes longer than most of what it is asked."""
+        if self._connection is None or self._connection.closed:
+            self._connection = psycopg.connect(server().url(), autocommit=True)
+        return self._connection
 
     def fresh(self, migrated: bool = True, folder: Path | None = None) -> str:
-        running = server()
-        with psycopg.connect(running.url(), autocommit=True) as admin:
-            name = self._free(admin, folder) if migrated and folder is not None else None
-            if name is not None:
-                self._uses[name] += 1
-                self._folders[name] = folder
-                return running.url(name)
-            self._count += 1
-            name = f"test_{os.getpid()}_{self._count}_{time.monotonic_ns()}"
-            template = TEMPLATE if migrated else "template0"
-            admin.execute(
-                sql.SQL("create database {} template {}").format(sql.Identifier(name), sql.Identifier(template))
-            )
+        running, admin = server(), self._admin()
+        name = self._free(admin, folder) if migrated and folder is not None else None
+        if name is not None:
+            self._uses[name] += 1
+            self._folders[name] = folder
+            return running.url(name)
+        self._count += 1
+        name = f"test_{os.getpid()}_{self._count}_{time.monotonic_ns()}"
+        template = TEMPLATE if migrated else "template0"
+        admin.execute(sql.SQL("create database {} template {}").format(sql.Identifier(name), sql.Identifier(template)))
         if migrated:
-            empty(running.url(name))
+            self._empty(running.url(name), is_kept=folder is not None)
             if folder is not None:
                 self._uses[name] = 1
                 self._folders[name] = folder
@@ -282,9 +288,20 @@ class Databases:
                     self.pools.pop(name).close()
                 admin.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
                 continue
-            empty(server().url(name))
+            self._empty(server().url(name), is_kept=True)
             return name
         return None
+
+    def _empty(self, url: str, is_kept: bool) -> None:
+        if is_kept:
+            try:
+                with self.pool(url).connection() as connection:
+                    empty(connection)
+                return
+            except psycopg.OperationalError:
+                pass  # the last test has cut its connections
+        with psycopg.connect(url, autocommit=True) as connection:
+            empty(connection)
 
 
 _databases = Databases()
@@ -301,22 +318,21 @@ def shared_pool(url: str) -> ConnectionPool[Any]:
     return _databases.pool(url)
 
 
-def empty(url: str) -> None:
+def empty(connection: psycopg.Connection) -> None:
     """Remove every row but the facts about the store, as if the schema had just been made."""
-    with psycopg.connect(url, autocommit=True) as connection:
-        schemas = connection.execute(
-            "select nspname from pg_namespace "
-            "where nspname !~ '^pg_' and nspname not in ('information_schema', 'penstock', 'public')"
-        ).fetchall()
-        for (schema,) in schemas:
-            connection.execute(sql.SQL("drop schema {} cascade").format(sql.Identifier(schema)))
-        tables = connection.execute(
-            "select c.relname from pg_class as c join pg_namespace as n on n.oid = c.relnamespace "
-            "where n.nspname = 'penstock' and c.relkind = 'r' and c.relname not in ('store', 'segment') "
-            "and pg_relation_size(c.oid) > 0"
-        ).fetchall()
-        for (table,) in tables:
-            connection.execute(sql.SQL("delete from penstock.{}").format(sql.Identifier(table)))
-        connection.execute(
-            "update penstock.store set injected_clock = true, epoch = (random() * 4611686018427387903)::bigint"
-        )
+    schemas = connection.execute(
+        "select nspname from pg_namespace "
+        "where nspname !~ '^pg_' and nspname not in ('information_schema', 'penstock', 'public')"
+    ).fetchall()
+    for (schema,) in schemas:
+        connection.execute(sql.SQL("drop schema {} cascade").format(sql.Identifier(schema)))
+    tables = connection.execute(
+        "select c.relname from pg_class as c join pg_namespace as n on n.oid = c.relnamespace "
+        "where n.nspname = 'penstock' and c.relkind = 'r' and c.relname not in ('store', 'segment') "
+        "and pg_relation_size(c.oid) > 0"
+    ).fetchall()
+    for (table,) in tables:
+        connection.execute(sql.SQL("delete from penstock.{}").format(sql.Identifier(table)))
+    connection.execute(
+        "update penstock.store set injected_clock = true, epoch = (random() * 4611686018427387903)::bigint"
+    )

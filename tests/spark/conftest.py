@@ -34,12 +34,16 @@ QUICK = {
 }
 
 
+# Tests that mostly wait for processes of their own.
+APART = "test_cluster.py"
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All on one worker of a parallel run, so that there is one session."""
+    """On two workers of a parallel run at most, so that there are no more sessions."""
     for item in items:
         if FOLDER in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("spark"))
+            item.add_marker(pytest.mark.xdist_group("cluster" if item.path.name == APART else "spark"))
             item.add_marker(pytest.mark.timeout(PATIENCE_SECONDS))
 
 

@@ -7,6 +7,10 @@ from collections.abc import Callable
 
 from pyspark.sql import SparkSession
 
+import penstock
+from penstock.spark.lake import rows
+from penstock.spark.lake.archiving import archive
+from penstock.spark.lake.opening import open_lake
 from penstock.spark.processing import process
 from penstock.spark.session import open_session
 from penstock.spark.sink import each_batch
@@ -37,7 +41,14 @@ def handle(spark: SparkSession, url: str) -> None:
     process(spark, url, "orders", "tests.spark.handlers:slow", tasks=2, concurrency=2, heartbeat_seconds=0.5)
 
 
-JOBS: dict[str, Callable[..., None]] = {"copy": copy, "handle": handle}
+def keep(spark: SparkSession, url: str, path: str) -> None:
+    """Bring a lake up to date, with many small tasks."""
+    rows.ROWS_PER_TASK = 200
+    with penstock.connect(url) as store:
+        archive(spark, open_lake(spark, store.engine, path, create=True), url)
+
+
+JOBS: dict[str, Callable[..., None]] = {"copy": copy, "handle": handle, "keep": keep}
 
 
 if __name__ == "__main__":

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from penstock import Store
+from penstock.spark.lake.opening import SIGN, open_lake
 from tests.conformance.moves import assert_books_balance, assert_trail_is_legal
 from tests.spark.cluster import Cluster, running_cluster, wait_for
+from tests.spark.lakes import assert_same
 from tests.spark.reading import numbers, open_store
 
 
@@ -74,3 +78,32 @@ def test_messages_are_handled_whatever_dies(cluster: Cluster, store: Store, url:
     assert set(handled) == set(ids)
     assert all(handled[message_id] <= attempts[message_id] for message_id in ids)
     assert any(attempt > 1 for attempt in attempts.values()), "nothing was held when the kills came"
+
+
+def test_a_lake_is_the_store_whatever_dies(
+    cluster: Cluster, spark: SparkSession, store: Store, url: str, tmp_path: Path
+) -> None:
+    """The executor dies while files are written, the driver too; another run brings the lake to its end."""
+    path = tmp_path / "lake"
+    queue = store.queue("orders")
+    queue.send_many(list(range(3_000)))
+    queue.ack_many(queue.receive(limit=2_900))
+
+    def written() -> int:
+        return len(list(path.glob("_staging/*/*/*.parquet")))
+
+    driver = cluster.drive("keep", url, str(path))
+    wait_for(lambda: written() >= 2, "the first files")
+    cluster.kill_executor()
+    before = written()
+    wait_for(lambda: written() > before, "files after an executor was killed")
+    driver.kill()
+    assert not store.engine.ledger("lake", f"{lake_id(path)}/window/"), "the driver was killed too late"
+    queue.ack_many(queue.receive(limit=50))
+    cluster.drive("keep", url, str(path)).finish()
+    assert_same(spark, store, open_lake(spark, store.engine, str(path)))
+
+
+def lake_id(path: Path) -> str:
+    found: str = json.loads((path / SIGN).read_text())["lake"]
+    return found

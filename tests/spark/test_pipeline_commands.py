@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.cli.running import Cli
+from tests.spark.showing import check_pages
 from tests.spark.stores import fill
 
 
@@ -42,6 +43,11 @@ def test_run_archives_reports_and_tells_how_it_went(spark: SparkSession, cli: Cl
     assert [(run["job"], run["ok"]) for run in status["runs"]] == [("verify", True), ("run", True)]
     assert status["lakes"][0]["path"].endswith("/penstock-lake")
     assert status["report"]["path"] == str(Path("penstock-report.html").absolute())
+    check_pages(
+        cli.url,
+        status,
+        ["21 ended messages, 82 audit entries and 5 dead letters of 1 queue archived", "agree with the store"],
+    )
     again = cli("pipeline", "archive", "--lake", "penstock-lake").stdout
     assert "Nothing new" in again
     assert "penstock-lake" in cli("pipeline", "status").stdout

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
+from penstock.domain.fingerprints import fingerprint
 from penstock.spark import schemas
-from penstock.spark.failures import failures, poison
+from penstock.spark.failures import failures, pattern, poison
 from penstock.spark.lifecycles import leases, lifecycles, outcomes
 from penstock.spark.metrics import backlog, flows, metrics
 from penstock.spark.workers import utilisation
@@ -171,7 +173,7 @@ def test_failures_are_one_kind_whatever_their_numbers_and_names(spark: SparkSess
         ],
     )
     found = {row["pattern"]: row for row in rows(failures(audit), "pattern")}
-    timeouts = found["order <n> of <text> at <host> timed out"]
+    timeouts = found["order <n> of '…' at <n>:<n> timed out"]
     counts = ("failures", "messages", "dead", "most_failures", "repeated")
     assert [timeouts[name] for name in counts] == [5, 2, 1, 4, 1]
     assert timeouts["example"] == told[0]
@@ -179,6 +181,19 @@ def test_failures_are_one_kind_whatever_their_numbers_and_names(spark: SparkSess
     assert len(found) == 3
     assert len({row["fingerprint"] for row in found.values()}) == 3
     assert [(row["id"], row["failures"], row["state"]) for row in rows(poison(audit), "id")] == [("a", 4, "failed")]
+
+
+def test_a_reason_has_the_fingerprint_that_dead_letters_have(spark: SparkSession) -> None:
+    told = [
+        "order 17 of 'ada' at 10.0.0.7:5432 timed out",
+        "no row 7d3c1f0a-52d4-4c1d-8a0c-3f5a1f6f0c11\n\tsince 2026-02-03T04:05:06.789Z for ada@example.org",
+        'key "a b" of 0xDEADBEEF0123 or 0123456789abcdef01 cost 1,234.50',
+        "  ",
+        "ü " * 700 + "5",
+        "$1 \\ <script>",
+    ]
+    frame = spark.createDataFrame([(reason,) for reason in told], "reason string")
+    assert [row[0] for row in frame.select(pattern(F.col("reason"))).collect()] == [fingerprint(one) for one in told]
 
 
 def test_a_worker_is_busy_once_however_much_it_has_in_hand(spark: SparkSession) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from bench.finding import Finding, Target
+from bench.finding import Finding, Target, shown_spread, spread
 from bench.postgres.contenders import PENSTOCK, PGMQ, Contender
 from bench.postgres.field import Field, tell
-from bench.postgres.scenarios.flow import flow_rate
+from bench.postgres.scenarios.flow import flow_rate_at
+from bench.rounds import ratios
 
 BATCH = 100
 FILL_BATCH = 1000
@@ -19,22 +20,18 @@ WHO = (PENSTOCK, PGMQ)
 
 def run(field: Field) -> Finding:
     contenders = [one for one in field.contenders(BATCH) if one.name in WHO]
-    data: dict[str, dict[str, list[float]]] = {}
+    places = {one.name: {"empty": field.fresh(one), "full": field.fresh(one, "_full")} for one in contenders}
     for contender in contenders:
-        field.fresh(contender)
-        data[contender.name] = {"empty": [], "full": []}
-    _measure(field, contenders, data, "empty")
-    for contender in contenders:
-        _fill(field, contender)
-    _measure(field, contenders, data, "full")
-    shares = {name: statistics.median(one["full"]) / statistics.median(one["empty"]) for name, one in data.items()}
+        _fill(field, contender, places[contender.name]["full"])
+    data = _measured(field, contenders, places)
+    shares = {name: statistics.median(ratios(one, "full", "empty")) for name, one in data.items()}
     return Finding(
         name="backlog",
         title=f"With {field.backlog:,} messages waiting: messages finished per second at batch {BATCH}",
         header=["who", "empty", f"{field.backlog:,} waiting", "ratio"],
         rows=[
-            [name, f"{statistics.median(one['empty']):,.0f}", f"{statistics.median(one['full']):,.0f}", f"{share:.2f}"]
-            for (name, one), share in zip(data.items(), shares.values(), strict=True)
+            [name, shown_spread(spread(one["empty"])), shown_spread(spread(one["full"])), f"{shares[name]:.2f}"]
+            for name, one in data.items()
         ],
         data=data,
         draw=lambda axes: _draw(axes, data),
@@ -45,19 +42,25 @@ def run(field: Field) -> Finding:
                 shares[PENSTOCK] >= 1 - MOST_CHANGE,
             )
         ],
+        notes=["Empty and full in turns; ratios are taken round by round."],
     )
 
 
-def _measure(field: Field, contenders: list[Contender], data: dict[str, dict[str, list[float]]], when: str) -> None:
+def _measured(
+    field: Field, contenders: list[Contender], places: dict[str, dict[str, str]]
+) -> dict[str, dict[str, list[float]]]:
+    data: dict[str, dict[str, list[float]]] = {one.name: {"empty": [], "full": []} for one in contenders}
     for _ in range(max(3, field.rounds)):
         for contender in contenders:
-            tell(f"backlog: {contender.name}, {when}")
-            data[contender.name][when].append(flow_rate(field, contender, BATCH))
+            for when, url in places[contender.name].items():
+                tell(f"backlog: {contender.name}, {when}")
+                data[contender.name][when].append(flow_rate_at(url, contender, BATCH, field.seconds))
+    return data
 
 
-def _fill(field: Field, contender: Contender) -> None:
+def _fill(field: Field, contender: Contender, url: str) -> None:
     tell(f"backlog: filling {contender.name} with {field.backlog:,}")
-    session = contender.open(field.url(contender))
+    session = contender.open(url)
     try:
         for _ in range(field.backlog // FILL_BATCH):
             session.send(FILL_BATCH)

@@ -1,4 +1,4 @@
-"""consumers"""
+"""consumers, leases"""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.options import Group, QueueNames
+from penstock.cli.options import Group, Limit, QueueName, QueueNames
 from penstock.cli.rendering import cell, duration, plural, sentence, table
 from penstock.cli.session import Session, known_group, known_queue
+from penstock.client.queue import MAX_LIMIT
 from penstock.domain.errors import InvalidInput
 from penstock.domain.names import check_name, shown
-from penstock.domain.observations import ConsumerInfo
+from penstock.domain.observations import ConsumerInfo, LeaseInfo
+from penstock.domain.times import check_integer
 
 
 def consumers(
@@ -46,6 +48,45 @@ def _release(session: Session, queues: list[str], name: str, group: str | None) 
         count = source.engine.deregister(source.name, reader, check_name("consumer", name))
     document = {"queue": queues[0], "group": reader, "consumer": name, "released": count}
     session.answer(document, sentence(plural(count, "message"), f"let go by {shown(name)}, which is removed."))
+
+
+def leases(
+    session: Session,
+    queue: QueueName,
+    consumer: Annotated[str | None, typer.Option("--consumer", metavar="NAME", help="Only what this one has.")] = None,
+    group: Group = None,
+    limit: Limit = 100,
+) -> None:
+    """List what is in flight: who has it, until when, and the token that settles it.
+
+    Example: penstock leases orders
+    """
+    with session.store() as store:
+        source = known_queue(store, queue)
+        reader = known_group(source, group)
+        holder = None if consumer is None else check_name("consumer", consumer)
+        held = source.engine.leases(
+            source.name, reader, consumer=holder, limit=check_integer("limit", limit, 1, MAX_LIMIT)
+        )
+    session.answer(held, _leases_view(held))
+
+
+def _leases_view(held: list[LeaseInfo]) -> Table | Text:
+    if not held:
+        return Text("Nothing is in flight.", style="dim")
+    made = table(
+        "message", "consumer", "attempt", "since", "until", "token", numbers=("attempt", "token"), folds=("consumer",)
+    )
+    for one in held:
+        made.add_row(
+            cell(one.id),
+            cell(one.consumer),
+            str(one.attempt),
+            cell(one.leased_at),
+            cell(one.ends_at),
+            str(one.token),
+        )
+    return made
 
 
 def consumers_view(consumers: list[ConsumerInfo]) -> Table | Text:

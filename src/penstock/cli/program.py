@@ -40,7 +40,15 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         settling.reschedule,
         settling.extend,
     ),
-    "Looking": (looking.status, looking.info, receiving.peek, looking.audit, looking.explain, consumers.consumers),
+    "Looking": (
+        looking.status,
+        looking.info,
+        receiving.peek,
+        looking.audit,
+        looking.explain,
+        consumers.leases,
+        consumers.consumers,
+    ),
     "Dead letters": (dead.dead, dead.redrive, dead.purge),
     "Queues": (queues.pause, queues.resume, queues.seek, queues.flush),
     "The store": (

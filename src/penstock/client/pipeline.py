@@ -56,11 +56,12 @@ class PipelineStatus(msgspec.Struct, frozen=True):
 
 
 def pipeline_status(engine: Engine) -> PipelineStatus:
-    entries = engine.ledger(KIND)
-    runs = [_decode(text, PipelineRun) for key, text in sorted(entries.items(), reverse=True) if key.startswith("run/")]
-    lakes = [_decode(text, LakeStatus) for key, text in sorted(entries.items()) if key.startswith("lake/")]
-    report = entries.get("report")
-    return PipelineStatus(runs, lakes, None if report is None else _decode(report, ReportStatus))
+    """Notes that another version has written in its own way are left out."""
+    entries = sorted(engine.ledger(KIND).items())
+    runs = [_decode(text, PipelineRun) for key, text in reversed(entries) if key.startswith("run/")]
+    lakes = [_decode(text, LakeStatus) for key, text in entries if key.startswith("lake/")]
+    reports = [_decode(text, ReportStatus) for key, text in entries if key == "report"]
+    return PipelineStatus(_known(runs), _known(lakes), next(iter(_known(reports)), None))
 
 
 def note_run(engine: Engine, run: PipelineRun) -> None:
@@ -87,4 +88,11 @@ def _encode(value: Any) -> str:
 
 
 def _decode(text: str, kind: Any) -> Any:
-    return msgspec.json.decode(text, type=kind)
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.DecodeError:
+        return None
+
+
+def _known(notes: list[Any]) -> list[Any]:
+    return [note for note in notes if note is not None]

@@ -82,7 +82,8 @@ class Queue:
             type(priority) is int and priority == 0 and created_by == SYSTEM and options.count(None) == len(options)
         )
         if type(payload) is bytes and is_plain:
-            ids = self._send([(payload, None, PLAIN)], transaction)  # the short way: nothing is left to check
+            # The short way: nothing is left to check, and no step is made that is not needed.
+            ids = self.store._send(self.name, [(payload, None, PLAIN)], transaction)
             return ids[0]
         outgoing = Outgoing(
             payload=payload,

@@ -50,6 +50,7 @@ class Role(StrEnum):
 
 
 EVERYTHING = frozenset(Right)
+ALL = ("*",)
 ROLES: dict[Role, frozenset[Right]] = {
     Role.OBSERVER: frozenset({Right.LOOK}),
     Role.OPERATOR: frozenset({Right.LOOK, Right.SEND, Right.RECEIVE, Right.OPERATE}),
@@ -72,10 +73,17 @@ class User(msgspec.Struct, frozen=True):
         own = self.rights - {Right.NOTHING}
         return next((role for role, rights in ROLES.items() if rights - {Right.NOTHING} == own), None)
 
+    @property
+    def sees_all(self) -> bool:
+        """Whether it may look at every queue, also at those to come."""
+        return Right.LOOK in self.rights and "*" in self.queues
+
     def may(self, right: Right, queue: str | None = None) -> bool:
         if right is Right.NOTHING:
             return True
-        return right in self.rights and (queue is None or any(_matches(one, queue) for one in self.queues))
+        if right not in self.rights:
+            return False
+        return queue is None or self.queues == ALL or any(_matches(one, queue) for one in self.queues)
 
 
 @lru_cache(maxsize=4096)
@@ -202,9 +210,7 @@ def make_user(
     for pattern in patterns:
         if len(pattern) > MAX_PATTERN:
             raise InvalidInput(f"a queue pattern of user {shown(name)} is longer than {MAX_PATTERN} characters")
-    return User(
-        name, password_hash, patterns or (("*",) if role else ()), _rights(name, tuple(rights), role), token_hash
-    )
+    return User(name, password_hash, patterns or (ALL if role else ()), _rights(name, tuple(rights), role), token_hash)
 
 
 def _rights(name: str, words: tuple[str, ...], role: str | None) -> frozenset[Right]:
@@ -234,7 +240,7 @@ def make_users(password: str | None, table: Mapping[str, Mapping[str, object]], 
         raise InvalidInput(f"the token has {len(token)} characters: one that cannot be guessed has {MIN_TOKEN} or more")
     if DEFAULT not in table and (password is not None or token is not None or not table):
         hashed = None if password is None else hash_password(password)
-        users[DEFAULT] = User(DEFAULT, hashed, ("*",), EVERYTHING, None if token is None else hash_token(token))
+        users[DEFAULT] = User(DEFAULT, hashed, ALL, EVERYTHING, None if token is None else hash_token(token))
     elif DEFAULT in table and (password is not None or token is not None):
         raise InvalidInput("the default user is told twice: by `password` or `token`, and in the table of users")
     for name, given in table.items():

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from penstock.domain.fingerprints import EXAMINED_CHARACTERS, KEPT_CHARACTERS, NO_REASON, RULES
 from penstock.domain.lifecycle import Event
 from penstock.spark.schemas import FAILURES, POISON, conform
 from penstock.spark.trails import FAILING, count_when, has_ended, in_order, is_event
@@ -13,48 +14,34 @@ from penstock.spark.trails import FAILING, count_when, has_ended, in_order, is_e
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-# What differs between two reports of the same error, most special first.
-BLANKS = (
-    (r"(?i)\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<id>"),
-    (r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:?\d{2})?", "<time>"),
-    (r"\b\d{1,3}(\.\d{1,3}){3}(:\d+)?\b", "<host>"),
-    (r"'[^']*'|\"[^\"]*\"", "<text>"),
-    (r"(?i)\b0x[0-9a-f]+\b|\b(?=[0-9a-f]*\d)[0-9a-f]{8,}\b", "<hex>"),
-    (r"\d+(\.\d+)?", "<n>"),
-    (r"\s+", " "),
-)
 # What happens by itself has no reason but its kind.
 BY_ITSELF = {
     Event.LEASE_END: "the lease ended: its consumer vanished or was too slow",
     Event.EXPIRE: "its time to live was over",
     Event.DEADLINE: "its deadline had passed",
 }
-# What to call a failure that somebody gave no reason for.
-SILENT = {Event.NAK: "tried again without a reason", Event.REJECT: "rejected without a reason"}
-PATTERN_CHARACTERS = 300
 POISON_FAILURES = 3
 
 
 def fingerprinted(audit: DataFrame) -> DataFrame:
     """The entries that say that something did not work, with their pattern and its fingerprint."""
-    by_itself, silent = _words(BY_ITSELF)[F.col("event")], _words(SILENT)[F.col("event")]
+    by_itself = F.create_map(*(F.lit(str(word)) for pair in BY_ITSELF.items() for word in pair))[F.col("event")]
     return (
         audit.where(is_event(*FAILING))
-        .withColumn("reason", F.coalesce(by_itself, F.col("reason"), silent))
+        .withColumn("reason", F.coalesce(by_itself, F.col("reason"), F.lit(NO_REASON)))
         .withColumn("pattern", pattern(F.col("reason")))
         .withColumn("fingerprint", F.substring(F.sha2("pattern", 256), 1, 12))
     )
 
 
-def _words(words: dict[Event, str]) -> Column:
-    return F.create_map(*(F.lit(str(word)) for pair in words.items() for word in pair))
-
-
 def pattern(reason: Column) -> Column:
-    """The reason without what differs from one time to the next."""
-    for search, blank in BLANKS:
-        reason = F.regexp_replace(reason, search, blank)
-    return F.substring(F.trim(reason), 1, PATTERN_CHARACTERS)
+    """The reason without what differs from one time to the next: `domain.fingerprints.fingerprint` for a column, so
+    that a failure has the same name here and where dead letters are listed."""
+    text = F.substring(reason, 1, EXAMINED_CHARACTERS)
+    for search, stand_in in RULES:
+        text = F.regexp_replace(text, search, stand_in)
+    text = F.substring(F.trim(text), 1, KEPT_CHARACTERS)
+    return F.when(text == "", F.lit(NO_REASON)).otherwise(text)
 
 
 def failures(audit: DataFrame) -> DataFrame:

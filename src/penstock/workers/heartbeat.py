@@ -147,12 +147,14 @@ class Keeper:
         source.ready.remove(positions)
         ids = {row_id.position: row_id.id for row_id in _deliveries(source, take) if row_id.position in positions}
         take.closed |= positions
+        if ids:
+            # Told before anything is ended: a log should give the reason first.
+            source.note_lost(list(ids.values()), "it ended or was taken over while this worker was away")
         for hand in slots.running():
             several = hand.several
             if several and all(one.token == take.receipt.token and one.position in positions for one in several):
                 slots.give_up(hand, "its lease was lost")
         if ids:
-            source.note_lost(list(ids.values()), "it ended or was taken over while this worker was away")
             source.touch(take)
 
     # -- handlers that run too long --------------------------------------------------------------------------------

@@ -15,8 +15,9 @@ from penstock.client.aio.store import AsyncStore
 from penstock.client.slot import current_slot
 from penstock.domain.errors import LeaseLost
 from penstock.engines.contract import Engine
-from penstock.workers.ready import Item, priority_of
-from penstock.workers.slots import Hand, comes_again, conclude, fill_batch, fitting, pieces
+from penstock.workers.calls import Answer, handle
+from penstock.workers.ready import Item
+from penstock.workers.slots import Hand
 from penstock.workers.source import Source
 from penstock.workers.take import AnyHeld
 
@@ -199,60 +200,17 @@ class LoopSlots:
                 breathed_at = time.monotonic()
 
     async def _run_item(self, slot: LoopSlot, item: Item) -> None:
-        slot.priority = priority_of(item)
-        if isinstance(item, list):
-            await self._run_in_order(slot, item)
-        elif self.source.handler.batch_size is not None:
-            await self._run_batch(slot, fill_batch(self.source, item))
-        else:
-            await self._run(slot, item)
-
-    async def _run_in_order(self, slot: LoopSlot, item: list[AnyHeld]) -> None:
-        left = list(item)
-        for several in pieces(self.source, item):
-            if self._stopping:
-                self.source.release(left, "the worker stops")
+        calls = handle(self.source, slot, item, lambda: self._stopping)
+        arguments = next(calls, None)
+        while arguments is not None:
+            try:
+                answer = Answer(await self.call(*arguments))
+            except BaseException as error:
+                answer = Answer(error, error)
+            try:
+                arguments = calls.send(answer)
+            except StopIteration:
                 return
-            del left[: len(several)]
-            is_batch = self.source.handler.batch_size is not None
-            again = await self._run_batch(slot, several) if is_batch else await self._run(slot, several[0])
-            if slot.given_up is not None or again:
-                self.source.pass_over(left)
-                return
-
-    async def _run(self, slot: LoopSlot, delivery: AnyHeld) -> bool:
-        source = self.source
-        began_at = time.monotonic()
-        if not source.begins(delivery, began_at):
-            return False
-        several = [delivery]
-        slot.take_up(several, began_at)
-        error: BaseException | None = None
-        try:
-            result = await self.call(delivery)
-        except BaseException as raised:
-            result = error = raised
-        if not slot.put_down():
-            return False
-        if result is None and delivery._settled is None:
-            source.finish_well(delivery, began_at)
-            return False
-        return comes_again(several, conclude(source, several, result, error, began_at))
-
-    async def _run_batch(self, slot: LoopSlot, several: list[AnyHeld]) -> bool:
-        began_at = time.monotonic()
-        several, payloads = fitting(self.source, several)
-        if not several:
-            return False
-        slot.take_up(several, began_at)
-        error: BaseException | None = None
-        try:
-            result = await self.call(several, payloads)
-        except BaseException as raised:
-            result = error = raised
-        if not slot.put_down():
-            return False
-        return comes_again(several, conclude(self.source, several, result, error, began_at))
 
     # -- waiting for other messages --------------------------------------------------------------------------------
 

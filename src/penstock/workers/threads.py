@@ -13,8 +13,9 @@ from typing import Any
 
 from penstock.client.slot import current_slot
 from penstock.domain.errors import LeaseLost
-from penstock.workers.ready import Item, priority_of
-from penstock.workers.slots import Hand, comes_again, conclude, fill_batch, fitting, pieces
+from penstock.workers.calls import Answer, finish, handle
+from penstock.workers.ready import Item
+from penstock.workers.slots import Hand
 from penstock.workers.source import Source
 from penstock.workers.take import AnyHeld
 
@@ -213,61 +214,31 @@ class ThreadSlots:
                 return
 
     def _run_item(self, slot: ThreadSlot, item: Item) -> None:
-        slot.priority = priority_of(item)
-        if isinstance(item, list):
-            self._run_in_order(slot, item)
-        elif self.source.handler.batch_size is not None:
-            self._run_batch(slot, fill_batch(self.source, item))
-        else:
-            self._run(slot, item)
-
-    def _run_in_order(self, slot: ThreadSlot, item: list[AnyHeld]) -> None:
-        """A shard of an ordered queue."""
-        left = list(item)
-        for several in pieces(self.source, item):
-            if self._stopping:
-                self.source.release(left, "the worker stops")
-                return
-            del left[: len(several)]
-            again = self._run_batch(slot, several) if self.source.handler.batch_size else self._run(slot, several[0])
-            if slot.given_up is not None or again:
-                self.source.pass_over(left)
+        calls = handle(self.source, slot, item, lambda: self._stopping)
+        arguments = next(calls, None)
+        while arguments is not None:
+            try:
+                answer = Answer(self.call(*arguments))
+            except BaseException as error:
+                answer = Answer(error, error)
+            try:
+                arguments = calls.send(answer)
+            except StopIteration:
                 return
 
-    def _run(self, slot: ThreadSlot, delivery: AnyHeld) -> bool:
-        """Whether the message will come again."""
+    def _run(self, slot: ThreadSlot, delivery: AnyHeld) -> None:
+        """One message, the shortest way."""
         source = self.source
         began_at = time.monotonic()
         if not source.begins(delivery, began_at):
-            return False
+            return
         several = [delivery]
         slot.take_up(several, began_at)
-        error: BaseException | None = None
         try:
-            result = self.call(delivery)
-        except BaseException as raised:
-            result = error = raised
-        if not slot.put_down():
-            return False
-        if result is None and delivery._settled is None:
-            source.finish_well(delivery, began_at)
-            return False
-        return comes_again(several, conclude(source, several, result, error, began_at))
-
-    def _run_batch(self, slot: ThreadSlot, several: list[AnyHeld]) -> bool:
-        began_at = time.monotonic()
-        several, payloads = fitting(self.source, several)
-        if not several:
-            return False
-        slot.take_up(several, began_at)
-        error: BaseException | None = None
-        try:
-            result = self.call(several, payloads)
-        except BaseException as raised:
-            result = error = raised
-        if not slot.put_down():
-            return False
-        return comes_again(several, conclude(self.source, several, result, error, began_at))
+            answer = Answer(self.call(delivery))
+        except BaseException as error:
+            answer = Answer(error, error)
+        finish(source, slot, several, answer, began_at)
 
     def _dismiss(self, slot: ThreadSlot) -> None:
         """The thread ends."""

@@ -44,7 +44,7 @@ async def test_many_viewers_cost_one_look(tmp_path: Path, monkeypatch: pytest.Mo
     seen: list[list[Sample]] = [[] for _ in range(20)]
 
     async def view(mine: list[Sample]) -> None:
-        async for sample in history.watch(5):
+        async for sample in history.watch("ann", 5):
             if sample is not None:
                 mine.append(sample)
             if len(mine) == 4:
@@ -77,7 +77,7 @@ async def test_closing_ends_every_stream(tmp_path: Path) -> None:
     begun = asyncio.Event()
 
     async def view() -> None:
-        async for _ in history.watch(60):
+        async for _ in history.watch("ann", 60):
             begun.set()
 
     watching = asyncio.create_task(view())

@@ -4,7 +4,7 @@ so that looking never waits for a commit. `client/calling.py` is the synchronous
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -21,6 +21,7 @@ from penstock.domain.settlement import Settle, Settled
 from penstock.engines.contract import CREATED_AT, ID, POSITION, Engine, Receipt, Row
 
 T = TypeVar("T")
+MOST_SENDS_KEPT = 1_000
 
 
 class AsyncCalls:
@@ -37,6 +38,7 @@ class AsyncCalls:
         self._reads = Gatherer(loop, "penstock-reader", run_each)
         self._watcher = Watcher(loop, engine, lambda operation: self._reads.submit(Call(operation)))
         self._closing: asyncio.Task[None] | None = None
+        self._sends: dict[str, tuple[Callable[[Sequence[Draft]], list[str]], Hashable]] = {}
 
     def _run(self, operation: Callable[[], T]) -> asyncio.Future[T]:
         self._check()
@@ -74,10 +76,19 @@ class AsyncCalls:
             ids: asyncio.Future[list[str]] = self._loop.create_future()
             ids.set_result(self.engine.send(queue, messages, transaction) if messages else [])
             return ids
-        send = partial(self.engine.send, queue)
+        send, key = self._send_of(queue)
         if can_merge(messages):
-            return self._writes.submit(Call(send, messages, ("send", queue), merge_items))
+            return self._writes.submit(Call(send, messages, key, merge_items))
         return self._writes.submit(Call(send, messages))
+
+    def _send_of(self, queue: str) -> tuple[Callable[[Sequence[Draft]], list[str]], Hashable]:
+        """The operation and the key of a queue's sends. Kept, because they are needed for every message."""
+        found = self._sends.get(queue)
+        if found is None:
+            if len(self._sends) >= MOST_SENDS_KEPT:
+                self._sends.clear()
+            found = self._sends[queue] = partial(self.engine.send, queue), ("send", queue)
+        return found
 
     async def _receive(
         self, queue: str, group: str | None, consumer: str, limit: int, lease_seconds: float | None

@@ -93,6 +93,8 @@ def merge_items(calls: Sequence[Call]) -> list[Any]:
     if len(calls) == 1:
         return [calls[0].run()]
     results = calls[0].operation([item for call in calls for item in call.items or ()])
+    if len(results) == len(calls) and all([call.weight == 1 for call in calls]):
+        return [[result] for result in results]
     outcomes = []
     start = 0
     for call in calls:

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
+from typing import TYPE_CHECKING
 
 from psycopg import Connection
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
+
+if TYPE_CHECKING:
+    import pyarrow
 
 _HEADER = Struct("!iiIii")
 _LENGTH = Struct("!i").pack
@@ -24,6 +28,15 @@ class Payloads:
     __slots__ = ("items",)
 
     def __init__(self, items: Sequence[bytes]) -> None:
+        self.items = items
+
+
+class Column:
+    """A column of Arrow as a parameter of type bytea[]: no item is touched here."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: pyarrow.BinaryArray) -> None:
         self.items = items
 
 
@@ -48,6 +61,28 @@ class _PayloadsDumper(Dumper):
         return b"".join(parts)
 
 
+class _ColumnDumper(Dumper):
+    format = Format.BINARY
+    oid = _BYTEA_ARRAY
+
+    def dump(self, obj: Column) -> bytes:
+        import numpy
+        import pyarrow
+        from pyarrow import compute
+
+        count = len(obj.items)
+        if not count:
+            return _EMPTY_BYTEA
+        sizes = compute.binary_length(obj.items).to_numpy().astype(">i4").tobytes()
+        places = numpy.arange(0, 4 * count + 1, 4, dtype=numpy.int32)
+        lengths = pyarrow.BinaryArray.from_buffers(
+            pyarrow.binary(), count, [None, pyarrow.py_buffer(places), pyarrow.py_buffer(sizes)]
+        )
+        # Each item after its length: one after the other they are the array.
+        joined = compute.binary_join_element_wise(lengths, obj.items, pyarrow.scalar(b""))
+        return _HEADER.pack(1, 0, _BYTEA, count, 1) + memoryview(joined.buffers()[2])
+
+
 class _NumbersDumper(Dumper):
     format = Format.BINARY
     oid = _INT8_ARRAY
@@ -66,4 +101,5 @@ _EMPTY_INT8 = Struct("!iiI").pack(0, 0, _INT8)
 
 def register(connection: Connection) -> None:
     connection.adapters.register_dumper(Payloads, _PayloadsDumper)
+    connection.adapters.register_dumper(Column, _ColumnDumper)
     connection.adapters.register_dumper(Numbers, _NumbersDumper)

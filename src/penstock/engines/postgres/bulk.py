@@ -4,7 +4,7 @@ columns without Python touching a value."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from psycopg import ClientCursor
@@ -16,26 +16,80 @@ from penstock.engines.postgres.connection import Database
 if TYPE_CHECKING:
     import pyarrow
 
-SORTING = "-c work_mem=256MB"
+# The rows are wanted in the order of an index, all of them: what the planner thinks of tables that were never analysed
+# must not talk it into sorting.
+PLANNING = (
+    "-c work_mem=256MB -c jit=off -c enable_seqscan=off -c enable_bitmapscan=off -c enable_hashjoin=off "
+    "-c enable_mergejoin=off -c enable_sort=off"
+)
 
 
 def rows(database: Database, statement: str, parameters: Sequence[Any]) -> Iterator[pyarrow.RecordBatch]:
-    """COPY takes no parameters: numbers and marks, which the engine made itself, are written into the statement."""
-    with database.connection() as connection:
-        text = ClientCursor(connection).mogrify(statement, parameters)
-    with (
-        _translated(database),
-        _dbapi().connect(_place(database.url), autocommit=True) as arrow,
-        arrow.cursor() as cursor,
-    ):
-        cursor.execute(text)
+    with _executed(database, statement, parameters) as cursor:
         yield from cursor.fetch_record_batch()
 
 
+def table(database: Database, statement: str, parameters: Sequence[Any]) -> pyarrow.Table:
+    """The same, all in memory."""
+    with _executed(database, statement, parameters) as cursor:
+        found: pyarrow.Table = cursor.fetch_arrow_table()
+        return found
+
+
+@contextmanager
+def _executed(database: Database, statement: str, parameters: Sequence[Any]) -> Iterator[Any]:
+    """COPY takes no parameters: numbers and marks, which the engine made itself, are written into the statement."""
+    with database.connection() as connection:
+        text = ClientCursor(connection).mogrify(statement, parameters)
+    with _translated(database):
+        arrow, cursor = _begun(database, text)
+        try:
+            yield cursor
+            cursor.close()
+        except BaseException:
+            # What is left of the answer would be in the way of the next one.
+            _close(cursor)
+            _close(arrow)
+            raise
+    database.waiting.append(arrow)
+
+
+def _begun(database: Database, text: str) -> tuple[Any, Any]:
+    """To connect takes longer than many a read, because the driver asks for all types: connections are used again,
+    unless the server has ended them meanwhile."""
+    while database.waiting:
+        arrow = database.waiting.pop()
+        try:
+            return arrow, _execute(arrow, text)
+        except _dbapi().Error:
+            _close(arrow)
+    arrow = _dbapi().connect(_place(database.url), autocommit=True)
+    try:
+        return arrow, _execute(arrow, text)
+    except BaseException:
+        _close(arrow)
+        raise
+
+
+def _execute(arrow: Any, text: str) -> Any:
+    cursor = arrow.cursor()
+    try:
+        cursor.execute(text)
+    except BaseException:
+        _close(cursor)
+        raise
+    return cursor
+
+
+def _close(one: Any) -> None:
+    with suppress(_dbapi().Error):
+        one.close()
+
+
 def _place(url: str) -> str:
-    """The same server, with room to sort a part in memory."""
+    """The same server, with settings for reading."""
     options = conninfo_to_dict(url).get("options") or ""
-    return make_conninfo(url, options=f"{options} {SORTING}".strip())
+    return make_conninfo(url, options=f"{options} {PLANNING}".strip())
 
 
 def _dbapi() -> Any:

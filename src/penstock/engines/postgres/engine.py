@@ -46,7 +46,7 @@ from penstock.engines.postgres import (
 from penstock.engines.postgres.arrays import Numbers
 from penstock.engines.postgres.connection import Database
 from penstock.engines.postgres.naming import suggesting
-from penstock.engines.postgres.watching import Watch
+from penstock.engines.postgres.watching import Listener
 from penstock.engines.statements import Statements
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class PostgresEngine:
 
     def __init__(self, database: Database, listen: bool) -> None:
         self.database = database
-        self.watch = Watch(database, listen)
+        self.watch = Listener(database, listen)
         self._checking = threading.Lock()
         self._salt: int | None = None
 

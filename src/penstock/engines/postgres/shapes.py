@@ -23,6 +23,7 @@ from penstock.domain.observations import (
 from penstock.domain.policy import Policy
 from penstock.domain.recurrence import Schedule
 from penstock.domain.times import to_optional_time, to_time
+from penstock.engines import messages
 
 Row = tuple[Any, ...]
 _FIELDS = msgspec.structs.fields(Policy)
@@ -41,27 +42,7 @@ def queue_info(row: Row) -> QueueInfo:
 
 
 def message(row: Row, queue: str) -> Message:
-    (
-        position, priority, created_at, message_id, content_type, headers, expires_at, deadline_at, address, key, batch,
-        created_by, available_at, payload,
-    ) = row  # fmt: skip
-    return Message(
-        id=message_id,
-        queue=queue,
-        payload=payload,
-        content_type=content_type or BYTES,
-        headers=decode_headers(headers),
-        priority=priority,
-        position=position,
-        created_at=to_time(created_at),
-        created_by=created_by or SYSTEM,
-        available_at=to_time(created_at if available_at is None else available_at),
-        expires_at=to_optional_time(expires_at),
-        deadline_at=to_optional_time(deadline_at),
-        address=address,
-        key=key,
-        batch=batch,
-    )
+    return messages.message(queue, row[3], row)
 
 
 def storable(reason: str | None) -> str | None:

@@ -1,13 +1,16 @@
-"""Messages put aside part by part, then sent all at once and only once: how many tasks send exactly once."""
+"""Messages put aside part by part, then sent all at once and only once: how many tasks send exactly once.
+
+They travel and lie there in chunks, so that nothing is done for a single message before it is sent.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 from penstock.engines import outgoing
 from penstock.engines.postgres import shapes
-from penstock.engines.postgres.arrays import Payloads
+from penstock.engines.postgres.arrays import Column, Payloads
 from penstock.engines.postgres.connection import Database
 from penstock.engines.statements import Statements
 
@@ -15,28 +18,57 @@ if TYPE_CHECKING:
     import pyarrow
 
 SQL = Statements("penstock.engines.postgres", "sql/verbs.sql")
+# What a chunk holds at most, unless a single payload is larger.
+CHUNK_ROWS = 10_000
+CHUNK_BYTES = 16 * 1024 * 1024
+# Messages with options are looked at one by one.
+CAREFUL_ROWS = 1_000
 
 
 def stage(database: Database, queue: str, key: str, part: str, batches: Iterable[pyarrow.RecordBatch]) -> int:
-    count = 0
+    count = ordinal = 0
     for batch in batches:
         outgoing.check_batch(batch)
-        if batch.num_rows:
-            count += _stage(database, queue, key, part, batch)
+        for chunk in _chunks(batch):
+            database.rows(SQL.stage_chunk, (queue, key, part, ordinal, *chunk))
+            ordinal += 1
+        count += batch.num_rows
+    if ordinal:
+        database.rows(SQL.stage_part, (queue, key, part, ordinal))
     return count
 
 
-def _stage(database: Database, queue: str, key: str, part: str, batch: pyarrow.RecordBatch) -> int:
+def _chunks(batch: pyarrow.RecordBatch) -> Iterator[tuple[Any, ...]]:
+    """Payloads, the length of the longest, the priority and type of plain messages, or types and options."""
     pieces = outgoing.by_priority(batch)
-    if pieces is not None and [priority for priority, _ in pieces] == [0]:
-        has_types = "content_type" in batch.schema.names
-        types = batch.column("content_type").to_pylist() if has_types else [None] * batch.num_rows
-        payloads, options = batch.column("payload").to_pylist(), None
-    else:
-        drafts = list(outgoing.drafts(batch))
-        payloads, types = [one[0] for one in drafts], [one[1] for one in drafts]
-        options = shapes.options_json(drafts)
-    return int(database.value(SQL.stage, (queue, key, part, Payloads(payloads), types, options)))
+    if pieces is None:
+        for piece, longest in _pieces(batch, CAREFUL_ROWS):
+            drafts = list(outgoing.drafts(piece))
+            types = [draft[1] for draft in drafts]
+            yield Payloads([draft[0] for draft in drafts]), longest, None, None, types, shapes.options_json(drafts)
+        return
+    for priority, plain in pieces:
+        for piece, longest in _pieces(plain, CHUNK_ROWS):
+            yield Column(piece.column("payload")), longest, priority, *_types(piece), None
+
+
+def _pieces(batch: pyarrow.RecordBatch, rows: int) -> Iterator[tuple[pyarrow.RecordBatch, int]]:
+    from pyarrow import compute
+
+    if batch.num_rows:
+        longest = compute.max(compute.binary_length(batch.column("payload"))).as_py()
+        rows = max(1, min(rows, CHUNK_BYTES // max(1, longest)))
+        for first in range(0, batch.num_rows, rows):
+            yield batch.slice(first, rows), longest
+
+
+def _types(batch: pyarrow.RecordBatch) -> tuple[str | None, list[str | None] | None]:
+    """One content type for all, or one for each."""
+    if "content_type" not in batch.schema.names:
+        return None, None
+    column = batch.column("content_type")
+    found = column.unique()
+    return (found[0].as_py(), None) if len(found) == 1 else (None, column.to_pylist())
 
 
 def release(database: Database, queue: str, key: str, parts: Sequence[str]) -> int | None:

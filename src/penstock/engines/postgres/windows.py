@@ -30,7 +30,7 @@ def _mark(text: str) -> Mark:
     return BEGINNING if text == "0" else text
 
 
-def _text(mark: Mark) -> str:
+def text_of(mark: Mark) -> str:
     if isinstance(mark, str) or mark == BEGINNING:
         return str(mark)
     raise InvalidInput(f"{shown(mark)} is not a mark of this store: its marks are text, or 0 for the beginning")
@@ -43,12 +43,12 @@ def cut(
         raise InvalidInput(f"{table} has no size: limit it by rows")
     if (rows is None and size is None) or table == "dead_letters":
         return end
-    return _mark(database.value(SQL.cut, (queue, _text(start), _text(end), rows, size, table)))
+    return _mark(database.value(SQL.cut, (queue, text_of(start), text_of(end), rows, size, table)))
 
 
 def window(database: Database, queue: str, start: Mark, end: Mark, parts: int, table: Table) -> list[Part]:
     """Each part knows the places before its first and of its last row."""
-    rows = database.rows(SQL.parts, (queue, _text(start), _text(end), max(1, parts), table))
+    rows = database.rows(SQL.parts, (queue, text_of(start), text_of(end), max(1, parts), table))
     pieces: list[Part] = []
     before = (0, 0)
     for count, last_tx, last_seq in rows:
@@ -64,4 +64,4 @@ def stream_position(database: Database, queue: str, group: str) -> Mark | None:
 
 
 def advance(database: Database, queue: str, group: str, mark: Mark, table: Table) -> None:
-    database.rows(SQL.advance, (queue, group, _text(mark), table))
+    database.rows(SQL.advance, (queue, group, text_of(mark), table))

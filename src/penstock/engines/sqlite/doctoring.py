@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import apsw
 
-from penstock.domain.names import shown
 from penstock.domain.observations import Check
+from penstock.engines import health
 from penstock.engines.sqlite import migration
 from penstock.engines.sqlite.connection import SQL as CONNECTION
 from penstock.engines.sqlite.connection import Database
@@ -22,7 +22,7 @@ LARGE_JOURNAL_BYTES = 256 << 20
 def examine(database: Database) -> list[Check]:
     with database.read() as transaction:
         checks = [*_versions(transaction), *_file(database)]
-        checks += [*_integrity(transaction), *_stuck(transaction)]
+        checks += [*_integrity(transaction), *health.flow(_ask(transaction), SQL)]
     with database.write() as transaction:
         return [*_durability(database, transaction), *checks]
 
@@ -76,38 +76,5 @@ def _integrity(transaction: Transaction) -> Iterator[Check]:
         )
 
 
-def _stuck(transaction: Transaction) -> Iterator[Check]:
-    now = {"now": transaction.now}
-    found = False
-    for queue, group, count in transaction.rows(SQL.stuck_leases, now):
-        found = True
-        finding = f"{count} leases of group {shown(group)} in queue {shown(queue)} ended and were not reclaimed"
-        yield Check("leases", "warning", finding, "penstock sweep, or run a worker: nobody sweeps or receives")
-    for queue, count in transaction.rows(SQL.late_held, now):
-        found = True
-        yield Check("held", "warning", f"{count} messages of queue {shown(queue)} are due and wait", "penstock sweep")
-    for (name,) in transaction.rows(SQL.late_schedules, now):
-        found = True
-        yield Check("schedules", "warning", f"schedule {shown(name)} missed its tick", "penstock sweep: nobody sweeps")
-    for queue, batch in transaction.rows(SQL.open_batches, now):
-        found = True
-        finding = f"batch {shown(batch)} of queue {shown(queue)} was never started"
-        yield Check("batches", "warning", finding, f"penstock batch start {queue} {batch}, or cancel it")
-    for queue, group in transaction.rows(SQL.silent_groups, now):
-        found = True
-        finding = f"group {shown(group)} of queue {shown(queue)} has unread messages and was not used for an hour"
-        yield Check("groups", "warning", finding, f"penstock receive {queue} --group {group}")
-    for queue, reason in transaction.rows(SQL.carried_groups, now):
-        found = True
-        finding = f"queue {shown(queue)}: {shown(reason, 200)}"
-        yield Check("groups", "warning", finding, "raise group_idle_seconds, or remove what no longer reads")
-    for (name,) in transaction.rows(SQL.paused_queues):
-        found = True
-        yield Check("paused", "warning", f"queue {shown(name)} is paused", f"penstock resume {name}")
-    if not found:
-        yield Check("flow", "ok", "nothing is stuck")
-    dead = transaction.value(SQL.dead_letter_count)
-    if dead:
-        yield Check(
-            "dead letters", "warning", f"{dead} dead letters", "penstock dead QUEUE, then redrive or purge them"
-        )
+def _ask(transaction: Transaction) -> health.Ask:
+    return lambda statement: transaction.rows(statement, {"now": transaction.now})

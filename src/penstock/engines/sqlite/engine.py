@@ -59,7 +59,7 @@ from penstock.engines.sqlite.outside import check_connection, take_write_lock, w
 from penstock.engines.sqlite.receiving import Opening
 from penstock.engines.sqlite.rounds import Rounds
 from penstock.engines.sqlite.transaction import Transaction
-from penstock.engines.sqlite.watching import Watch
+from penstock.engines.sqlite.watching import FileWatch
 
 if TYPE_CHECKING:
     import pyarrow
@@ -90,11 +90,13 @@ def open_sqlite(
 
 class SqliteEngine:
     name = "sqlite"
-    capabilities = Capabilities(transactional_send=True, crosses_processes=True, makes_own_schema=True)
+    capabilities = Capabilities(
+        transactional_send=True, crosses_processes=True, makes_own_schema=True, receives_lightly=False
+    )
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        self.watch = Watch(database)
+        self.watch = FileWatch(database)
         self._rounds = Rounds()
         database.on_commit = self.watch.committed
 

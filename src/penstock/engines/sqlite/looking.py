@@ -7,10 +7,11 @@ from typing import Any
 from penstock.domain.errors import NotFound
 from penstock.domain.identity import made_id
 from penstock.domain.lifecycle import OUTCOMES, Event, State
-from penstock.domain.message import BYTES, SYSTEM, Message, decode_headers
+from penstock.domain.message import SYSTEM, Message
 from penstock.domain.names import shown
 from penstock.domain.observations import AddressState, Archived, AuditEntry
-from penstock.domain.times import to_optional_time, to_time
+from penstock.domain.times import to_time
+from penstock.engines import messages
 from penstock.engines.sqlite import ending, queues, sending, stretches
 from penstock.engines.sqlite.queues import Group, Queue
 from penstock.engines.sqlite.ranges import ranges
@@ -46,27 +47,8 @@ def message_at(transaction: Transaction, queue: Queue, position: int) -> Message
 
 
 def _message(transaction: Transaction, queue: Queue, row: tuple[Any, ...]) -> Message:
-    (
-        position, priority, created_at, chosen, content_type, headers, expires_at, deadline_at, address, key, batch,
-        created_by, available_at, payload,
-    ) = row  # fmt: skip
-    return Message(
-        id=chosen or made_id(created_at, transaction.salt, position),
-        queue=queue.name,
-        payload=payload,
-        content_type=content_type or BYTES,
-        headers=decode_headers(headers),
-        priority=priority if priority >= 0 else sending.WITHDRAWN - priority,
-        position=position,
-        created_at=to_time(created_at),
-        created_by=created_by or SYSTEM,
-        available_at=to_time(created_at if available_at is None else available_at),
-        expires_at=to_optional_time(expires_at),
-        deadline_at=to_optional_time(deadline_at),
-        address=address,
-        key=key,
-        batch=batch,
-    )
+    position, _, created_at, chosen, *_ = row
+    return messages.message(queue.name, chosen or made_id(created_at, transaction.salt, position), row)
 
 
 def peek(transaction: Transaction, name: str, group_name: str, limit: int) -> list[Message]:

@@ -57,9 +57,10 @@ def put(transaction: Transaction, queue: Queue, drafts: Sequence[Draft], lane_id
     queues.ensure_primary(transaction, queue)
     policy = queue.policy
     if policy.delay_seconds == 0:
-        kinds = {id(options): options for _, _, options in drafts}.values()
-        if is_plainly_sent(policy) and all(options == PLAIN for options in kinds):
+        # Lists, not generators: they cost half, and this is run for every message.
+        if is_plainly_sent(policy) and all([options is PLAIN or options == PLAIN for _, _, options in drafts]):
             return _send_plain(transaction, _plain_lane(transaction, queue, lane_id), drafts)
+        kinds = {id(options): options for _, _, options in drafts}.values()
         if not policy.ordered and all(_is_timed(options) for options in kinds):
             return _send_timed(transaction, _plain_lane(transaction, queue, lane_id), drafts)
     return _Send(transaction, queue).send(drafts)

@@ -20,11 +20,13 @@ from penstock.client.aio.store import AsyncStore
 from penstock.domain.names import shown
 from penstock.servers.access import User, Users, make_users
 from penstock.servers.http import auth, health, metrics, site
+from penstock.servers.http.answering import Answer
 from penstock.servers.http.api import ROUTES as API_ROUTES
 from penstock.servers.http.api.operations import Operation
-from penstock.servers.http.bodies import check_length, counted
+from penstock.servers.http.asking import Asked
+from penstock.servers.http.bodies import check_length
 from penstock.servers.http.problems import CONTENT_TYPE, Problem, problem_of
-from penstock.servers.http.routing import Match, Route, Routes, path_to, segments_of
+from penstock.servers.http.routing import EXCHANGE, Match, Route, Routes, path_to, segments_of
 from penstock.servers.http.shielding import SAFE_METHODS, check_csrf, check_host, check_origin, shielded
 from penstock.servers.http.site import Identify, Site
 from penstock.settings import HttpSettings
@@ -100,20 +102,23 @@ class Application:
         except ClientDisconnect:
             return  # nobody is there to be told
         except Exception as error:
-            response = await self._refuse(Request(scope, receive), segments, problem_of(error))
+            response = await self._refuse(Asked(scope, receive), segments, problem_of(error))
         route = None if match is None else match.route
         self.site.answers.note(route, scope["method"], response.status_code, time.perf_counter() - began)
-        if response.status_code == 413:
+        if isinstance(response, Response) and response.status_code == 413:
             await _linger(response, receive, send)
+        elif isinstance(response, Answer) and (exchange := scope.get(EXCHANGE)) is not None:
+            await exchange.answer(response)
         else:
             await response(scope, receive, send)
 
     # -- before the handler ------------------------------------------------------------------------------------------
 
-    async def _handle(self, scope: Any, receive: Any, match: Match | None) -> Response:
-        await self.site.open()
+    async def _handle(self, scope: Any, receive: Any, match: Match | None) -> Response | Answer:
+        if not self.site.is_open:
+            await self.site.open()
         limit = None if _is_streamed(match) else self.site.settings.body_bytes
-        request = Request(scope, counted(receive, limit, self.site.settings.request_seconds))
+        request = Asked(scope, receive, limit)
         check_host(request, self.site)
         if match is None:
             raise Problem(404, f"there is nothing at {shown(scope['path'])}", "NotFound")
@@ -123,14 +128,16 @@ class Application:
         await self._admit(request, route, values)
         if limit is not None:
             check_length(request, limit)
+        elif EXCHANGE in scope:
+            scope[EXCHANGE].expect_stream()
         if scope["method"] not in SAFE_METHODS:
             check_origin(request)
             if not route.is_open:
                 await check_csrf(request, auth.identity_of(request))
-        response: Response = await route.handler(request, **values)
+        response: Response | Answer = await route.handler(request, **values)
         return response
 
-    async def _admit(self, request: Request, route: Route, values: dict[str, Any]) -> None:
+    async def _admit(self, request: Asked, route: Route, values: dict[str, Any]) -> None:
         try:
             identity = await auth.identify(request, self.site)
         except Problem:
@@ -142,6 +149,8 @@ class Application:
                 return
             raise auth.login_needed()
         request.scope[auth.SCOPE_KEY] = identity
+        if EXCHANGE in request.scope:
+            request.scope[EXCHANGE].belongs_to(identity.name)
         if not route.is_open:
             auth.check_right(identity, route.right, values.get("queue"))
 
@@ -153,8 +162,7 @@ class Application:
                 response = await self._page(request, problem)
                 response.headers.update(dict(problem.headers))
                 return response
-        headers = {**dict(problem.headers), **({"connection": "close"} if problem.status == 408 else {})}
-        return Response(problem.encoded(), problem.status, headers, CONTENT_TYPE)
+        return Response(problem.encoded(), problem.status, dict(problem.headers), CONTENT_TYPE)
 
     async def _page(self, request: Request, problem: Problem) -> Response:
         if problem.status == 401 and request.method in SAFE_METHODS:

@@ -22,6 +22,7 @@ from starlette.responses import Response
 
 from penstock.domain.names import shown
 from penstock.servers.access import DEFAULT, Right, User
+from penstock.servers.http.asking import Asked
 from penstock.servers.http.problems import Problem
 from penstock.servers.http.routing import path_to
 from penstock.servers.http.site import Site, site_of
@@ -36,7 +37,7 @@ PROTECTED = (
     "use it. Set one (see `penstock serve --example-config`) and restart it."
 )
 # A client on this machine that passes on the requests of others.
-FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
+FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-real-ip"})
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -71,15 +72,23 @@ def check_right(identity: Identity, right: Right, queue: str | None) -> None:
         raise Problem(404, f"there is no queue {shown(queue)} that user {shown(identity.name)} may use", "NotFound")
 
 
-async def identify(request: Request, site: Site) -> Identity | None:
+def check_all_queues(identity: Identity, what: str) -> None:
+    """For what tells of all queues at once: who may not look at some of them must not learn of them there."""
+    if not identity.user.sees_all:
+        raise Problem(
+            403, f"{what} is for those who may look at all queues, not for {shown(identity.name)}", "Forbidden"
+        )
+
+
+async def identify(request: Asked, site: Site) -> Identity | None:
     """Who asks, or None when they have not said; those who say it wrongly are refused."""
     if site.identify is not None:
         user = await site.identify(request)
         return None if user is None else Identity(user, "host", site.open_csrf)
-    authorization = request.headers.get("authorization")
+    authorization = request.fields.get(b"authorization")
     if authorization is not None:
-        return await _by_header(request, site, authorization)
-    name = request.cookies.get(COOKIE)
+        return await _by_header(request, site, authorization.decode("latin-1"))
+    name = request.cookies.get(COOKIE) if b"cookie" in request.fields else None
     if name is not None:
         found = site.sessions.find(name)
         if found is not None:
@@ -87,7 +96,7 @@ async def identify(request: Request, site: Site) -> Identity | None:
     return _open(request, site)
 
 
-def _open(request: Request, site: Site) -> Identity | None:
+def _open(request: Asked, site: Site) -> Identity | None:
     if site.users.need_password:
         return None
     user = site.users.find(DEFAULT)
@@ -98,9 +107,9 @@ def _open(request: Request, site: Site) -> Identity | None:
     return Identity(user, "open", site.open_csrf)
 
 
-def is_local(request: Request) -> bool:
+def is_local(request: Asked) -> bool:
     """By the address of the peer, which cannot be pretended; a Unix socket has none."""
-    if any(name in request.headers for name in FORWARDED):
+    if not FORWARDED.isdisjoint(request.fields):
         return False
     client = request.scope.get("client")
     return client is None or _is_loopback(client[0])
@@ -119,7 +128,7 @@ def _is_loopback(text: str) -> bool:
 # -- tokens and passwords --------------------------------------------------------------------------------------------
 
 
-async def _by_header(request: Request, site: Site, authorization: str) -> Identity:
+async def _by_header(request: Asked, site: Site, authorization: str) -> Identity:
     scheme, _, value = authorization.partition(" ")
     if scheme.lower() == "bearer":
         user = await _check(request, site, "", value.strip())

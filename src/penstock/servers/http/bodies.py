@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from collections.abc import AsyncIterator
 from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect, Request
 
+from penstock.servers.http.asking import Asked, too_large
 from penstock.servers.http.problems import Problem
 
-Receive = Callable[[], Awaitable[Any]]
 FORM = "application/x-www-form-urlencoded"
 JSON = "application/json"
 MAX_FIELDS = 1000
@@ -21,47 +19,13 @@ def content_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def check_length(request: Request, limit: int) -> None:
+def check_length(request: Asked, limit: int) -> None:
     """What the client says beforehand; it is counted all the same."""
-    if request.headers.get("content-encoding", "identity").lower() not in ("identity", ""):
+    if request.fields.get(b"content-encoding", b"identity").lower() not in (b"identity", b""):
         raise Problem(415, "a body must not be compressed: send it as it is", "CompressedBody")
-    claimed = request.headers.get("content-length", "")
-    if claimed.isascii() and claimed.isdigit() and int(claimed) > limit:
+    claimed = request.fields.get(b"content-length", b"")
+    if claimed.isdigit() and int(claimed) > limit:
         raise too_large(limit)
-
-
-def too_large(limit: int) -> Problem:
-    return Problem(
-        413,
-        f"the body has more than {limit} bytes (the setting http.body_bytes): send less at a time, or many messages as "
-        "a stream",
-        "BodyTooLarge",
-    )
-
-
-def counted(receive: Receive, limit: int | None, seconds: float) -> Receive:
-    """Refuses what comes after `limit` bytes, and clients that let the server wait for the next part of a body."""
-    got = 0
-    is_whole = False
-
-    async def counting() -> Any:
-        nonlocal got, is_whole
-        if is_whole or not seconds:
-            message = await receive()
-        else:
-            try:
-                async with asyncio.timeout(seconds):
-                    message = await receive()
-            except TimeoutError:
-                raise Problem(408, f"no more of the body came for {seconds:g} seconds", "SlowBody") from None
-        if message["type"] == "http.request":
-            got += len(message.get("body", b""))
-            is_whole = not message.get("more_body", False)
-            if limit is not None and got > limit:
-                raise too_large(limit)
-        return message
-
-    return counting
 
 
 async def form_of(request: Request) -> dict[str, str]:

@@ -16,6 +16,8 @@ from penstock.domain.names import shown
 from penstock.servers.access import Right
 from penstock.servers.http.problems import Problem
 
+# Where our own server leaves, in the scope of a request, what ASGI has no words for; other servers do not.
+EXCHANGE = "penstock.exchange"
 Handler = Callable[..., Awaitable[Any]]
 
 

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
-from starlette.requests import Request
-
 from penstock.domain.names import shown
+from penstock.servers.http.asking import Asked
 from penstock.servers.http.auth import Identity, csrf_matches
 from penstock.servers.http.bodies import FORM, content_type, form_of
 from penstock.servers.http.problems import Problem
@@ -30,6 +29,9 @@ HEADERS: list[tuple[bytes, bytes]] = [
 ]
 TRANSPORT_SECURITY = (b"strict-transport-security", b"max-age=31536000")
 NO_STORE = (b"cache-control", b"no-store")
+# The same, for an answer that is written in one piece.
+PLAIN_HEADERS = b"".join(b"%b: %b\r\n" % one for one in (*HEADERS, NO_STORE))
+SECURE_HEADERS = PLAIN_HEADERS + b"%b: %b\r\n" % TRANSPORT_SECURITY
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]", "::1"})
 CSRF_HEADER = "x-csrf-token"
 CSRF_FIELD = "csrf"
@@ -52,11 +54,11 @@ def shielded(send: Callable[[Any], Any], is_secure: bool) -> Callable[[Any], Any
     return wrapped
 
 
-def check_host(request: Request, site: Site) -> None:
+def check_host(request: Asked, site: Site) -> None:
     """Where nobody logs in, the name in the request must be one of this machine: a page of a stranger whose name leads
     here (DNS rebinding) could ask anything otherwise."""
-    given = request.headers.get("host", "")
-    name = (given.rsplit(":", 1)[0] if not given.endswith("]") else given).lower()
+    given = request.fields.get(b"host", b"").decode("latin-1").lower()
+    name = given.rsplit(":", 1)[0] if not given.endswith("]") else given
     if name in site.hosts:
         return
     is_open = site.identify is None and not site.users.need_password
@@ -64,19 +66,22 @@ def check_host(request: Request, site: Site) -> None:
         raise Problem(421, f"the server does not answer to the name {shown(given)}: add it to the setting http.hosts")
 
 
-def check_origin(request: Request) -> None:
+def check_origin(request: Asked) -> None:
     """A change must not come from a page of another site."""
-    where = request.headers.get("sec-fetch-site")
+    fields = request.fields
+    where = fields.get(b"sec-fetch-site")
     if where is not None:
-        if where not in ("same-origin", "none"):
-            raise Problem(403, f"a page of another site must not change anything here ({where})", "CrossSite")
+        if where not in (b"same-origin", b"none"):
+            told = shown(where.decode("latin-1"))
+            raise Problem(403, f"a page of another site must not change anything here ({told})", "CrossSite")
         return
-    origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower():
-        raise Problem(403, f"a page of {shown(origin)} must not change anything here", "CrossSite")
+    origin = fields.get(b"origin")
+    if origin is not None and urlsplit(origin).netloc.lower() != fields.get(b"host", b"").lower():
+        told = shown(origin.decode("latin-1"))
+        raise Problem(403, f"a page of {told} must not change anything here", "CrossSite")
 
 
-async def check_csrf(request: Request, identity: Identity) -> None:
+async def check_csrf(request: Asked, identity: Identity) -> None:
     """A browser's session comes with every request, wanted or not; only our own pages know the token."""
     if identity.via != "cookie":
         return

@@ -49,27 +49,27 @@ class Site:
         self._url = store if isinstance(store, str) else None
         self._given = None if isinstance(store, str) else store
         self._opening: asyncio.Lock | None = None
-        self._is_open = False
+        self.is_open = False
 
     async def open(self) -> None:
-        if self._is_open:
+        if self.is_open:
             return
         if self._opening is None:
             self._opening = asyncio.Lock()
         async with self._opening:
-            if not self._is_open:
+            if not self.is_open:
                 self.store = self._given if self._url is None else await connect_async(self._url)  # type: ignore[assignment]  # one of them is there
                 self.sampler = Sampler(self.store)
                 for begin in self.on_open:
                     begin(self)
-                self._is_open = True
+                self.is_open = True
 
     async def close(self) -> None:
         """Those who wait are answered; a store that was opened here is closed."""
         self.is_closing.set()
-        if not self._is_open:
+        if not self.is_open:
             return
-        self._is_open = False
+        self.is_open = False
         if hasattr(self.history, "close"):
             await self.history.close()
         if self._url is not None:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 
+from penstock.servers.http.routing import EXCHANGE
 from penstock.servers.http.site import site_of
 
 T = TypeVar("T")
@@ -41,6 +42,9 @@ async def attended(request: Request, work: Coroutine[Any, Any, T], unwanted: Cal
 
 async def is_gone(request: Request) -> bool:
     """Whether the client has hung up by now; for answers that did not take long."""
+    exchange = request.scope.get(EXCHANGE)
+    if exchange is not None:
+        return bool(exchange.is_gone)
     leaving = asyncio.ensure_future(_until_gone(request))
     # It begins in the next turn, and is done in the same one if there is nothing to wait for.
     await asyncio.sleep(0)

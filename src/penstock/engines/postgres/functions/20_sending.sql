@@ -56,8 +56,8 @@ begin
             from unnest(payloads, seqs) as one (payload, seq);
         end if;
     end if;
-    if notify then
-        perform penstock._wake(q.queue_id);
+    if notify and penstock._somebody_listens() then
+        perform pg_notify('penstock', q.queue_id::text);
     end if;
 end
 $$;

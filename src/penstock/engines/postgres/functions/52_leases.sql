@@ -44,7 +44,9 @@ begin
 end
 $$;
 
+-- Older versions had it without force.
 drop function if exists penstock.take_over(text, text, text, uuid[], double precision, boolean);
+
 -- leased -> leased by another consumer: the leases end as if their time were up (or are released, when the attempt must
 -- not count), and the messages are received anew. What is not in flight is left out, unless it is taken by force. Rows as
 -- those of a receive.

@@ -1,21 +1,28 @@
 -- Messages put aside part by part, then sent all at once and only once; and the ledger that remembers it.
 
--- Put messages aside under a key, as one part of several; options are an array parallel to the payloads, or null.
-create or replace function penstock.stage(
-    _queue text, _key text, _part text, _payloads bytea[], _types text[], _options jsonb
-) returns integer
+-- Put a chunk of messages aside, as a piece of one part of several. Plain ones have a priority and one content type; others
+-- have types and options parallel to the payloads. The longest payload has _longest bytes.
+create or replace function penstock.stage_chunk(
+    _queue text, _key text, _part text, _ordinal integer, _payloads bytea[], _longest integer, _priority integer,
+    _type text, _types text[], _options jsonb
+) returns void
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
     q penstock.queue := penstock._ensure_queue(penstock._check_name('queue', _queue));
-    _now bigint := penstock.now_us();
 begin
-    perform penstock._check_sizes(_payloads, q.max_payload_bytes);
-    insert into penstock.staged (queue_id, key, part, staged_at, content_type, options, payload)
-    select q.queue_id, _key, _part, _now, one.content_type, nullif(_options -> (one.place::integer - 1), '{}'), one.payload
-    from unnest(_payloads, _types) with ordinality as one (payload, content_type, place)
-    order by one.place;
-    return cardinality(_payloads);
+    if _longest > q.max_payload_bytes then
+        perform penstock._check_sizes(_payloads, q.max_payload_bytes);
+    end if;
+    insert into penstock.staged (queue_id, key, part, ordinal, priority, content_type, types, options, payloads)
+    values (q.queue_id, _key, _part, _ordinal, _priority, _type, _types, _options, _payloads);
 end
+$$;
+
+-- The part is whole.
+create or replace function penstock.stage_part(_queue text, _key text, _part text, _chunks integer) returns void
+language sql security definer set search_path = pg_catalog, pg_temp as $$
+    insert into penstock.staged_part (queue_id, key, part, staged_at, chunks)
+    select queue_id, _key, _part, penstock.now_us(), _chunks from penstock.queue where name = _queue
 $$;
 
 -- Send what these parts have put aside, in that order, with an entry in the ledger; null, and nothing sent, when the
@@ -25,13 +32,9 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp set jit 
 declare
     _tx xid8 := pg_current_xact_id();
     q penstock.queue := penstock._ensure_queue(penstock._check_name('queue', _queue));
-    _now bigint := penstock.now_us();
     _segment smallint := penstock._segment();
     _count bigint := 0;
-    _lane_id integer;
     _part text;
-    _some integer;
-    chunk record;
 begin
     insert into penstock.ledger (kind, key, value) values ('sink', _key || '/' || _queue, '{}')
     on conflict (kind, key) do nothing;
@@ -41,40 +44,78 @@ begin
     end if;
     perform penstock._ensure_primary(q);
     foreach _part in array _parts loop
-        if q.delay_seconds = 0 and q.ttl_seconds is null and not q.ordered and not exists (
-            select 1 from penstock.staged
-            where queue_id = q.queue_id and key = _key and part = _part and options is not null
-        ) then
-            -- Plain messages, without looking at any of them.
-            _lane_id := penstock._lane(q.queue_id, 0, floor(penstock._random() * q.shards)::integer);
-            insert into penstock.log (seq, tx, created_at, lane_id, segment, content_type, payload)
-            select nextval('penstock.position'), _tx, _now, _lane_id, _segment, s.content_type, s.payload
-            from (
-                select * from penstock.staged
-                where queue_id = q.queue_id and key = _key and part = _part order by staged_id
-            ) as s;
-            get diagnostics _some = row_count;
-            _count := _count + _some;
-        else
-            for chunk in
-                select array_agg(s.payload order by s.staged_id) as payloads,
-                    array_agg(s.content_type order by s.staged_id) as types,
-                    jsonb_agg(coalesce(s.options, '{}') order by s.staged_id) as options
-                from (
-                    select *, (row_number() over (order by staged_id) - 1) / 1000 as piece
-                    from penstock.staged where queue_id = q.queue_id and key = _key and part = _part
-                ) as s
-                group by s.piece order by s.piece
-            loop
-                perform penstock._send(q, chunk.payloads, chunk.types, chunk.options, _tx, _segment);
-                _count := _count + cardinality(chunk.payloads);
-            end loop;
-        end if;
+        _count := _count + penstock._release_part(q, _key, _part, _tx, _segment);
     end loop;
-    update penstock.ledger set value = json_build_object('count', _count, 'at', _now)::text
+    update penstock.ledger set value = json_build_object('count', _count, 'at', penstock.now_us())::text
     where kind = 'sink' and key = _key || '/' || _queue;
     perform penstock.discard_staged(_queue, _key);
     perform penstock._wake(q.queue_id);
+    return _count;
+end
+$$;
+
+-- Send what one part has put aside. One that is not known has put nothing aside.
+create or replace function penstock._release_part(
+    q penstock.queue, _key text, _part text, _tx xid8, _segment smallint
+) returns bigint
+language plpgsql as $$
+declare
+    _chunks integer := (
+        select chunks from penstock.staged_part where queue_id = q.queue_id and key = _key and part = _part
+    );
+    _shard integer := floor(penstock._random() * q.shards)::integer;
+    _is_simple boolean := q.delay_seconds = 0 and q.ttl_seconds is null and not q.ordered and not q.announces;
+    _count bigint := 0;
+    _some bigint;
+    _priority integer;
+    chunk penstock.staged;
+begin
+    if _chunks is null then
+        return 0;
+    end if;
+    if _chunks <> (
+        select count(*) from penstock.staged where queue_id = q.queue_id and key = _key and part = _part
+    ) then
+        raise exception using errcode = 'PN200', message = format(
+            'what was put aside for queue %s under %s is gone, because the server crashed since: nothing was sent, '
+            'write it again', penstock._shown(q.name), penstock._shown(_key)
+        );
+    end if;
+    if _is_simple then
+        -- Plain messages, without looking at any of them, straight into their segment.
+        for _priority in
+            select distinct s.priority from penstock.staged as s
+            where s.queue_id = q.queue_id and s.key = _key and s.part = _part and s.priority is not null
+        loop
+            execute format(
+                'insert into penstock.%I (seq, tx, created_at, lane_id, segment, content_type, payload) '
+                'select nextval(''penstock.position''), $1, $2, $3, $4, coalesce(s.type, s.content_type), s.payload '
+                'from ('
+                '    select c.content_type, one.payload, one.type from ('
+                '        select * from penstock.staged where queue_id = $5 and key = $6 and part = $7 and priority = $8 '
+                '        order by ordinal'
+                '    ) as c cross join lateral unnest(c.payloads, c.types) as one (payload, type)'
+                ') as s', 'log_' || _segment
+            ) using _tx, penstock.now_us(), penstock._lane(q.queue_id, _priority, _shard), _segment, q.queue_id, _key,
+                _part, _priority;
+            get diagnostics _some = row_count;
+            _count := _count + _some;
+        end loop;
+    end if;
+    for chunk in
+        select * from penstock.staged as s
+        where s.queue_id = q.queue_id and s.key = _key and s.part = _part and not (_is_simple and s.priority is not null)
+        order by s.ordinal
+    loop
+        perform penstock._send(
+            q, chunk.payloads, coalesce(chunk.types, array_fill(chunk.content_type, array[cardinality(chunk.payloads)])),
+            coalesce(chunk.options, (
+                select jsonb_agg(jsonb_build_object('priority', chunk.priority))
+                from generate_series(1, cardinality(chunk.payloads))
+            )), _tx, _segment
+        );
+        _count := _count + cardinality(chunk.payloads);
+    end loop;
     return _count;
 end
 $$;
@@ -83,8 +124,14 @@ $$;
 create or replace function penstock.discard_staged(_queue text, _key text) returns void
 language sql security definer set search_path = pg_catalog, pg_temp as $$
     delete from penstock.staged
-    where queue_id = (select queue_id from penstock.queue where name = _queue) and key = _key
-        or staged_at < penstock.now_us() - 86400000000
+    where queue_id = (select queue_id from penstock.queue where name = _queue) and key = _key;
+    delete from penstock.staged_part
+    where queue_id = (select queue_id from penstock.queue where name = _queue) and key = _key;
+    with old as (
+        delete from penstock.staged_part where staged_at < penstock.now_us() - 86400000000
+        returning queue_id, key
+    )
+    delete from penstock.staged as s using old where s.queue_id = old.queue_id and s.key = old.key
 $$;
 
 -- Put and remove entries of a kind if every expected key has its expected value; false, and nothing changed, otherwise.

@@ -174,21 +174,61 @@ begin
 end
 $$;
 
--- The messages of a queue between two marks, in no order.
-create or replace function penstock._between(q penstock.queue, s penstock.claim, e penstock.claim)
-returns setof penstock.log
-language sql stable rows 10000 as $$
-    select m.* from penstock.lane as n
+-- The messages of a queue between two marks, after a place and not beyond another, as a statement: each lane is a branch
+-- of its own, which can be read in the order of its index, so that nothing is sorted however much there is.
+create or replace function penstock._between(
+    q penstock.queue, _start text, _end text, _after_tx xid8 default '0', _after_seq bigint default 0,
+    _upto_tx xid8 default '9223372036854775807', _upto_seq bigint default 9223372036854775807
+) returns text
+language sql stable as $$
+    select coalesce(string_agg(format(
+        'select l.* from penstock.log as l where l.lane_id = %s and %s and (l.tx, l.seq) <= (%L::xid8, %s) and %s', n.lane_id,
+        piece.places, least(_upto_tx, pg_snapshot_xmax(e.snap)), _upto_seq, filter.text
+    ), ' union all ' order by n.lane_id, piece.places), 'select l.* from penstock.log as l where false')
+    from penstock._mark_cursor(_start) as s
+    cross join penstock._mark_cursor(_end) as e
+    cross join lateral penstock._beyond(s) as b
     cross join lateral (
-        select w.* from penstock._window(n.lane_id, s, 0) as w where not s.used_up
+        select format('(l.tx, l.seq) > (%L::xid8, %s)', place.tx, place.seq) as places
+        from (values (b.tx, b.seq), (_after_tx, _after_seq)) as place (tx, seq)
+        order by place.tx desc, place.seq desc limit 1
+    ) as later
+    cross join lateral (
+        select later.places
         union all
-        select l.* from pg_snapshot_xip(s.snap) as o (x)
-        join penstock.log as l on l.lane_id = n.lane_id and l.tx = o.x
+        select format(
+            'l.tx = any (%L::xid8[]) and (l.tx, l.seq) > (%L::xid8, %s)', b.earlier, _after_tx, _after_seq
+        )
+        where cardinality(b.earlier) > 0
+    ) as piece (places)
+    cross join lateral (
+        select format(
+            'not penstock._is_read(penstock._mark_cursor(%L), l.tx, l.seq, 0) and '
+            'penstock._is_read(penstock._mark_cursor(%L), l.tx, l.seq, 0)', _start, _end
+        ) as text
+    ) as filter
+    join penstock.lane as n on n.queue_id = q.queue_id and n.priority >= 0
+$$;
+
+-- Where rows lie that a cursor has not passed: after a place, and in earlier transactions that were open then. There may
+-- be others among them that it has passed.
+create or replace function penstock._beyond(c penstock.claim, out tx xid8, out seq bigint, out earlier xid8[])
+language sql immutable as $$
+    select place.tx, place.seq, array(
+        select x from (
+            select x from pg_snapshot_xip(c.snap) as x
+            union
+            select x from pg_snapshot_xip(c.prev) as x where not c.used_up
+        ) as open
+        where x <= place.tx order by x
+    )
+    from (
+        select c.at_tx as tx, c.at_seq as seq where not c.used_up
         union all
-        select l.* from penstock.log as l
-        where l.lane_id = n.lane_id and l.tx >= pg_snapshot_xmax(s.snap) and l.tx < pg_snapshot_xmax(e.snap)
-    ) as m
-    where n.queue_id = q.queue_id and n.priority >= 0 and penstock._is_read(e, m.tx, m.seq, 0)
+        select ((pg_snapshot_xmax(case when c.used_up then c.snap else c.prev end)::text::bigint - 1)::text)::xid8,
+            9223372036854775807
+    ) as place
+    order by place.tx desc, place.seq desc limit 1
 $$;
 
 -- What happened in a queue between two marks, one row for each set of positions.
@@ -218,126 +258,6 @@ language sql stable rows 1000 as $$
             and t.tx >= case when s.used_up then pg_snapshot_xmin(s.snap) else pg_snapshot_xmin(s.prev) end
             and not penstock._is_read(s, t.tx, t.entry, 0) and penstock._is_read(e, t.tx, t.entry, 0)
     ) as one
-$$;
-
--- The farthest mark, not beyond the end, with so many rows and bytes between it and the start.
-create or replace function penstock.cut(
-    _queue text, _start text, _end text, _rows bigint, _size bigint, _table text
-) returns text
-language plpgsql stable security definer
-set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
-declare
-    q penstock.queue := penstock._get_queue(_queue);
-    s penstock.claim := penstock._mark_cursor(_start);
-    e penstock.claim := penstock._mark_cursor(_end);
-    c penstock.claim;
-    m record;
-    _count bigint := 0;
-    _bytes bigint := 0;
-    _is_first boolean := true;
-begin
-    c := e;
-    -- The mark of what is left after trimming has no end of its own: its window ends where the asked-for one does.
-    if not s.used_up and s.snap::text <> e.snap::text and pg_snapshot_xmax(s.snap) <= pg_snapshot_xmax(e.snap) and exists (
-        select 1 from penstock._between(q, s, penstock._mark_cursor(penstock._mark(s.snap)))
-    ) then
-        -- First the rest of the window in which the start lies.
-        c.snap := s.snap;
-    end if;
-    c.prev := case when s.used_up then s.snap else s.prev end;
-    c.at_tx := '0';
-    c.at_seq := 0;
-    c.above := 0;
-    c.used_up := false;
-    if _table = 'messages' then
-        for m in
-            select b.tx, b.seq, octet_length(b.payload) as size
-            from penstock._between(q, s, penstock._mark_cursor(penstock._mark(c.snap))) as b
-            -- What is past retention may still lie in the log, and is not counted.
-            where penstock._is_read(e, b.tx, b.seq, 0) and b.seq > q.trimmed_position
-            order by b.tx, b.seq
-            limit _rows + 1
-        loop
-            if not _is_first and (_count + 1 > _rows or _bytes + m.size > _size) then
-                -- What was passed by its position stays passed.
-                c.above := case when s.used_up then 0 else s.above end;
-                return penstock._as_mark(c);
-            end if;
-            _is_first := false;
-            _count := _count + 1;
-            _bytes := _bytes + m.size;
-            c.at_tx := m.tx;
-            c.at_seq := m.seq;
-        end loop;
-    else
-        for m in
-            select h.entry, h.n
-            from penstock._happened(q, s, penstock._mark_cursor(penstock._mark(c.snap)), _table = 'archive') as h
-            order by h.entry
-        loop
-            if not _is_first and _count + m.n > _rows then
-                return penstock._as_mark(c);
-            end if;
-            _is_first := false;
-            _count := _count + m.n;
-            c.above := m.entry;
-        end loop;
-    end if;
-    return case when c.snap::text = e.snap::text then _end else penstock._mark(c.snap) end;
-end
-$$;
-
--- The rows between two marks in pieces of like size: how many rows each has, and the place of its last one.
-create or replace function penstock.parts(_queue text, _start text, _end text, _parts integer, _table text)
-returns table (n bigint, last_tx bigint, last_seq bigint)
-language plpgsql stable security definer
-set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
-#variable_conflict use_column
-declare
-    q penstock.queue := penstock._get_queue(_queue);
-begin
-    if _table <> 'dead_letters' then
-        perform penstock._check_window(q, _table, _start, _end);
-    end if;
-    if _table = 'messages' then
-        return query
-        with pieces as (
-            -- Counted once, in runs of up to eight messages of one transaction: fewer rows to sort.
-            select k.tx, max(k.seq) as seq, count(*) as n
-            from penstock._between(q, penstock._mark_cursor(_start), penstock._mark_cursor(_end)) as k
-            group by k.tx, k.seq >> 3
-        ), placed as (
-            select p.tx, p.seq, p.n,
-                ceil(sum(p.n) over (order by p.tx, p.seq) * _parts::numeric / sum(p.n) over ()) as tile
-            from pieces as p
-        )
-        select sum(l.n)::bigint, (array_agg(l.tx order by l.tx desc, l.seq desc))[1]::text::bigint,
-            (array_agg(l.seq order by l.tx desc, l.seq desc))[1]
-        from placed as l group by l.tile order by l.tile;
-    elsif _table = 'dead_letters' then
-        return query
-        select one.size, one.seq, one.group_id from (
-            select b.seq, b.group_id::bigint, b.tile, count(*) over (partition by b.tile) as size,
-                row_number() over (partition by b.tile order by b.seq desc, b.group_id desc) as place
-            from (
-                select d.seq, d.group_id, ntile(_parts) over (order by d.seq, d.group_id) as tile
-                from penstock.dead_letter as d where d.queue_id = q.queue_id
-            ) as b
-        ) as one
-        where one.place = 1 order by one.tile;
-    else
-        return query
-        select sum(b.n)::bigint, max(b.entry), 9223372036854775807 from (
-            select h.entry, h.n, ceil(
-                sum(h.n) over (order by h.entry) * _parts::numeric / sum(h.n) over ()
-            ) as tile
-            from penstock._happened(
-                q, penstock._mark_cursor(_start), penstock._mark_cursor(_end), _table = 'archive'
-            ) as h
-        ) as b
-        group by b.tile order by b.tile;
-    end if;
-end
 $$;
 
 -- Move a stream group forward.

@@ -244,9 +244,13 @@ select b.name from penstock.queue as q join penstock.batch as b using (queue_id)
 union
 select name from penstock.schedule where %s = 'schedule';
 
--- name: stage
--- Put messages aside.
-select penstock.stage(%s, %s, %s, %s, %s::text[], %s::jsonb);
+-- name: stage_chunk
+-- Messages put aside, as a piece of a part.
+select penstock.stage_chunk(%s, %s, %s, %s, %s, %s::integer, %s::integer, %s, %s::text[], %s::jsonb);
+
+-- name: stage_part
+-- A part that is whole.
+select penstock.stage_part(%s, %s, %s, %s);
 
 -- name: release_staged
 -- Send what was put aside.

@@ -28,181 +28,73 @@ where q.name = %s and g.name = %s;
 -- Move a stream group forward.
 select penstock.advance(%s, %s, %s, %s);
 
--- name: queue_number
--- A queue by name.
-select queue_id from penstock.queue where name = %s;
+-- name: lanes
+-- The lanes of a queue, those of messages that ended while held too; a row without a lane when it has none.
+select q.queue_id, n.lane_id, n.priority, n.shard
+from penstock.queue as q left join penstock.lane as n using (queue_id)
+where q.name = %s
+order by n.lane_id;
+
+-- name: between
+-- Messages between two marks, after a place and not beyond another, as a statement.
+select penstock._between(q, %s, %s, %s::text::xid8, %s::bigint, %s::text::xid8, %s::bigint)
+from penstock.queue as q where q.name = %s;
 
 -- name: message_rows
--- Messages between two marks, from one place to another.
-select {columns}
-from penstock.queue as q
-cross join lateral penstock._between(q, penstock._mark_cursor(%s), penstock._mark_cursor(%s)) as m
-join penstock.lane as lane using (lane_id)
-left join penstock.batch as batch on batch.batch_id = m.batch_id
-where q.queue_id = %s
-    and (m.tx, m.seq) > (%s::text::xid8, %s::bigint) and (m.tx, m.seq) <= (%s::text::xid8, %s::bigint)
-order by m.tx, m.seq;
+-- Such messages in order.
+select {columns} from ({between}) as m order by m.tx, m.seq;
 
--- name: trail_rows
--- What happened to messages between two marks, from one entry to another.
-select {columns}
+-- name: trail
+-- What happened between two marks, from one entry to another; one row for each set of messages.
+select h.entry, h.at, h.event, h.state, h.by, reader.name as "group", h.reason, h.attempt, h.token
 from penstock.queue as q
 cross join lateral penstock._happened(
     q, penstock._mark_cursor(%s), penstock._mark_cursor(%s), %s::boolean
 ) as h
-cross join lateral unnest(penstock._members(penstock._all(h.first, h.last, h.positions))) as one (seq)
-cross join lateral (
-    select l.seq, l.lane_id, l.created_at, l.id, l.content_type, l.headers, l.expires_at, l.deadline_at, l.address, l.key,
-        l.batch_id, l.created_by, l.available_at, l.payload, n.priority, n.shard
-    from penstock.log as l join penstock.lane as n using (lane_id)
-    where l.seq = one.seq and n.queue_id = q.queue_id and (h.lane_id is null or l.lane_id = h.lane_id)
-) as m
-cross join lateral (select m.priority, m.shard) as lane
-left join penstock.batch as batch on batch.batch_id = m.batch_id
 left join penstock.reader as reader on reader.group_id = h.group_id
 where q.queue_id = %s and h.entry between %s::bigint and %s::bigint
-order by h.entry, one.seq;
+order by h.entry;
 
--- name: letter_page
--- Dead letters after a place; so many rows.
-select {columns}, m.seq, m.group_id
-from penstock._get_queue(%s) as q
-join penstock.dead_letter as m using (queue_id)
-join penstock.reader as reader on reader.group_id = m.group_id
-left join penstock.lane as lane on lane.lane_id = m.lane_id
-left join penstock.batch as batch on batch.batch_id = m.batch_id
-where (m.seq, m.group_id) > (%s::bigint, %s::bigint) and (m.seq, m.group_id) <= (%s::bigint, %s::bigint)
-order by m.seq, m.group_id
-limit %s::bigint;
+-- name: trail_rows
+-- The messages to which it happened. Sets without gaps are read as ranges of the log; `offset 0` keeps it so, whatever the
+-- planner thinks of the sizes of the sets.
+select h.entry, {columns}
+from (
+    select h.entry, h.first, h.last, h.positions
+    from penstock.queue as q
+    cross join lateral penstock._happened(
+        q, penstock._mark_cursor(%s), penstock._mark_cursor(%s), %s::boolean
+    ) as h
+    where q.queue_id = %s and h.entry between %s::bigint and %s::bigint
+    order by h.entry
+    offset 0
+) as h
+cross join lateral unnest(penstock._all(h.first, h.last, h.positions)) as one (run)
+cross join lateral (
+    select l.* from penstock.log as l where l.seq >= lower(one.run) and l.seq < upper(one.run) order by l.seq offset 0
+) as m
+where m.lane_id = any (%s::integer[])
+order by h.entry, m.seq;
 
--- name: column_position
--- A message's place in the log.
-m.seq
-
--- name: column_id
--- A message's id, made from its place unless it was chosen.
-coalesce(m.id, penstock.made_id(m.created_at, m.seq))::text
-
--- name: column_chosen_id
+-- name: raw_id
 -- A message's id if it was chosen.
-m.id::text
+m.id::text as id
 
--- name: column_queue
--- The queue's name.
-q.name
+-- name: raw_batch
+-- The name of a message's batch.
+case when m.batch_id is not null then (
+    select b.name from penstock.batch as b where b.batch_id = m.batch_id
+) end as batch
 
--- name: column_created_at
--- When the message was sent.
-m.created_at
+-- name: letter_rows
+-- Dead letters after a place, not beyond another.
+select {columns}
+from penstock.dead_letter as m
+join penstock.reader as reader using (group_id)
+where m.queue_id = %s
+    and (m.seq, m.group_id) > (%s::bigint, %s::bigint) and (m.seq, m.group_id) <= (%s::bigint, %s::bigint)
+order by m.seq, m.group_id;
 
--- name: column_priority
--- Lanes of messages that ended while held count downwards.
-case when lane.priority < 0 then -1 - lane.priority else lane.priority end
-
--- name: column_shard
--- Where the queue's log is split.
-coalesce(lane.shard, 0)
-
--- name: column_content_type
--- Bytes unless said otherwise.
-coalesce(m.content_type, 'application/octet-stream')
-
--- name: column_headers
--- A JSON object.
-m.headers
-
--- name: column_expires_at
--- When the message expires.
-m.expires_at
-
--- name: column_deadline_at
--- Until when it should be done.
-m.deadline_at
-
--- name: column_address
--- The message's address.
-m.address
-
--- name: column_key
--- The message's key.
-m.key
-
--- name: column_batch
--- The name of its batch.
-batch.name
-
--- name: column_created_by
--- Who sent it.
-coalesce(m.created_by, 'system')
-
--- name: column_available_at
--- When it was due.
-coalesce(m.available_at, m.created_at)
-
--- name: column_payload
--- The message itself.
-m.payload
-
--- name: column_entry
--- The order of what happened.
-h.entry
-
--- name: column_at
--- When it happened.
-h.at
-
--- name: column_finished_at
--- When the message ended.
-h.at
-
--- name: column_event
--- What happened.
-h.event
-
--- name: column_state
--- The state that it led to.
-h.state
-
--- name: column_by
--- Who did it.
-coalesce(h.by, 'system')
-
--- name: column_group
--- In which group; null for all.
-reader.name
-
--- name: column_reason
--- Why.
-h.reason
-
--- name: column_attempt
--- Which delivery it was.
-h.attempt
-
--- name: column_attempts
--- How often the message was delivered.
-h.attempt
-
--- name: column_token
--- Of which receive.
-h.token
-
--- name: column_outcome
--- How the message ended.
-h.state
-
--- name: letter_outcome
--- How the message of a dead letter ended.
-m.outcome
-
--- name: letter_reason
--- Why the message of a dead letter ended.
-m.reason
-
--- name: letter_attempts
--- How often the message of a dead letter was delivered.
-m.attempts
-
--- name: letter_died_at
--- When the message of a dead letter ended.
-m.died_at
+-- name: raw_group
+-- The name of a dead letter's group.
+reader.name as "group"

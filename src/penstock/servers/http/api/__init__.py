@@ -6,6 +6,7 @@ from penstock.servers.http.api import (
     dead_letters,
     looking,
     openapi,
+    pipeline,
     queues,
     receiving,
     schedules,
@@ -15,7 +16,7 @@ from penstock.servers.http.api.operations import OPERATIONS
 from penstock.servers.http.routing import Route
 
 # Importing them has filled the table.
-MODULES = (queues, sending, receiving, looking, dead_letters, batches, consumers, schedules)
+MODULES = (queues, sending, receiving, looking, dead_letters, batches, consumers, schedules, pipeline)
 ROUTES: list[Route] = [*OPERATIONS, openapi.DOCUMENT_ROUTE]
 
 __all__ = ["MODULES", "ROUTES"]

@@ -13,12 +13,13 @@ from enum import Enum
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
-from starlette.requests import Request
 
 from penstock.domain.names import nearest, shown
+from penstock.servers.http.asking import Asked
 from penstock.servers.http.bodies import JSON, content_type
 from penstock.servers.http.problems import Problem
 
+PLAIN_JSON = JSON.encode()
 UNKNOWN = re.compile(r"unknown field `(?P<name>.*?)`", re.DOTALL)
 
 
@@ -31,10 +32,12 @@ class Body:
         self._fields = sorted(set(_fields(kind)))
         self.is_optional = _needs_nothing(kind)
 
-    async def read(self, request: Request) -> Any:
+    async def read(self, request: Asked) -> Any:
         body = await request.body()
         if not body and self.is_optional:
             return self.kind()
+        if request.fields.get(b"content-type") == PLAIN_JSON:
+            return self.decode(body)
         kind = content_type(request)
         if kind != JSON and not kind.endswith("+json"):
             raise Problem(415, f"the body must be JSON (Content-Type: {JSON}), not {shown(kind)}", "WrongContentType")

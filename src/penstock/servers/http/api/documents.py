@@ -19,6 +19,7 @@ from penstock.domain.observations import (
     ConsumerInfo,
     DeadLetter,
     GroupStats,
+    LeaseInfo,
     QueueInfo,
 )
 from penstock.domain.policy import Policy
@@ -183,6 +184,13 @@ class SettledDocument(msgspec.Struct, frozen=True):
     state: State | None
     error: str | None = None
     detail: str | None = None
+
+
+class Leases(msgspec.Struct, frozen=True):
+    """In the order of the log."""
+
+    group: str
+    leases: list[LeaseInfo]
 
 
 class Settlements(msgspec.Struct, frozen=True):

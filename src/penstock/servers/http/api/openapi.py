@@ -10,9 +10,10 @@ from starlette.responses import Response
 
 import penstock
 from penstock.servers.access import Right
+from penstock.servers.http.answering import JSON
 from penstock.servers.http.api.decoding import QueryValue, given
 from penstock.servers.http.api.inputs import all_inputs
-from penstock.servers.http.api.operations import JSON, OPERATIONS, PREFIX, Operation
+from penstock.servers.http.api.operations import OPERATIONS, PREFIX, Operation
 from penstock.servers.http.problems import CONTENT_TYPE, ProblemDocument
 from penstock.servers.http.routing import Route
 from penstock.servers.http.site import site_of

@@ -23,14 +23,16 @@ from penstock.client.aio.store import AsyncStore
 from penstock.domain.errors import NotFound
 from penstock.domain.names import nearest, shown
 from penstock.servers.access import Right
+from penstock.servers.http.answering import JSON, Answer
 from penstock.servers.http.api.decoding import Body, QueryValue
+from penstock.servers.http.asking import Asked
 from penstock.servers.http.auth import Identity, check_right, identity_of
 from penstock.servers.http.problems import Problem
 from penstock.servers.http.routing import Route
 from penstock.servers.http.site import Site, site_of
 
 PREFIX = "/api/v1"
-JSON = "application/json"
+_encode = msgspec.json.Encoder().encode
 MAX_PARAMETERS = 100
 
 
@@ -39,7 +41,7 @@ class Call:
 
     __slots__ = ("identity", "request", "site")
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Asked) -> None:
         self.request = request
         self.site: Site = site_of(request)
         self.identity: Identity = identity_of(request)
@@ -124,15 +126,15 @@ class Operation(Route):
         }
         self.returns = hints["return"]
 
-    def _bound(self, run: Callable[..., Awaitable[Any]], status: int) -> Callable[..., Awaitable[Response]]:
-        async def handle(request: Request, **values: str) -> Response:
+    def _bound(self, run: Callable[..., Awaitable[Any]], status: int) -> Callable[..., Awaitable[Response | Answer]]:
+        async def handle(request: Asked, **values: str) -> Response | Answer:
             options = self._read_query(request)
             if self.body is not None:
                 values["body"] = await self.body.read(request)
             outcome = await run(Call(request), **values, **options)
             if isinstance(outcome, Response):
                 return outcome
-            return Response(msgspec.json.encode(outcome), status, media_type=JSON)
+            return Answer(_encode(outcome), status)
 
         return handle
 

@@ -25,6 +25,7 @@ from penstock.servers.access import Right
 from penstock.servers.http.api.documents import (
     Deliveries,
     Extended,
+    Leases,
     SettledDocument,
     Settlements,
     delivery_document,
@@ -104,6 +105,31 @@ async def _take_later(call: Call, source: AsyncQueue, taking: Taking, receipt: R
         await source._wait_for_work(receipt.group, left)
         receipt = await _take(call, taking)
     return receipt
+
+
+@operation("GET", "/queues/{queue}/leases", Right.RECEIVE, TAG)
+async def leases(
+    call: Call,
+    queue: QueueName,
+    *,
+    group: GroupName | None = None,
+    id: MessageId | None = None,
+    consumer: ConsumerName | None = None,
+    after: Position = 0,
+    limit: Limit = 100,
+) -> Leases:
+    """What is in flight, with the tokens: for settling in place of a consumer that is gone.
+
+    `after` is the position of the last one seen.
+    """
+    source = await call.known(queue)
+    reader = await source._group(group)
+    ids = None if id is None else [check_id(id)]
+    holder = None if consumer is None else check_name("consumer", consumer)
+    found = await source._read(
+        lambda: source.engine.leases(queue, reader, ids=ids, consumer=holder, after=after, limit=limit)
+    )
+    return Leases(reader, found)
 
 
 def _consumer(call: Call) -> str:

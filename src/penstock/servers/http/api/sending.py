@@ -11,10 +11,11 @@ from penstock.domain.errors import PenstockError, StoreError
 from penstock.domain.message import Draft, Outgoing, draft
 from penstock.domain.names import shown
 from penstock.servers.access import Right
+from penstock.servers.http.answering import JSON
 from penstock.servers.http.api.contents import NewMessage, NewMessages
 from penstock.servers.http.api.decoding import Body
 from penstock.servers.http.api.documents import LineError, Sent, SentMany, StreamReport
-from penstock.servers.http.api.operations import JSON, Call, operation
+from penstock.servers.http.api.operations import Call, operation
 from penstock.servers.http.api.values import (
     Address,
     BatchName,

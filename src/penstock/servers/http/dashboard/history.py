@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Hashable
 from typing import TypeVar
 
@@ -28,7 +29,8 @@ UNWATCHED_SECONDS = 10.0
 REST = 30
 # Groups beyond are shown without charts: names are for the clients to choose, memory is not.
 MAX_SERIES = 2_000
-MAX_VIEWERS = 256
+# One user with many tabs must not keep the others from watching.
+MAX_VIEWERS, MAX_VIEWERS_OF_A_USER = 1_024, 256
 
 
 class History:
@@ -37,7 +39,7 @@ class History:
         self.sample: Sample | None = None
         self.number = 0
         self.changes = 0
-        self.viewers = 0
+        self.watching: Counter[str] = Counter()
         self._series: dict[tuple[str, str], Series] = {}
         self._rendered: dict[Hashable, object] = {}
         self._counters: object = None
@@ -115,13 +117,16 @@ class History:
     # -- watching --------------------------------------------------------------------------------------------------
 
     @property
-    def is_full(self) -> bool:
-        return self.viewers >= MAX_VIEWERS
+    def viewers(self) -> int:
+        return self.watching.total()
 
-    async def watch(self, timeout_seconds: float) -> AsyncIterator[Sample | None]:
+    def is_full(self, user: str) -> bool:
+        return self.viewers >= MAX_VIEWERS or self.watching[user] >= MAX_VIEWERS_OF_A_USER
+
+    async def watch(self, user: str, timeout_seconds: float) -> AsyncIterator[Sample | None]:
         """Every new sample, as long as the caller goes on; None when there was none for a while."""
         self.start()
-        self.viewers += 1
+        self.watching[user] += 1
         self._woken.set()
         seen = 0
         try:
@@ -133,7 +138,7 @@ class History:
                 yield None if await self._timed_out(seen, timeout_seconds) else self.sample
                 seen = self.number
         finally:
-            self.viewers -= 1
+            self.watching -= Counter({user: 1})
 
     async def _timed_out(self, seen: int, timeout_seconds: float) -> bool:
         try:

@@ -21,21 +21,21 @@ KEEP_ALIVE_SECONDS = 15.0
 RETRY_MILLISECONDS = 2000
 
 
-def events(history: History, regions: Callable[[Sample], Regions]) -> Response:
-    if history.is_full:
+def events(history: History, user: str, regions: Callable[[Sample], Regions]) -> Response:
+    if history.is_full(user):
         raise Problem(503, f"{history.viewers} pages are watching already: reload to see the numbers of now")
     return StreamingResponse(
-        _stream(history, regions),
+        _stream(history, user, regions),
         media_type="text/event-stream",
         headers={"cache-control": "no-store", "x-accel-buffering": "no"},
     )
 
 
-async def _stream(history: History, regions: Callable[[Sample], Regions]) -> AsyncIterator[bytes]:
+async def _stream(history: History, user: str, regions: Callable[[Sample], Regions]) -> AsyncIterator[bytes]:
     yield f"retry: {RETRY_MILLISECONDS}\n\n".encode()
     shown: dict[str, str] = {}
     changes = history.changes
-    async for sample in history.watch(KEEP_ALIVE_SECONDS):
+    async for sample in history.watch(user, KEEP_ALIVE_SECONDS):
         if sample is None:
             yield b": still here\n\n"
             continue

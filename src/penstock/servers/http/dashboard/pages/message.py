@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import NamedTuple
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.client.aio.queue import AsyncQueue
+from penstock.client.settling import Held
 from penstock.domain.errors import InvalidInput, NotFound, Refused
 from penstock.domain.identity import check_id
 from penstock.domain.lifecycle import DEAD_OUTCOMES, State
@@ -47,16 +47,6 @@ class Standing(NamedTuple):
 class Step(NamedTuple):
     entry: AuditEntry
     after_seconds: float | None
-
-
-class Held(msgspec.Struct, frozen=True):
-    """What a settlement needs of a delivery, put together from the lease of somebody else."""
-
-    id: str
-    token: int
-    queue: str
-    group: str
-    position: int
 
 
 async def show(request: Request, queue: str, id: str) -> Response:

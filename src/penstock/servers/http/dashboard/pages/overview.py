@@ -77,12 +77,12 @@ async def watch(request: Request) -> Response:
         key = ("overview", identity.name, request.scope.get("root_path", ""))
         return history.once(key, lambda: _regions(request, rows_of(history, sample, identity)))
 
-    return events(history, regions)
+    return events(history, identity.name, regions)
 
 
 async def watch_changes(request: Request) -> Response:
     """For pages that read again when something has changed, and not otherwise."""
-    return events(history_of(request), lambda sample: ({}, None))
+    return events(history_of(request), identity_of(request).name, lambda sample: ({}, None))
 
 
 def _regions(request: Request, rows: list[Row]) -> Regions:

@@ -1,26 +1,28 @@
 """The pipeline: its last runs, how fresh the lake is, and the report.
 
-Penstock's Spark jobs leave a few small entries in the store's ledger; this page shows them and starts nothing.
+Penstock's Spark jobs leave notes of what they did in the store; this page shows them and starts nothing. They tell of
+all queues, so the page is for those who may look at all of them.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
+import asyncio
+import stat
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from penstock.client.pipeline import PipelineRun, PipelineStatus, ReportStatus, pipeline_status
 from penstock.domain.errors import NotFound
 from penstock.servers.access import Right
+from penstock.servers.http.auth import check_all_queues, identity_of
+from penstock.servers.http.dashboard.figures import plural
 from penstock.servers.http.dashboard.rendering import page
 from penstock.servers.http.routing import Route
 from penstock.servers.http.site import site_of
 
-KIND = "pipeline"
-RUNS_SHOWN = 50
 MAX_REPORT_BYTES = 64 << 20
 # A report is one file with its plots inside. It is shown, but nothing in it may run or load anything.
 REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
@@ -28,86 +30,79 @@ GENERATOR = b'<meta name="generator" content="penstock report">'
 HEAD_BYTES = 2048
 
 
-class Run(msgspec.Struct, frozen=True):
-    job: str
-    state: str
-    started_at: datetime
-    ended_at: datetime | None = None
-    rows: int | None = None
-    error: str | None = None
-    detail: str | None = None
-
-    @property
-    def seconds(self) -> float | None:
-        return None if self.ended_at is None else (self.ended_at - self.started_at).total_seconds()
-
-
-class Lake(msgspec.Struct, frozen=True):
-    path: str
-    fresh_until: datetime | None = None
-    rows: int | None = None
-    bytes: int | None = None
-    files: int | None = None
-    updated_at: datetime | None = None
-
-
-class Report(msgspec.Struct, frozen=True):
-    path: str
-    made_at: datetime | None = None
+class Row(NamedTuple):
+    run: PipelineRun
+    told: str
 
 
 async def show(request: Request) -> Response:
-    entries = await _entries(request)
-    runs = [run for key, text in entries.items() if key.startswith("run/") if (run := _read(text, Run)) is not None]
-    lakes = [
-        lake for key, text in entries.items() if key.startswith("lake/") if (lake := _read(text, Lake)) is not None
-    ]
-    report = _read(entries.get("report", ""), Report)
+    status = await _status(request)
     return page(
         request,
         "pipeline.html",
-        runs=sorted(runs, key=lambda run: run.started_at, reverse=True)[:RUNS_SHOWN],
-        lakes=lakes,
-        report=report,
-        can_show=report is not None and _content(report) is not None,
+        rows=[Row(run, told(run)) for run in status.runs],
+        lakes=status.lakes,
+        report=status.report,
+        can_show=status.report is not None and await asyncio.to_thread(_head, status.report) is not None,
     )
 
 
 async def show_report(request: Request) -> Response:
-    report = _read((await _entries(request)).get("report", ""), Report)
-    content = None if report is None else _content(report)
+    report = (await _status(request)).report
+    content = None if report is None else await asyncio.to_thread(_content, report)
     if content is None:
         raise NotFound("there is no report here: make one with `penstock pipeline report`")
     return Response(content, headers={"content-security-policy": REPORT_POLICY}, media_type="text/html")
 
 
-async def _entries(request: Request) -> dict[str, str]:
+async def _status(request: Request) -> PipelineStatus:
+    check_all_queues(identity_of(request), "the pipeline")
     store = site_of(request).store
-    ledger = getattr(store.engine, "ledger", None)
-    if ledger is None:
-        return {}
-    found: dict[str, str] = await store._read(lambda: ledger(KIND))
-    return found
+    return await store._read(lambda: pipeline_status(store.engine))
 
 
-def _read(text: str, kind: type[Any]) -> Any:
-    """What is not as it should be is left out: the page is for looking, not for finding mistakes of others."""
+def told(run: PipelineRun) -> str:
+    """What came of a run, in a few words."""
+    if not run.ok:
+        return run.error or "it did not say why"
+    result = run.result
+    if "archive" in result:
+        return _archived(result["archive"], result["audit"], result["dead_letters"], result["queues"])
+    if "comparisons" in result:
+        rows = sum(one["rows"] for one in result["comparisons"])
+        return f"{plural(rows, 'row')} of the lake {'agree' if result['ok'] else 'do NOT agree'} with the store"
+    return f"written to {result['path']}" if "path" in result else ""
+
+
+def _archived(messages: int, entries: int, letters: int, queues: int) -> str:
+    if not queues:
+        return "nothing new"
+    trail = plural(entries, "audit entry", "audit entries")
+    return (
+        f"{plural(messages, 'ended message')}, {trail} and {plural(letters, 'dead letter')} of "
+        f"{plural(queues, 'queue')} archived"
+    )
+
+
+# -- the file --------------------------------------------------------------------------------------------------------
+
+
+def _content(report: ReportStatus) -> bytes | None:
+    return None if _head(report) is None else Path(report.path).read_bytes()
+
+
+def _head(report: ReportStatus) -> bytes | None:
+    """Only of a file that is a report of Penstock: an entry in the store must not make the server hand out others."""
     try:
-        return msgspec.json.decode(text, type=kind)
-    except msgspec.DecodeError:
-        return None
-
-
-def _content(report: Report) -> bytes | None:
-    """Only a file that is a report of Penstock: an entry in the store must not make the server hand out others."""
-    try:
+        found = Path(report.path).stat()
+        # A pipe or a device would keep the server reading for ever.
+        if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_REPORT_BYTES:
+            return None
         with Path(report.path).open("rb") as file:
             head = file.read(HEAD_BYTES)
-            is_report = head.lower().lstrip().startswith(b"<!doctype html>") and GENERATOR in head
-            content = head + file.read(MAX_REPORT_BYTES) if is_report else None
     except (OSError, ValueError):
         return None
-    return content
+    return head if head.lower().lstrip().startswith(b"<!doctype html>") and GENERATOR in head else None
 
 
 ROUTES = [

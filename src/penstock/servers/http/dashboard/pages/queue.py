@@ -13,6 +13,7 @@ from penstock.domain.errors import InvalidInput
 from penstock.domain.names import shown
 from penstock.domain.policy import Policy
 from penstock.servers.access import Right
+from penstock.servers.http.auth import identity_of
 from penstock.servers.http.dashboard import figures
 from penstock.servers.http.dashboard.forms import Form, form_of
 from penstock.servers.http.dashboard.history import History, history_of
@@ -95,7 +96,7 @@ async def watch(request: Request, queue: str) -> Response:
         key = ("queue", queue, group, request.scope.get("root_path", ""))
         return history_of(request).once(key, lambda: _regions(request, sample, queue, group))
 
-    return events(history_of(request), regions)
+    return events(history_of(request), identity_of(request).name, regions)
 
 
 def _regions(request: Request, sample: Sample, queue: str, group: str | None) -> Regions:

@@ -1,0 +1,182 @@
+-- Windows in pieces: cut where a reader has enough, and split for several readers.
+
+-- The farthest mark, not beyond the end, with so many rows and bytes between it and the start.
+create or replace function penstock.cut(
+    _queue text, _start text, _end text, _rows bigint, _size bigint, _table text
+) returns text
+language plpgsql stable security definer
+set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
+set jit = off as $$
+declare
+    q penstock.queue := penstock._get_queue(_queue);
+    s penstock.claim := penstock._mark_cursor(_start);
+    e penstock.claim := penstock._mark_cursor(_end);
+    c penstock.claim;
+    _has_rest boolean := false;
+begin
+    c := e;
+    -- The mark of what is left after trimming has no end of its own: its window ends where the asked-for one does.
+    if not s.used_up and s.snap::text <> e.snap::text and pg_snapshot_xmax(s.snap) <= pg_snapshot_xmax(e.snap) then
+        execute format(
+            'select exists (select 1 from (%s) as m)', penstock._between(q, _start, penstock._mark(s.snap))
+        ) into _has_rest;
+        if _has_rest then
+            -- First the rest of the window in which the start lies.
+            c.snap := s.snap;
+        end if;
+    end if;
+    c.prev := case when s.used_up then s.snap else s.prev end;
+    c.at_tx := '0';
+    c.at_seq := 0;
+    c.above := 0;
+    c.used_up := false;
+    c := case when _table = 'messages' then penstock._cut_messages(q, s, c, _start, _end, _rows, _size)
+        else penstock._cut_trail(q, s, c, _rows, _table) end;
+    return case
+        when not c.used_up then penstock._as_mark(c)
+        when c.snap::text = e.snap::text then _end
+        else penstock._mark(c.snap)
+    end;
+end
+$$;
+
+-- Move a cursor within its window behind so many rows and bytes; used up when it has no more.
+create or replace function penstock._cut_messages(
+    q penstock.queue, s penstock.claim, c penstock.claim, _start text, _end text, _rows bigint, _size bigint
+) returns penstock.claim
+language plpgsql stable as $$
+declare
+    m record;
+    _count bigint := 0;
+    _bytes bigint := 0;
+    -- Rows that need not be looked at one by one.
+    _skipped bigint := case when _size is null then _rows - 1 else 0 end;
+begin
+    for m in execute format(
+        'select m.tx, m.seq, octet_length(m.payload) as size from (%s) as m '
+        -- What is past retention may still lie in the log, and is not counted.
+        'where m.seq > %s and penstock._is_read(penstock._mark_cursor(%L), m.tx, m.seq, 0) '
+        'order by m.tx, m.seq offset %s limit %s',
+        penstock._between(q, _start, penstock._mark(c.snap)), q.trimmed_position, _end, _skipped,
+        coalesce((_rows - _skipped + 1)::text, 'all')
+    ) loop
+        if _count > 0 and (_skipped + _count + 1 > _rows or _bytes + m.size > _size) then
+            -- What was passed by its position stays passed.
+            c.above := case when s.used_up then 0 else s.above end;
+            return c;
+        end if;
+        _count := _count + 1;
+        _bytes := _bytes + m.size;
+        c.at_tx := m.tx;
+        c.at_seq := m.seq;
+    end loop;
+    c.used_up := true;
+    return c;
+end
+$$;
+
+-- The same for what happened, which is not cut within an entry.
+create or replace function penstock._cut_trail(
+    q penstock.queue, s penstock.claim, c penstock.claim, _rows bigint, _table text
+) returns penstock.claim
+language plpgsql stable set enable_sort = on as $$
+declare
+    m record;
+    _count bigint := 0;
+begin
+    for m in
+        select h.entry, h.n
+        from penstock._happened(q, s, penstock._mark_cursor(penstock._mark(c.snap)), _table = 'archive') as h
+        order by h.entry
+    loop
+        if _count > 0 and _count + m.n > _rows then
+            return c;
+        end if;
+        _count := _count + m.n;
+        c.above := m.entry;
+    end loop;
+    c.used_up := true;
+    return c;
+end
+$$;
+
+-- The rows between two marks in pieces of like size: how many rows each has, and the place of its last one.
+create or replace function penstock.parts(_queue text, _start text, _end text, _parts integer, _table text)
+returns table (n bigint, last_tx bigint, last_seq bigint)
+language plpgsql stable security definer
+set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
+#variable_conflict use_column
+declare
+    q penstock.queue := penstock._get_queue(_queue);
+begin
+    if _table <> 'dead_letters' then
+        perform penstock._check_window(q, _table, _start, _end);
+    end if;
+    if _table = 'messages' then
+        return query select * from penstock._message_parts(q, _start, _end, _parts);
+    elsif _table = 'dead_letters' then
+        return query
+        select one.size, one.seq, one.group_id from (
+            select b.seq, b.group_id::bigint, b.tile, count(*) over (partition by b.tile) as size,
+                row_number() over (partition by b.tile order by b.seq desc, b.group_id desc) as place
+            from (
+                select d.seq, d.group_id, ntile(_parts) over (order by d.seq, d.group_id) as tile
+                from penstock.dead_letter as d where d.queue_id = q.queue_id
+            ) as b
+        ) as one
+        where one.place = 1 order by one.tile;
+    else
+        return query
+        select sum(b.n)::bigint, max(b.entry), 9223372036854775807 from (
+            select h.entry, h.n, ceil(
+                sum(h.n) over (order by h.entry) * _parts::numeric / sum(h.n) over ()
+            ) as tile
+            from penstock._happened(
+                q, penstock._mark_cursor(_start), penstock._mark_cursor(_end), _table = 'archive'
+            ) as h
+        ) as b
+        group by b.tile order by b.tile;
+    end if;
+end
+$$;
+
+-- Messages between two marks in pieces. They are counted by transactions; only large ones are split.
+create or replace function penstock._message_parts(q penstock.queue, _start text, _end text, _parts integer)
+returns table (n bigint, last_tx bigint, last_seq bigint)
+language plpgsql stable set enable_bitmapscan = off set enable_sort = off as $$
+declare
+    _statement text := penstock._between(q, _start, _end);
+    _before bigint := 0;
+    _upto bigint;
+    t record;
+begin
+    for t in execute format(
+        'with sent as (select m.tx, count(*) as n from (%1$s) as m group by m.tx), '
+        'counted as materialized ('
+        '    select tx, n, (sum(n) over (order by tx))::bigint as upto, (sum(n) over ())::bigint as total from sent'
+        ') '
+        'select one.* from generate_series(1, %2$s) as number '
+        'cross join lateral ('
+        '    select c.tx, c.n, c.upto, c.total, c.total * number / %2$s as goal from counted as c '
+        '    where c.upto >= c.total * number / %2$s order by c.tx limit 1'
+        ') as one',
+        _statement, _parts
+    ) loop
+        _upto := t.upto;
+        last_seq := 9223372036854775807;
+        if t.upto > t.goal and t.n > t.total / _parts / 8 then
+            _upto := t.goal;
+            continue when _upto <= t.upto - t.n;
+            execute format(
+                'select m.seq from (%s) as m where m.tx = %L::xid8 order by m.tx, m.seq offset %s limit 1', _statement, t.tx,
+                _upto - (t.upto - t.n) - 1
+            ) into last_seq;
+        end if;
+        continue when _upto <= _before;
+        n := _upto - _before;
+        last_tx := t.tx::text::bigint;
+        _before := _upto;
+        return next;
+    end loop;
+end
+$$;
