@@ -21,9 +21,9 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
     order by c.id
 $$;
 
--- A place at the end of the birth order, which it gives back; one that is there already keeps its place.
 drop function if exists penstock.register(text, text, text, double precision);
-create function penstock.register(
+-- A place at the end of the birth order, which it gives back; one that is there already keeps its place.
+create or replace function penstock.register(
     queue text, "group" text, name text, heartbeat_seconds double precision default 5
 ) returns setof penstock.living_consumer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -48,9 +48,9 @@ begin
 end
 $$;
 
--- Keep the consumer alive, and give back its place; refused when a sweep has removed it.
 drop function if exists penstock.heartbeat(text, text, text);
-create function penstock.heartbeat(queue text, "group" text, name text) returns setof penstock.living_consumer
+-- Keep the consumer alive, and give back its place; refused when a sweep has removed it.
+create or replace function penstock.heartbeat(queue text, "group" text, name text) returns setof penstock.living_consumer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare

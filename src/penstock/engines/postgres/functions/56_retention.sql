@@ -439,14 +439,17 @@ begin
         first, last, n, segment, consumer, positions
     )
     select c.entry, c.group_id, c.lane_id, c.number, c.tx, c.prev, c.snap, c.at_tx, c.at_seq, c.used_up, c.above,
-        c.passed, c.at, c.token, c.checked_at, min(one.seq), max(one.seq), count(distinct one.seq), 0, c.consumer,
-        range_agg(int8range(one.seq, one.seq + 1))
-    from penstock._kept(_needed) as one
-    join penstock.claim as c
-        on c.segment = _segment and c.lane_id = one.lane_id and c.last >= one.seq and c.first <= one.seq and c.n > 0
-        and (c.positions is null or c.positions @> one.seq)
-    group by c.entry, c.group_id, c.lane_id, c.number, c.tx, c.prev, c.snap, c.at_tx, c.at_seq, c.used_up, c.above,
-        c.passed, c.at, c.token, c.checked_at, c.consumer;
+        c.passed, c.at, c.token, c.checked_at, kept.first, kept.last, kept.n, 0, c.consumer, kept.positions
+    from (
+        select c.entry, min(one.seq) as first, max(one.seq) as last, count(distinct one.seq) as n,
+            range_agg(int8range(one.seq, one.seq + 1)) as positions
+        from penstock._kept(_needed) as one
+        join penstock.claim as c
+            on c.segment = _segment and c.lane_id = one.lane_id and c.last >= one.seq and c.first <= one.seq and c.n > 0
+            and (c.positions is null or c.positions @> one.seq)
+        group by c.entry
+    ) as kept
+    join penstock.claim as c on c.segment = _segment and c.entry = kept.entry;
 end
 $$;
 
