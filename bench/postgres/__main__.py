@@ -23,7 +23,13 @@ def main() -> None:
     # Beside the results and not in the system's temporary folder, which may be memory: there fsync costs nothing.
     with tempfile.TemporaryDirectory(prefix="servers-", dir=out) as folder, running(Path(folder).resolve()) as server:
         field = Field(
-            server, arguments.who, arguments.seconds, arguments.rounds, arguments.held_seconds, arguments.backlog
+            server,
+            arguments.who,
+            arguments.seconds,
+            arguments.rounds,
+            arguments.held_seconds,
+            arguments.backlog,
+            arguments.quick,
         )
         machine = {**surroundings(Path(folder)), "server": server.describe(), "versions": _versions(arguments.who)}
         _print_machine(machine)

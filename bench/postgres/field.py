@@ -18,6 +18,7 @@ class Field:
     rounds: int
     held_seconds: float
     backlog: int
+    is_quick: bool = False
     _urls: dict[str, str] = field(default_factory=dict)
 
     def contenders(self, batch: int | None = None) -> list[Contender]:

@@ -6,8 +6,6 @@ import argparse
 import json
 import os
 import platform
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -22,6 +20,7 @@ from bench.report import markdown
 from bench.rounds import ratios
 from bench.workers import latency
 from bench.workers.contenders import POSTGRES, SQLITE, sqlite_place
+from bench.workers.turns import run_turn
 
 LEAST_RATIO = 3.0
 P99_MILLISECONDS = 20.0
@@ -73,22 +72,13 @@ def _rates(
     found: dict[str, dict[str, list[float]]] = {name: {"per_second": [], "processor": []} for name in contenders}
     counts = {}
     for name in contenders:
-        warm = _turn(engine, name, place(name, 0), max(100, arguments.count // 50))
+        warm = run_turn(engine, name, place(name, 0), max(100, arguments.count // 50))
         counts[name] = max(arguments.count // 50, min(arguments.count, int(warm["per_second"] * TURN_SECONDS)))
     for turn in range(1, arguments.rounds + 1):
         for name in contenders:
-            for key, value in _turn(engine, name, place(name, turn), counts[name]).items():
+            for key, value in run_turn(engine, name, place(name, turn), counts[name]).items():
                 found[name][key].append(value)
     return found
-
-
-def _turn(engine: str, name: str, place: str, count: int) -> dict[str, float]:
-    words = [sys.executable, "-m", "bench.workers.contenders", engine, name, place, str(count)]
-    answer = subprocess.run(words, capture_output=True, text=True, check=False)
-    if answer.returncode != 0:
-        raise SystemExit(f"{name} on {engine} failed:\n{answer.stderr}")
-    report: dict[str, float] = json.loads(answer.stdout.splitlines()[-1])
-    return report
 
 
 def _report(document: dict[str, Any]) -> list[Target]:

@@ -9,24 +9,11 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Iterator
 
 import psycopg
-import pytest
 
 import penstock
-from penstock import Queue, Store
-
-
-@pytest.fixture
-def store(postgres_url: str) -> Iterator[Store]:
-    with penstock.connect(postgres_url) as store:
-        yield store
-
-
-@pytest.fixture
-def queue(store: Store) -> Queue:
-    return store.queue("orders")
+from penstock import Queue
 
 
 def finish(queue: Queue, limit: int = 100) -> list[bytes]:

@@ -2,59 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
-
 import psycopg
 import pytest
 
-import penstock
 from penstock import Queue, Store
-
-Begin = Callable[[Callable[[], Any]], Future[Any]]
-
-
-@pytest.fixture
-def store(postgres_url: str) -> Iterator[Store]:
-    with penstock.connect(postgres_url) as store:
-        yield store
-
-
-@pytest.fixture
-def queue(store: Store) -> Queue:
-    return store.queue("orders")
-
-
-@pytest.fixture
-def other(postgres_url: str) -> Iterator[psycopg.Connection]:
-    """A transaction of somebody else."""
-    with psycopg.connect(postgres_url) as connection:
-        yield connection
-
-
-@pytest.fixture
-def begin(store: Store, postgres_url: str) -> Iterator[Begin]:
-    """Begin a call in another thread; it goes on when it waits for a lock."""
-    with ThreadPoolExecutor() as threads, psycopg.connect(postgres_url, autocommit=True) as watcher:
-
-        def begin(call: Callable[[], Any]) -> Future[Any]:
-            begun = threads.submit(call)
-            ends = time.monotonic() + 20
-            while not _waits(watcher) and not begun.done():
-                assert time.monotonic() < ends, "the call did not wait for anybody"
-                time.sleep(0.005)
-            return begun
-
-        yield begin
-
-
-def _waits(watcher: psycopg.Connection) -> bool:
-    row = watcher.execute(
-        "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
-    ).fetchone()
-    return row != (0,)
+from tests.postgres.fixtures import Begin
 
 
 def hold_lanes(other: psycopg.Connection) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import penstock
+from tests.postgres.server import fresh_database
 from tests.servers.clients.processes import PenstockServer, RedisServer
 from tests.servers.clients.wire import Wire
 
@@ -24,6 +25,14 @@ def server(tmp_path: Path) -> Iterator[PenstockServer]:
 def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PenstockServer]:
     """One for the whole run, for tests that only need queues of their own name."""
     with PenstockServer(tmp_path_factory.mktemp("penstock")) as process:
+        yield process.start()
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PenstockServer]:
+    """The same on PostgreSQL."""
+    folder = tmp_path_factory.mktemp("penstock")
+    with PenstockServer(folder, url=fresh_database()) as process:
         yield process.start()
 
 

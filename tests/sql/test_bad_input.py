@@ -44,6 +44,39 @@ REFUSED = {
     "select penstock.send('q', '1', ttl_seconds => 0)": ("PN100", "ttl_seconds"),
     "select penstock.send('q', '1', key => '')": ("PN101", "key"),
     "select penstock.send_many('q', array['1', null]::jsonb[])": ("PN100", "payload"),
+    "select penstock.send('q', '1', priority => 1000001)": ("PN100", "1000001"),
+    "select penstock.send('q', '1', delay_seconds => 1e300)": ("PN100", "delay_seconds"),
+    "select penstock.send('q', '1', delay_seconds => 'infinity')": ("PN100", "delay_seconds"),
+    "select penstock.send(repeat('q', 256), '1')": ("PN101", "256 bytes"),
+    "select penstock.send(e'new\\nline', '1')": ("PN101", "control character"),
+    "select penstock.send('q', '1', address => e'\\u009f')": ("PN101", "address"),
+    "select penstock.send('q', '1', batch => '')": ("PN101", "batch"),
+    "select penstock.send_bytes('q', null)": ("PN100", "payload"),
+    "select penstock.append('q', null)": ("PN100", "payload"),
+    "select penstock.append('', '{a}')": ("PN101", "queue"),
+    "select penstock.append('jobs', array[null]::bytea[])": ("23502", "payload"),
+    "select penstock.append('q', array['a', null]::bytea[])": ("23502", "payload"),
+    "select penstock.put('q', null, null, null)": ("PN100", "payload"),
+    "select penstock.put('q', array['a', null]::bytea[], '{null,null}', null)": ("PN100", "payload"),
+    "select penstock.put('q', '{a,b}', '{null}', null)": ("PN100", "2 payloads have 1 content types"),
+    "select penstock.put('q', '{a}', '{null}', '[]')": ("PN100", "an array of 1"),
+    "select penstock.put('q', '{a}', '{null}', '{}')": ("PN100", "options"),
+    "select penstock.put('q', '{a}', '{null}', '[7]')": ("PN100", "object"),
+    "select penstock.put('', '{a}', '{null}', null)": ("PN101", "queue"),
+    """select penstock.put('q', '{a,b}', '{null,null}', '[{}, {"priority": -1}]')""": ("PN100", "priority"),
+    """select penstock.put('q', '{a}', '{null}', '[{"priority": 1.5}]')""": ("PN100", "1.5"),
+    """select penstock.put('q', '{a}', '{null}', '[{"priority": "1"}]')""": ("PN100", "priority"),
+    """select penstock.put('q', '{a}', '{null}', '[{"prioritee": 1}]')""": ("PN100", "prioritee"),
+    """select penstock.put('q', '{a}', '{null}', '[{"delay_seconds": 1e300}]')""": ("PN100", "delay_seconds"),
+    """select penstock.put('q', '{a}', '{null}', '[{"ttl_seconds": 0}]')""": ("PN100", "ttl_seconds"),
+    """select penstock.put('q', '{a}', '{null}', '[{"deadline_at": 1e30}]')""": ("PN100", "deadline_at"),
+    """select penstock.put('q', '{a}', '{null}', '[{"key": 7}]')""": ("PN100", "key"),
+    """select penstock.put('q', '{a}', '{null}', '[{"address": ""}]')""": ("PN101", "address"),
+    """select penstock.put('q', '{a}', '{null}', '[{"headers": "[1]"}]')""": ("PN100", "headers"),
+    """select penstock.put('q', '{a}', '{null}', '[{"id": "nonsense"}]')""": ("22P02", "nonsense"),
+    "select penstock.trim('q')": ("PN100", "either upto"),
+    "select penstock.trim('q', keep => -1)": ("PN100", "-1"),
+    "select penstock.trim('q', 1, 1)": ("PN100", "either upto"),
 }
 
 
@@ -56,7 +89,7 @@ def jobs(sql: Sql) -> Sql:
 
 def test_refused_input_says_why_and_changes_nothing(jobs: Sql) -> None:
     [(taken,)] = jobs("select msg_id from jobs.dequeue('c')")
-    tables = ("queue", "log", "step", "claim", "door_note")
+    tables = ("queue", "lane", "reader", "log", "held", "identity", "address", "batch", "step", "claim", "door_note")
     state = "select " + ", ".join(f"(select count(*) from penstock.{table})" for table in tables)
     before = jobs(state)
     wrong = []

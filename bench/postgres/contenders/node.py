@@ -12,6 +12,7 @@ from typing import Any
 FOLDER = Path(__file__).parent.parent / "node"
 PROGRAM = ("node", str(FOLDER / "role.mjs"))
 PACKAGES = ("graphile-worker", "pg-boss")
+LONGEST_SECONDS = 300.0
 
 
 def is_there() -> bool:
@@ -38,6 +39,22 @@ def preparing(name: str) -> Callable[[str], None]:
         subprocess.run([*PROGRAM, name, "prepare", url], check=True)
 
     return prepare
+
+
+def handlers(name: str, url: str, count: int) -> float:
+    """Messages per second through handlers that do nothing."""
+    return float(_answer(name, "handlers", url, count)["per_second"])
+
+
+def latencies(name: str, url: str, seconds: float, per_second: int) -> list[float]:
+    """Seconds from send to handler, in the order in which they came."""
+    return [milliseconds / 1000 for milliseconds in _answer(name, "latency", url, seconds, per_second)]
+
+
+def _answer(name: str, role: str, *words: object) -> Any:
+    command = [*PROGRAM, name, role, *(str(word) for word in words)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=LONGEST_SECONDS)
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def no_session(url: str) -> Any:

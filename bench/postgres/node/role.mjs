@@ -1,5 +1,7 @@
 // node role.mjs CONTENDER prepare URL
 // node role.mjs CONTENDER send|take URL TALLY SLOT BATCH MOST: one producing or consuming process, as role.py is for others.
+// node role.mjs CONTENDER handlers URL COUNT: fill a queue, run handlers that do nothing over it; prints messages per second.
+// node role.mjs CONTENDER latency URL SECONDS PER_SECOND: prints the milliseconds from send to handler of each message.
 import fs from "node:fs";
 import { Logger, run, runMigrations, makeWorkerUtils } from "graphile-worker";
 import PgBoss from "pg-boss";
@@ -12,10 +14,12 @@ const QUEUE = "bench";
 const MOST_HANDLERS = 24;
 const silent = new Logger(() => (level, message) => level === "error" && console.error(message));
 
-const [contender, role, url, tallyPath, slotText, batchText, mostText] = process.argv.slice(2);
+const [contender, role, url, ...rest] = process.argv.slice(2);
+const [tallyPath, slotText, batchText, mostText] = rest;
 const slot = Number(slotText);
 const batch = Number(batchText);
 const mostWaiting = Number(mostText);
+const FILL_BATCH = 1000;
 const payload = (number) => ({ p: String(number).padStart(20, "0") + "x".repeat(180) });
 const payloads = Array.from({ length: batch || 0 }, (_, number) => payload(number));
 const sleep = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
@@ -65,6 +69,26 @@ const CONTENDERS = {
       while (!tally.read().over) await sleep(20);
       await runner.stop();
     },
+    async filler() {
+      const utils = await makeWorkerUtils({ connectionString: url, logger: silent });
+      return {
+        send: (data) => utils.addJob(QUEUE, data),
+        sendMany: (many) => utils.addJobs(many.map((data) => ({ identifier: QUEUE, payload: data }))),
+        close: () => utils.release(),
+      };
+    },
+    async work(handle) {
+      const runner = await run({
+        connectionString: url,
+        concurrency: MOST_HANDLERS,
+        maxPoolSize: 10,
+        noHandleSignals: true,
+        logger: silent,
+        taskList: { [QUEUE]: handle },
+        preset: { worker: { localQueue: { size: 500 }, completeJobBatchDelay: 0 } },
+      });
+      return { stop: () => runner.stop() };
+    },
   },
   "pg-boss": {
     async prepare() {
@@ -87,6 +111,22 @@ const CONTENDERS = {
         tally.add(jobs.length);
       }
       await boss.stop({ graceful: false });
+    },
+    async filler() {
+      const boss = await startBoss();
+      return {
+        send: (data) => boss.send(QUEUE, data),
+        sendMany: (many) => boss.insert(many.map((data) => ({ name: QUEUE, data }))),
+        close: () => boss.stop({ graceful: false }),
+      };
+    },
+    // It polls, at most twice a second, and completes what it fetched together.
+    async work(handle) {
+      const boss = await startBoss();
+      await boss.work(QUEUE, { batchSize: FILL_BATCH, pollingIntervalSeconds: 0.5 }, async (jobs) => {
+        for (const job of jobs) handle(job.data);
+      });
+      return { stop: () => boss.stop({ graceful: true, wait: true }) };
     },
   },
 };
@@ -112,8 +152,44 @@ async function sendAll(chosen, tally) {
   await sender.close();
 }
 
+async function runHandlers(chosen, count) {
+  const filler = await chosen.filler();
+  for (let sent = 0; sent < count; sent += FILL_BATCH)
+    await filler.sendMany(Array.from({ length: Math.min(FILL_BATCH, count - sent) }, (_, number) => payload(sent + number)));
+  await filler.close();
+  let handled = 0;
+  const began = performance.now();
+  let worker;
+  await new Promise((resolve) => {
+    chosen.work(() => ++handled === count && resolve()).then((started) => (worker = started));
+  });
+  const seconds = (performance.now() - began) / 1000;
+  await worker.stop();
+  console.log(JSON.stringify({ per_second: count / seconds }));
+}
+
+async function measureLatency(chosen, seconds, perSecond) {
+  const samples = [];
+  const worker = await chosen.work((data) => samples.push(performance.now() - data.sentAt));
+  const sender = await chosen.filler();
+  const began = performance.now();
+  const count = Math.floor(seconds * perSecond);
+  for (let number = 0; number < count; number += 1) {
+    const early = began + (number * 1000) / perSecond - performance.now();
+    if (early > 0) await sleep(early);
+    await sender.send({ sentAt: performance.now() });
+  }
+  const ends = performance.now() + 2000;
+  while (samples.length < count && performance.now() < ends) await sleep(20);
+  await worker.stop();
+  await sender.close();
+  console.log(JSON.stringify(samples));
+}
+
 const chosen = CONTENDERS[contender];
 if (role === "prepare") await chosen.prepare();
 else if (role === "send") await sendAll(chosen, new Tally(tallyPath));
+else if (role === "handlers") await runHandlers(chosen, Number(rest[0]));
+else if (role === "latency") await measureLatency(chosen, Number(rest[0]), Number(rest[1]));
 else await chosen.takeAll(new Tally(tallyPath));
 process.exit(0);

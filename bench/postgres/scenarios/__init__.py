@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from bench.finding import Finding
 from bench.postgres.field import Field
-from bench.postgres.scenarios import backlog, flow, footprint, held, latency
+from bench.postgres.scenarios import backlog, flow, footprint, handlers, held, latency
 
 SCENARIOS: dict[str, Callable[[Field], Finding]] = {
     "send": flow.send,
@@ -14,6 +14,7 @@ SCENARIOS: dict[str, Callable[[Field], Finding]] = {
     "end_to_end": flow.end_to_end,
     "held": held.run,
     "backlog": backlog.run,
+    "handlers": handlers.run,
     "latency": latency.run,
     "footprint": footprint.run,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from bench.finding import Finding, Target, shown_spread, spread
@@ -13,6 +13,8 @@ from bench.postgres.field import Field, tell
 from bench.rounds import ratios
 
 BATCHES = (1, 10, 100, 1000)
+# To see that it works, and where the two ends are.
+QUICK_BATCHES = (1, 100)
 # How much faster than pgmq Penstock was built to be, end to end.
 LEAST_RATIOS = {1: 1.0, 100: 1.7, 1000: 2.5}
 # How many are put in before a queue is drained in batches of a size: enough for some seconds.
@@ -23,16 +25,21 @@ Measured = dict[str, list[float]]
 
 
 def send(field: Field) -> Finding:
-    return _compared(field, "send", "Sends per second, 2 producers", _send_rate, {})
+    return _compared(field, "send", "Sends per second, 2 producers", _send_rate, {}, _batches(field))
 
 
 def drain(field: Field) -> Finding:
-    return _compared(field, "drain", "Draining a filled queue: messages per second, 2 consumers", _drain_rate, {})
+    title = "Draining a filled queue: messages per second, 2 consumers"
+    return _compared(field, "drain", title, _drain_rate, {}, _batches(field))
 
 
 def end_to_end(field: Field) -> Finding:
     title = "End to end: messages finished per second, 2 producers and 2 consumers"
-    return _compared(field, "end_to_end", title, flow_rate, LEAST_RATIOS)
+    return _compared(field, "end_to_end", title, flow_rate, LEAST_RATIOS, BATCHES)
+
+
+def _batches(field: Field) -> Sequence[int]:
+    return QUICK_BATCHES if field.is_quick else BATCHES
 
 
 def _compared(
@@ -41,8 +48,9 @@ def _compared(
     title: str,
     rate: Callable[[Field, Contender, int], float],
     least_ratios: dict[int, float],
+    batches: Sequence[int],
 ) -> Finding:
-    measured = {batch: _measured(field, name, rate, batch) for batch in BATCHES}
+    measured = {batch: _measured(field, name, rate, batch) for batch in batches}
     peers = [name for name in field.names if name != PENSTOCK]
     return Finding(
         name=name,

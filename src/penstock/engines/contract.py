@@ -67,6 +67,8 @@ class Capabilities(msgspec.Struct, frozen=True):
     transactional_send: bool
     crosses_processes: bool
     makes_own_schema: bool
+    receives_lightly: bool = True
+    """A receive that finds nothing disturbs nobody, so that there is no need to look before."""
 
 
 Operation = Callable[[], Any]

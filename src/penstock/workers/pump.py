@@ -71,6 +71,7 @@ class Pump:
         self._on_idle = idle
         self._awake = threading.Event()
         self._heard = True
+        self._told = False
         self._seen = 0
         self.receiving = True
         self._finishing = threading.Event()
@@ -100,6 +101,7 @@ class Pump:
         self.wake()
 
     def _hear(self) -> None:
+        self._told = self._engine.capabilities.receives_lightly
         self._heard = True
         self.wake()
 
@@ -135,8 +137,9 @@ class Pump:
         """Do what there is to do; seconds until there may be more."""
         now = time.monotonic()
         heard, self._heard = self._heard, False
+        told, self._told = self._told, False
         if self.receiving:
-            self._look(now, heard)
+            self._look(now, heard, told)
             for source in self._sources:
                 self._take(self._receives(source))
         self._take([step for source in self._sources for step in self._settlements(source, now)])
@@ -160,7 +163,9 @@ class Pump:
             if not isinstance(answer, BaseException):
                 step.apply(answer)
                 # What was settled may make other messages ready: a retry, the next of a shard, the end of a batch.
-                self._heard = self._heard or step.frees
+                if step.frees:
+                    # The engine will tell of that, too; but a look says more than a receive in vain.
+                    self._heard, self._told = True, False
         if errors:
             raise errors[0]
 
@@ -195,14 +200,18 @@ class Pump:
 
     # -- receiving -------------------------------------------------------------------------------------------------
 
-    def _look(self, now: float, heard: bool) -> None:
-        """Find out about sources that were dry. Looking takes no write lock."""
+    def _look(self, now: float, heard: bool, told: bool) -> None:
+        """Find out about sources that were dry. Looking takes no write lock; where a receive takes none either, to be
+        told is enough to try one."""
         self._seen = self._engine.seen()
         for source, want in self._wants.items():
             is_due = want.due_at is not None and now >= want.due_at
             if not source.accepted or not (want.doubt or (want.dry and (heard or is_due))):
                 continue
             if want.doubt and self._room(source) <= 0:
+                continue
+            if told and not want.doubt and not want.in_vain:
+                want.dry, want.due_at = False, None
                 continue
             seconds = self._engine.ready_in(source.name, source.group)
             want.doubt = False

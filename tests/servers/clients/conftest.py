@@ -12,14 +12,31 @@ from tests.servers.clients.speakers import SPEAKERS, Speaker
 from tests.servers.clients.wire import Wire
 
 _numbers = itertools.count(1)
+ENGINE_NAMES = {"shared_server": "", "postgres_server": " on PostgreSQL"}
+
+
+# Which client speaks to a server on which engine: all of them to one, and one to all.
+PAIRS = [*((name, "shared_server") for name in SPEAKERS), ("redis-py 8 RESP3", "postgres_server")]
 
 
 @pytest.fixture(
-    scope="module", params=[pytest.param(name, marks=pytest.mark.xdist_group(name), id=name) for name in SPEAKERS]
+    scope="module",
+    params=[
+        pytest.param((name, server), marks=pytest.mark.xdist_group(name), id=f"{name}{ENGINE_NAMES[server]}")
+        for name, server in PAIRS
+    ],
 )
-def connect(request: pytest.FixtureRequest, shared_server: PenstockServer) -> Callable[[], Speaker]:
+def pair(request: pytest.FixtureRequest) -> tuple[str, PenstockServer]:
+    """A client, and the server that it speaks to."""
+    name, server = request.param
+    return name, request.getfixturevalue(server)
+
+
+@pytest.fixture(scope="module")
+def connect(pair: tuple[str, PenstockServer]) -> Callable[[], Speaker]:
     """Makes one more connection of the client under test."""
-    return lambda: SPEAKERS[request.param](shared_server.port)
+    name, server = pair
+    return lambda: SPEAKERS[name](server.port)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +53,7 @@ def queue() -> str:
 
 
 @pytest.fixture(scope="module")
-def onlooker(shared_server: PenstockServer) -> Iterator[Wire]:
+def onlooker(pair: tuple[str, PenstockServer]) -> Iterator[Wire]:
     """A connection that looks at what the client under test does."""
-    with Wire(shared_server.port) as wire:
+    with Wire(pair[1].port) as wire:
         yield wire

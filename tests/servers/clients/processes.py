@@ -107,15 +107,20 @@ class ServerProcess:
 
 
 class PenstockServer(ServerProcess):
-    """`penstock serve` on a SQLite store."""
+    """`penstock serve`, on a SQLite store unless told otherwise."""
 
     def __init__(
-        self, folder: Path, *words: str, port: int | None = None, environment: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        *words: str,
+        url: str | None = None,
+        port: int | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         port = port or free_port()
         folder.mkdir(exist_ok=True)
         self.path = folder / "store.db"
-        self.url = f"sqlite:///{self.path}"
+        self.url = url or f"sqlite:///{self.path}"
         command = [sys.executable, "-c", "import sys; from penstock.cli import main; sys.exit(main())", "serve", *words]
         settings = {
             "PENSTOCK_URL": self.url,

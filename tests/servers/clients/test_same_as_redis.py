@@ -33,12 +33,15 @@ WORDS = {
 }
 
 
-@pytest.mark.parametrize("protocol", [2, 3])
+@pytest.mark.parametrize(
+    ("engine", "protocol"), [("sqlite", 2), ("sqlite", 3), ("postgres", 3)], ids=lambda one: str(one)
+)
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_replies_are_the_same(
-    script: str, protocol: int, shared_server: PenstockServer, redis_server: RedisServer
+    script: str, engine: str, protocol: int, request: pytest.FixtureRequest, redis_server: RedisServer
 ) -> None:
-    ours = run_script(shared_server.port, protocol, script)
+    server: PenstockServer = request.getfixturevalue("shared_server" if engine == "sqlite" else "postgres_server")
+    ours = run_script(server.port, protocol, script)
     theirs = run_script(redis_server.port, protocol, script)
     unexpected, stale = [], []
     for number, (line, our, their) in enumerate(zip(SCRIPTS[script], ours, theirs, strict=True), 1):

@@ -31,6 +31,14 @@ def test_redis_py(version: int, protocol: int, shared_server: PenstockServer, re
     agree(run(shared_server.port), run(redis_server.port))
 
 
+def test_redis_py_on_postgres(postgres_server: PenstockServer, redis_server: RedisServer) -> None:
+    def run(port: int) -> Any:
+        words = [sys.executable, str(HERE / "streaming_redis_py.py"), str(port), "3", "redis-py-on-postgres"]
+        return output(words, redis_py_environment(8))
+
+    agree(run(postgres_server.port), run(redis_server.port))
+
+
 @pytest.mark.parametrize("client", ["ioredis", "node_redis"])
 def test_node_clients(client: str, shared_server: PenstockServer, redis_server: RedisServer) -> None:
     def run(port: int) -> Any:

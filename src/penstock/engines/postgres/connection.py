@@ -18,11 +18,13 @@ from weakref import WeakSet
 import psycopg
 from psycopg import Connection
 from psycopg.errors import Diagnostic
+from psycopg.rows import tuple_row
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from penstock.domain import errors
-from penstock.engines.postgres import translating
+from penstock.engines.postgres import prepared, translating
 from penstock.engines.postgres.arrays import register
+from penstock.engines.postgres.prepared import Rows
 from penstock.engines.statements import Statements
 
 SQL = Statements("penstock.engines.postgres", "sql/connection.sql")
@@ -35,7 +37,6 @@ DEAD_LETTER = "PN900"
 
 Clock = Callable[[], int]
 Random = Callable[[], float]
-Rows = list[tuple[Any, ...]]
 
 
 class Database:
@@ -164,12 +165,15 @@ class Database:
         return errors.StoreUnavailable(f"{self.name}: {conflict}; nothing was changed")
 
     def _execute(self, connection: Connection, statement: str, parameters: Sequence[Any]) -> Rows:
-        with self.translated():
+        try:
             if self.clock is not None or self.random is not None:
                 connection.execute(SQL.inject, (self._now_text(), self._random_text()))
-            cursor = connection.cursor(binary=True)
-            cursor.execute(statement, parameters, prepare=self.prepare)
-            return cursor.fetchall() if cursor.description is not None else []
+            if self.prepare:
+                return prepared.rows(connection, statement, parameters)
+            cursor = connection.cursor(binary=True, row_factory=tuple_row)
+            return cursor.execute(statement, parameters, prepare=False).fetchall()
+        except psycopg.Error as error:
+            raise translating.translate(error, self.name) from error
 
     def _now_text(self) -> str:
         return "" if self.clock is None else str(self.clock())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import psycopg
 
 from penstock.domain import errors
+from penstock.engines.postgres.prepared import OUTDATED
 
 # The codes that the functions raise; see functions/10_foundations.sql.
 RAISED: dict[str, type[errors.PenstockError]] = {
@@ -26,7 +27,8 @@ MIGRATE = "run `penstock migrate` or store.migrate()"
 
 
 class Conflict(Exception):
-    """The transaction lost against another one and was undone: it may be made again."""
+    """The transaction lost against another one, or the server forgot its statement, and was undone: it may be made
+    again."""
 
 
 def translate(error: psycopg.Error, name: str) -> Exception:
@@ -36,7 +38,7 @@ def translate(error: psycopg.Error, name: str) -> Exception:
         return errors.DuplicateAddress(text, error.diag.message_detail or "")
     if code in RAISED:
         return RAISED[code](text)
-    if code in ("40001", "40P01"):
+    if code in ("40001", "40P01") or isinstance(error, OUTDATED):
         return Conflict(text)
     return _server_error(error, code, text, name)
 

@@ -90,7 +90,9 @@ def open_sqlite(
 
 class SqliteEngine:
     name = "sqlite"
-    capabilities = Capabilities(transactional_send=True, crosses_processes=True, makes_own_schema=True)
+    capabilities = Capabilities(
+        transactional_send=True, crosses_processes=True, makes_own_schema=True, receives_lightly=False
+    )
 
     def __init__(self, database: Database) -> None:
         self.database = database

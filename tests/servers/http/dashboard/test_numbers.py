@@ -8,27 +8,12 @@ import httpx
 from playwright.sync_api import Page, expect
 
 import penstock
+from tests.servers.http.busy import make_busy
 from tests.servers.http.dashboard.watching import cells, number
 
 
-def _busy(queue: penstock.Queue) -> penstock.GroupStats:
-    """Something in every column, and no two columns alike."""
-    queue.store.queue(queue.name, max_retries=3)
-    queue.send_many([{"n": one} for one in range(40)])
-    queue.send_many([penstock.Outgoing(payload=b"later", delay_seconds=900) for _ in range(5)])
-    queue.ack_many(queue.receive(limit=11))
-    for delivery in queue.receive(limit=2):
-        delivery.reject("no")
-    for delivery in queue.receive(limit=3):
-        delivery.nak("again", delay_seconds=0)
-    queue.receive(limit=1, group="other")
-    # The three retries come first; they stay in flight, and four more beside them.
-    queue.receive(limit=7, lease_seconds=900)
-    return queue.stats(group="default")
-
-
 def test_the_queue_page_says_what_stats_says(page: Page, queue: penstock.Queue) -> None:
-    stats = _busy(queue)
+    stats = make_busy(queue)
     page.goto(f"/queues/{queue.name}")
     shown = cells(page, "default")
     columns = {"Waiting": "available", "Retries": "redo", "In progress": "in_progress", "Held": "held"}
@@ -40,7 +25,7 @@ def test_the_queue_page_says_what_stats_says(page: Page, queue: penstock.Queue) 
 
 
 def test_the_overview_says_what_stats_says(page: Page, queue: penstock.Queue) -> None:
-    stats = _busy(queue)
+    stats = make_busy(queue)
     page.goto("/")
     # A sample may be two seconds old when the page is made; the stream brings the next, also with a queue that is new.
     row = page.locator("tbody tr", has=page.get_by_role("link", name=queue.name, exact=True))
@@ -52,7 +37,7 @@ def test_the_overview_says_what_stats_says(page: Page, queue: penstock.Queue) ->
 
 
 def test_totals_are_the_sums_of_the_rows(http: httpx.Client, queue: penstock.Queue) -> None:
-    _busy(queue)
+    make_busy(queue)
     text = http.get("/").text
     for name in ("Waiting", "In progress"):
         total = re.search(rf"<dt>{name}</dt><dd>([0-9,]+)</dd>", text)

@@ -1,17 +1,23 @@
 -- Time, chance, ids, wake-ups: what every verb stands on.
 
--- The clock of the store. Tests may set it, but only in a store that was made for it: whoever can move the clock can
--- end the leases of others.
-create or replace function penstock.now_us() returns bigint
+-- Tests may set the clock, but only in a store that was made for it: whoever can move it can end the leases of others.
+create or replace function penstock._injected_now(_injected text) returns bigint
 language plpgsql volatile parallel safe as $$
-declare
-    _injected text := current_setting('penstock.now', true);
 begin
-    if _injected <> '' and (select injected_clock from penstock.store) then
+    if (select injected_clock from penstock.store) then
         return _injected::bigint;
     end if;
     return (extract(epoch from clock_timestamp()) * 1000000)::bigint;
 end
+$$;
+
+-- The clock of the store. An expression and not a block, so that it becomes a part of whatever asks for the time.
+create or replace function penstock.now_us() returns bigint
+language sql volatile parallel safe as $$
+    select case when coalesce(current_setting('penstock.now', true), '') = ''
+        then (extract(epoch from clock_timestamp()) * 1000000)::bigint
+        else penstock._injected_now(current_setting('penstock.now'))
+    end
 $$;
 
 -- A number from 0 to below 1.
@@ -20,8 +26,11 @@ language plpgsql volatile as $$
 declare
     _injected text := current_setting('penstock.random', true);
 begin
-    if _injected <> '' and (select injected_clock from penstock.store) then
-        return _injected::double precision;
+    -- Two steps, because the second is a query and the first is not.
+    if _injected <> '' then
+        if (select injected_clock from penstock.store) then
+            return _injected::double precision;
+        end if;
     end if;
     return random();
 end
@@ -121,15 +130,24 @@ end
 $$;
 
 -- Wake those who wait for the queue, if anybody listens: a NOTIFY makes all commits of the cluster that have one wait
--- for each other. A listener holds this lock as a shared one, so that it cannot be had while anybody listens.
+-- for each other.
 create or replace function penstock._wake(_queue_id integer) returns void
 language plpgsql as $$
 begin
-    if pg_try_advisory_lock(1347310675, 0) then
-        perform pg_advisory_unlock(1347310675, 0);
-    else
+    if penstock._somebody_listens() then
         perform pg_notify('penstock', _queue_id::text);
     end if;
+end
+$$;
+
+-- A listener holds this lock as a shared one, so that it cannot be had while anybody listens.
+create or replace function penstock._somebody_listens() returns boolean
+language plpgsql as $$
+begin
+    if pg_try_advisory_lock(1347310675, 0) then
+        return not pg_advisory_unlock(1347310675, 0);
+    end if;
+    return true;
 end
 $$;
 

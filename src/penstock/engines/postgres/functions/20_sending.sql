@@ -17,7 +17,8 @@ declare
     _segment smallint := coalesce(pg_sequence_last_value('penstock.segment_number'), 0) % 4 + 1;
     q record;
 begin
-    if _n = 0 then
+    if coalesce(_n, 0) = 0 then
+        perform penstock._check_messages(payloads, '{}', null);
         ids := '{}';
         return;
     end if;
@@ -55,8 +56,8 @@ begin
             from unnest(payloads, seqs) as one (payload, seq);
         end if;
     end if;
-    if notify then
-        perform penstock._wake(q.queue_id);
+    if notify and penstock._somebody_listens() then
+        perform pg_notify('penstock', q.queue_id::text);
     end if;
 end
 $$;
@@ -71,6 +72,7 @@ as $$
 declare
     _tx xid8 := pg_current_xact_id();
 begin
+    perform penstock._check_messages(payloads, content_types, options);
     return penstock._put(queue, payloads, content_types, options, notify, _tx, penstock._segment());
 end
 $$;

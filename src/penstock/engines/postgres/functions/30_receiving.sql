@@ -16,28 +16,34 @@ set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan s
 set enable_bitmapscan = off set enable_sort = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
 as $$
 declare
-    _now bigint;
-    _token bigint;
     _segment smallint;
     _room integer := _limit;
+    _now bigint;
+    _token bigint;
     _ends_at bigint;
-    _taken integer;
-    _is_careful boolean;
-    _is_fresh boolean;
-    _busy integer[] := '{}';
+    _fresh pg_snapshot;
     _promoted bigint[] := '{}';
-    _segments smallint[];
-    _open xid8[];
+    _busy integer[] := '{}';
+    _turns integer[];
+    _lane_id integer;
+    _priority integer;
+    _is_first boolean;
+    _has_retries boolean := false;
+    _is_fresh boolean;
     _from xid8;
     _from_seq bigint;
     _upto xid8;
     _above bigint;
+    _open xid8[];
+    _taken integer;
+    _ignored text;
     f record;
-    l record;
+    due record;
+    one record;
+    message record;
     c penstock.claim;
     q penstock.queue;
     g penstock.reader;
-    due record;
     row_ penstock.delivery_row;
 begin
     if current_setting('transaction_isolation') <> 'read committed' then
@@ -46,18 +52,17 @@ begin
             'have received', current_setting('transaction_isolation')
         );
     end if;
-    select u.queue_id, u.trimmed_position, u.delivery, u.ordered, u.paused, u.shards, r.group_id, r.name,
-        r.used_at, r.stream_mark, coalesce(_lease_seconds, u.lease_seconds) as lease_seconds,
-        (
-            select array_agg(one.lane_id)
-            from (
-                select n.lane_id from penstock.lane as n where n.queue_id = u.queue_id and n.priority >= 0 limit 2
-            ) as one
-        ) as lanes
+    -- The queue, the group and, when there is only one, the lane.
+    select u.queue_id, u.trimmed_position, u.delivery, u.ordered, u.paused, u.shards, r.group_id, r.name, r.used_at,
+        r.stream_mark, coalesce(_lease_seconds, u.lease_seconds) as lease_seconds, n.lanes, n.lane_id, n.priority
     into f
     from penstock.queue as u
     left join penstock.reader as r
         on r.queue_id = u.queue_id and r.name = coalesce(_group, u.primary_group, 'default')
+    cross join lateral (
+        select count(*) as lanes, min(lane_id) as lane_id, min(priority) as priority
+        from (select lane_id, priority from penstock.lane where queue_id = u.queue_id and priority >= 0 limit 2) as two
+    ) as n
     where u.name = _queue;
     if f.group_id is null or f.stream_mark is not null then
         q := penstock._ensure_queue(penstock._check_name('queue', _queue));
@@ -66,65 +71,65 @@ begin
         return query select * from penstock.take(_queue, g.name, _consumer, _limit, _lease_seconds, _durable);
         return;
     end if;
-    row_.content_type := f.name;
     if f.paused then
         row_.created_at := 0;
+        row_.content_type := f.name;
         return next row_;
         return;
     end if;
     if not _durable and f.delivery = 'at_least_once' then
-        perform set_config('synchronous_commit', 'off', true);
+        _ignored := set_config('synchronous_commit', 'off', true);
     end if;
     if f.ordered then
         perform pg_advisory_xact_lock(f.group_id, 0);
-    elsif cardinality(f.lanes) = 1 then
-        perform pg_advisory_xact_lock(f.group_id, f.lanes[1]);
+    elsif f.lanes = 1 then
+        if not pg_try_advisory_xact_lock(f.group_id, f.lane_id) then
+            perform pg_advisory_xact_lock(f.group_id, f.lane_id);
+        end if;
     end if;
     -- After waiting for others: what they did came before.
     _now := penstock.now_us();
-    _segment := coalesce(pg_sequence_last_value('penstock.segment_number'), 0) % 4 + 1;
     -- Not the injected clock: a later receive has a greater token even if time stands still.
     _token := (extract(epoch from clock_timestamp()) * 1000000)::bigint;
     _ends_at := _now + round(f.lease_seconds * 1000000)::bigint;
-    c.checked_at := 0;
-    if cardinality(f.lanes) = 1 then
-        c := penstock._cursor(f.group_id, f.lanes[1], _segment);
-    end if;
+    -- Before what is looked at now: whatever ended in this snapshot has left its skips and its segment to be seen. The
+    -- current segment may have been opened by a transaction that is still open: it is read in any case.
+    _fresh := penstock._snapshot();
+    _segment := coalesce(pg_sequence_last_value('penstock.segment_number'), 0) % 4 + 1;
 
-    -- What is due, what has lapsed. Leases that ended before the last look are gone, but their rows may still lie in the
-    -- index, in great numbers when somebody keeps a transaction open: they are not looked at again.
-    select
+    -- The cursor of the only lane; what is due, what has lapsed. Leases that ended before the last look are gone, but
+    -- their rows may still lie in the index, in great numbers when somebody keeps a transaction open: they are not looked
+    -- at again.
+    select k.claim, u.trimmed_position,
         exists (
             select 1 from penstock.held where queue_id = f.queue_id and not waiting and available_at <= _now
         ) as held,
-        exists (
-            select 1 from penstock.tracked where group_id = f.group_id and state = 'held' and until_at <= _now
-        ) as retries,
+        exists (select 1 from penstock.tracked where group_id = f.group_id) as tracked,
         exists (
             select 1 from penstock.lease
-            where group_id = f.group_id and ends_at <= _now and ends_at > c.checked_at - 50000
-        ) or exists (
-            select 1 from penstock.tracked
-            where group_id = f.group_id and state = 'leased' and until_at <= _now
+            where group_id = f.group_id and ends_at <= _now and ends_at > coalesce(k.checked_at, 0) - 50000
         ) as lapsed,
-        exists (select 1 from penstock.tracked where group_id = f.group_id and state = 'ready') as ready,
-        false as skips
-    into due;
-    if due.held or due.retries or due.lapsed or due.ready or f.ordered then
+        exists (select 1 from penstock.skip where group_id = f.group_id) as skips,
+        array(
+            select segment from penstock.segment
+            where sealed is null or sealed > coalesce(pg_snapshot_xmin(k.prev), '0') or segment = _segment
+        ) as segments
+    into due
+    from penstock.queue as u
+    left join lateral (
+        select claim, checked_at, prev from penstock.claim
+        where f.lanes = 1 and segment = _segment and group_id = f.group_id and lane_id = f.lane_id
+        order by number desc limit 1
+    ) as k on true
+    where u.queue_id = f.queue_id;
+    f.trimmed_position := due.trimmed_position;
+    if due.held or due.tracked or due.lapsed or f.ordered then
         select * into q from penstock.queue where queue_id = f.queue_id;
         select * into g from penstock.reader where group_id = f.group_id;
         if due.held then
             _promoted := penstock._promote(q, greatest(_limit, 1000), _now);
         end if;
-        if due.retries then
-            perform penstock._make_ready(q, g, greatest(_limit, 1000), _now);
-        end if;
-        if due.lapsed then
-            perform penstock._reclaim(q, g, null, _now);
-        end if;
-        if due.retries or due.lapsed or due.ready then
-            perform penstock._expire_tracked(q, g, _now);
-        end if;
+        _has_retries := penstock._look_after(q, g, greatest(_limit, 1000), due.lapsed, _now);
         select greatest(_token, max(token) + 1) into _token
         from penstock.tracked where group_id = f.group_id and state <> 'leased';
     end if;
@@ -136,26 +141,18 @@ begin
     else
         -- With several lanes each has two turns: one in which it is left to another who reads it, and one in which it is
         -- waited for, because a worse priority must not be handed out while a better one is ready.
-        for l in
-            select n.lane_id, n.priority, n.trimmed, turn, (
-                -- As it is now: see above.
-                select u.trimmed_position from penstock.queue as u where u.queue_id = f.queue_id
-            ) as trimmed_position
-            from (
-                select *, penstock._turn(f.group_id, _consumer, shard, f.shards) as place
-                from penstock.lane
-                where queue_id = f.queue_id and priority >= 0
-                    -- A lane that was made since is left to the next receive: this one holds the lock of the first only.
-                    and case when cardinality(f.lanes) = 1 then lane_id = f.lanes[1]
-                        else penstock._has_unread(f.group_id, lane_id, f.trimmed_position) end
-            ) as n
-            cross join generate_series(1, coalesce(cardinality(f.lanes), 0)) as turn
-            order by n.priority, turn, n.place
-        loop
-            f.trimmed_position := l.trimmed_position;
-            if l.turn = 1 and (due.ready or due.retries or due.lapsed) then
+        if f.lanes = 1 then
+            _turns := array[array[f.lane_id, f.priority, 1]];
+        else
+            _turns := penstock._turns(f.queue_id, f.group_id, _consumer, f.shards, f.trimmed_position);
+        end if;
+        for place in 1..coalesce(array_length(_turns, 1), 0) loop
+            _lane_id := _turns[place][1];
+            _priority := _turns[place][2];
+            _is_first := _turns[place][3] = 1;
+            if _is_first and _has_retries then
                 return query select * from penstock._take_retries(
-                    q, g, _consumer, _room, f.lease_seconds, _token, _now, l.priority
+                    q, g, _consumer, _room, f.lease_seconds, _token, _now, _priority
                 );
                 get diagnostics _taken = row_count;
                 _room := _room - _taken;
@@ -163,64 +160,120 @@ begin
             end if;
             if _promoted <> '{}' then
                 return query select * from penstock._take_promoted(
-                    q, g, _consumer, _room, f.lease_seconds, _token, _now, l.priority - 1, _promoted
+                    q, g, _consumer, _room, f.lease_seconds, _token, _now, _priority - 1, _promoted
                 );
                 get diagnostics _taken = row_count;
                 _room := _room - _taken;
                 exit when _room = 0;
             end if;
-            if cardinality(f.lanes) > 1 then
-                if l.turn = 1 then
-                    if not pg_try_advisory_xact_lock(f.group_id, l.lane_id) then
-                        _busy := _busy || l.lane_id;
+            if f.lanes = 1 then
+                c := due.claim;
+            else
+                if _is_first then
+                    if not pg_try_advisory_xact_lock(f.group_id, _lane_id) then
+                        _busy := _busy || _lane_id;
                         continue;
                     end if;
                 else
-                    continue when not l.lane_id = any (_busy);
+                    continue when not _lane_id = any (_busy);
                     exit when _room < _limit;
-                    perform pg_advisory_xact_lock(f.group_id, l.lane_id);
-                    _busy := array_remove(_busy, l.lane_id);
+                    perform pg_advisory_xact_lock(f.group_id, _lane_id);
+                    _busy := array_remove(_busy, _lane_id);
                     _now := penstock.now_us();
                     _token := greatest(_token, (extract(epoch from clock_timestamp()) * 1000000)::bigint);
                     _ends_at := _now + round(f.lease_seconds * 1000000)::bigint;
                 end if;
+                _fresh := penstock._snapshot();
                 _segment := coalesce(pg_sequence_last_value('penstock.segment_number'), 0) % 4 + 1;
-                c := penstock._cursor(f.group_id, l.lane_id, _segment);
-                select u.trimmed_position, n.trimmed into f.trimmed_position, l.trimmed
-                from penstock.queue as u join penstock.lane as n using (queue_id) where n.lane_id = l.lane_id;
+                f.trimmed_position := (select trimmed_position from penstock.queue where queue_id = f.queue_id);
+                c := penstock._cursor(f.group_id, _lane_id, _segment);
+                due.segments := array(
+                    select segment from penstock.segment
+                    where sealed is null or sealed > pg_snapshot_xmin(c.prev) or segment = _segment
+                );
+                due.skips := exists (select 1 from penstock.skip where group_id = f.group_id);
+            end if;
+            if c.number is null then
+                c := penstock._cursor(f.group_id, _lane_id, _segment);
             end if;
             if c.number = 0 then
-                c.passed := l.trimmed;
+                c.passed := (select trimmed from penstock.lane where lane_id = _lane_id);
                 c.above := f.trimmed_position;
             end if;
             if c.token >= _token then
                 exit when _room < _limit;
                 _token := c.token + 1;
             end if;
-            _is_careful := exists (select 1 from penstock.careful where lane_id = l.lane_id);
             _is_fresh := false;
             loop
                 if not c.used_up then
-                    -- Looked at after the snapshot was taken: whoever ended in it has left its skips before.
-                    due.skips := exists (select 1 from penstock.skip where group_id = f.group_id);
                     _above := greatest(c.above, f.trimmed_position);
-                    -- Open in the one snapshot, closed in the other.
-                    _open := '{}';
-                    if pg_snapshot_xmin(c.prev) <> pg_snapshot_xmax(c.prev) then
+                    _upto := pg_snapshot_xmax(c.snap);
+                    _taken := 0;
+                    -- Open in the one snapshot, closed in the other; for one message it is enough to know from where on,
+                    -- if that is near.
+                    _from := pg_snapshot_xmin(c.prev);
+                    if _limit > 1 or penstock._distance(_from, pg_snapshot_xmax(c.prev)) > 100 then
                         _open := array(
                             select x from pg_snapshot_xip(c.prev) as x
                             where x >= c.at_tx and pg_visible_in_snapshot(x, c.snap) order by x
                         );
+                        _from := coalesce(_open[1], pg_snapshot_xmax(c.prev));
                     end if;
-                    _from := greatest(c.at_tx, pg_snapshot_xmax(c.prev));
-                    _from_seq := case when _from = c.at_tx then c.at_seq else 0 end;
-                    _upto := pg_snapshot_xmax(c.snap);
-                    _segments := array(
-                        select segment from penstock.segment
-                        where sealed is null or sealed > pg_snapshot_xmin(c.prev)
-                    );
-                    _taken := 0;
-                    if not due.skips then
+                    if due.skips then
+                        null;
+                    elsif _limit = 1 and penstock._distance(_from, pg_snapshot_xmax(c.prev)) <= 100 then
+                        -- One more is looked at: if there is none, the window is used up.
+                        _from := greatest(c.at_tx, _from);
+                        _from_seq := case when _from = c.at_tx then c.at_seq else 0 end;
+                        for one in
+                            select m.seq, m.tx, m.created_at, m.id, m.content_type, m.headers, m.expires_at,
+                                m.deadline_at, m.address, m.key, m.batch_id, m.created_by, m.payload
+                            from penstock.log as m
+                            where m.segment = any (due.segments) and m.lane_id = _lane_id
+                                and (m.tx, m.seq) > (_from, _from_seq) and m.tx < _upto and m.seq > _above
+                                and pg_visible_in_snapshot(m.tx, c.snap) and not pg_visible_in_snapshot(m.tx, c.prev)
+                            order by m.tx, m.seq limit 2
+                        loop
+                            _taken := _taken + 1;
+                            if _taken = 1 then
+                                message := one;
+                            end if;
+                        end loop;
+                        c.used_up := _taken < 2;
+                        if _taken = 0 then
+                            null;
+                        elsif message.batch_id is not null
+                            or least(message.expires_at, message.deadline_at) <= _ends_at then
+                            -- Left to those who look at messages one by one.
+                            _taken := 0;
+                        else
+                            insert into penstock.claim (
+                                entry, group_id, lane_id, number, tx, prev, snap, at_tx, at_seq, used_up, above, passed, at,
+                                token, checked_at, first, last, n, segment, consumer
+                            ) values (
+                                nextval('penstock.entry'), f.group_id, _lane_id, c.number + 1, pg_current_xact_id(),
+                                c.prev, c.snap, message.tx, message.seq, c.used_up, c.above, c.passed + 1,
+                                -- The time of now, not that of the beginning: what is seen was committed before.
+                                penstock.now_us(), _token, _now, message.seq, message.seq, 1, _segment, _consumer
+                            );
+                            insert into penstock.lease (
+                                group_id, token, lane_id, ends_at, leased_at, first, last, n, checksum, consumer, positions
+                            ) values (
+                                f.group_id, _token, _lane_id, _ends_at, _now, message.seq, message.seq, 1, message.seq,
+                                _consumer, int8multirange(int8range(message.seq, message.seq + 1))
+                            );
+                            return next row (
+                                message.seq, message.created_at, message.id::text, message.content_type,
+                                message.headers, message.expires_at, message.deadline_at, message.address, message.key,
+                                null, message.created_by, message.payload, _priority, 1, _ends_at
+                            )::penstock.delivery_row;
+                            _taken := 1;
+                            _room := 0;
+                        end if;
+                    else
+                        _from := greatest(c.at_tx, pg_snapshot_xmax(c.prev));
+                        _from_seq := case when _from = c.at_tx then c.at_seq else 0 end;
                         return query
                         with taken as materialized (
                             select * from (
@@ -230,7 +283,7 @@ begin
                                     from unnest(_open) as o (x)
                                     cross join lateral (
                                         select * from penstock.log as m
-                                        where m.segment = any (_segments) and m.lane_id = l.lane_id and m.tx = o.x
+                                        where m.segment = any (due.segments) and m.lane_id = _lane_id and m.tx = o.x
                                             and (m.tx, m.seq) > (c.at_tx, c.at_seq) and m.seq > _above
                                         order by m.tx, m.seq limit _room
                                     ) as m
@@ -240,7 +293,7 @@ begin
                                     select m.seq, m.tx, m.created_at, m.id, m.content_type, m.headers, m.expires_at,
                                         m.deadline_at, m.address, m.key, m.batch_id, m.created_by, m.payload
                                     from penstock.log as m
-                                    where m.segment = any (_segments) and m.lane_id = l.lane_id
+                                    where m.segment = any (due.segments) and m.lane_id = _lane_id
                                         and (m.tx, m.seq) > (_from, _from_seq) and m.tx < _upto and m.seq > _above
                                         and pg_visible_in_snapshot(m.tx, c.snap)
                                     order by m.tx, m.seq limit _room
@@ -269,18 +322,16 @@ begin
                                 entry, group_id, lane_id, number, tx, prev, snap, at_tx, at_seq, used_up, above, passed, at,
                                 token, checked_at, first, last, n, segment, consumer, positions
                             )
-                            select nextval('penstock.entry'), f.group_id, l.lane_id, c.number + 1, pg_current_xact_id(), c.prev, c.snap,
-                                -- The time of now, not that of the beginning: what is seen was committed before.
-                                s.at_tx, s.at_seq, s.n < _room, c.above, c.passed + s.n, penstock.now_us(), _token, _now,
-                                s.first,
-                                s.last, s.n, _segment, _consumer, s.positions
+                            select nextval('penstock.entry'), f.group_id, _lane_id, c.number + 1, pg_current_xact_id(),
+                                c.prev, c.snap, s.at_tx, s.at_seq, s.n < _room, c.above, c.passed + s.n,
+                                penstock.now_us(), _token, _now, s.first, s.last, s.n, _segment, _consumer, s.positions
                             from shaped as s
                         ),
                         leased as (
                             insert into penstock.lease as e (
                                 group_id, token, lane_id, ends_at, leased_at, first, last, n, checksum, consumer, positions
                             )
-                            select f.group_id, _token, l.lane_id, _ends_at, _now, s.first, s.last, s.n, s.checksum,
+                            select f.group_id, _token, _lane_id, _ends_at, _now, s.first, s.last, s.n, s.checksum,
                                 _consumer,
                                 coalesce(s.positions, int8multirange(int8range(s.first, s.last + 1)))
                             from shaped as s
@@ -294,7 +345,7 @@ begin
                             case when t.batch_id is not null
                                 then (select b.name from penstock.batch as b where b.batch_id = t.batch_id)
                             end,
-                            t.created_by, t.payload, l.priority, 1, _ends_at
+                            t.created_by, t.payload, _priority, 1, _ends_at
                         from taken as t
                         where not (select s.is_special from summed as s);
                         get diagnostics _taken = row_count;
@@ -304,15 +355,17 @@ begin
                             _room := _room - _taken;
                         end if;
                     end if;
-                    if _taken = 0 and (_is_careful or due.skips) then
+                    if _taken = 0 and (
+                        due.skips or exists (select 1 from penstock.careful where lane_id = _lane_id)
+                    ) then
                         select * into q from penstock.queue where queue_id = f.queue_id;
                         select * into g from penstock.reader where group_id = f.group_id;
                         return query select * from penstock._take_carefully(
-                            q, g, l.lane_id, l.priority, c, _consumer, _room, f.lease_seconds, _token, _now, _segment
+                            q, g, _lane_id, _priority, c, _consumer, _room, f.lease_seconds, _token, _now, _segment
                         );
                         get diagnostics _taken = row_count;
                         _room := _room - _taken;
-                        c := penstock._cursor(f.group_id, l.lane_id, _segment, c);
+                        c := penstock._cursor(f.group_id, _lane_id, _segment, c);
                     end if;
                     exit when _room = 0;
                 end if;
@@ -320,7 +373,7 @@ begin
                 -- The window is used up: open the next. Comparing only the ends of snapshots would not do: a transaction
                 -- between them may have ended.
                 c.prev := c.snap;
-                c.snap := penstock._snapshot();
+                c.snap := _fresh;
                 exit when c.prev::text = c.snap::text;
                 c.at_tx := '0';
                 c.at_seq := 0;
@@ -337,7 +390,7 @@ begin
             get diagnostics _taken = row_count;
             _room := _room - _taken;
         end if;
-        if _room > 0 and _busy = '{}' and (due.ready or due.retries or due.lapsed) then
+        if _room > 0 and _busy = '{}' and _has_retries then
             return query select * from penstock._take_retries(
                 q, g, _consumer, _room, f.lease_seconds, _token, _now, 2147483647
             );
@@ -350,7 +403,60 @@ begin
             select group_id from penstock.reader where group_id = f.group_id for update skip locked
         );
     end if;
+    row_.content_type := f.name;
     row_.created_at := case when _room < _limit then _token else 0 end;
     return next row_;
 end
+$$;
+
+-- The lanes that have unread messages, in the order in which a consumer goes to them: for each turn its lane, priority,
+-- whether it is the first or the second.
+create or replace function penstock._turns(
+    _queue_id integer, _group_id integer, _consumer text, _shards integer, _trimmed_position bigint
+) returns integer[]
+language sql volatile as $$
+    select array_agg(array[lane_id, priority, turn] order by priority, turn, place)
+    from (
+        select *, penstock._turn(_group_id, _consumer, shard, _shards) as place
+        from penstock.lane
+        where queue_id = _queue_id and priority >= 0 and penstock._has_unread(_group_id, lane_id, _trimmed_position)
+    ) as n
+    cross join generate_series(1, 2) as turn
+$$;
+
+-- Retries that are due and leases that have lapsed; whether there may be retries that are ready.
+create or replace function penstock._look_after(
+    q penstock.queue, g penstock.reader, _limit integer, _lapsed boolean, _now bigint
+) returns boolean
+language plpgsql as $$
+declare
+    due record;
+begin
+    select
+        exists (
+            select 1 from penstock.tracked where group_id = g.group_id and state = 'held' and until_at <= _now
+        ) as retries,
+        _lapsed or exists (
+            select 1 from penstock.tracked where group_id = g.group_id and state = 'leased' and until_at <= _now
+        ) as lapsed,
+        exists (select 1 from penstock.tracked where group_id = g.group_id and state = 'ready') as ready
+    into due;
+    if due.retries then
+        perform penstock._make_ready(q, g, _limit, _now);
+    end if;
+    if due.lapsed then
+        perform penstock._reclaim(q, g, null, _now);
+    end if;
+    if due.retries or due.lapsed or due.ready then
+        perform penstock._expire_tracked(q, g, _now);
+        return true;
+    end if;
+    return false;
+end
+$$;
+
+-- How many transaction numbers lie between two.
+create or replace function penstock._distance(_from xid8, _upto xid8) returns bigint
+language sql immutable as $$
+    select _upto::text::bigint - _from::text::bigint
 $$;

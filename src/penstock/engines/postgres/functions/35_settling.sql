@@ -10,24 +10,49 @@ set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan s
 set enable_bitmapscan = off set jit = off
 as $$
 declare
-    _now bigint := penstock.now_us();
     _tx xid8 := pg_current_xact_id();
+    _segment smallint := coalesce(pg_sequence_last_value('penstock.segment_number'), 0) % 4 + 1;
+    _now bigint := penstock.now_us();
     f record;
     e penstock.lease;
     _several integer;
 begin
+    -- The commonest case in one statement: as in penstock._succeed.
+    with gone as (
+        delete from penstock.lease as k
+        using penstock.queue as u, penstock.reader as r
+        where u.name = _queue and r.queue_id = u.queue_id and r.name = _group and k.group_id = r.group_id
+            and k.token = _token and k.n = _count and k.checksum = _checksum and k.ends_at > _now
+        returning k.*, u.queue_id, u.primary_group_id
+    ),
+    written as (
+        insert into penstock.step (
+            entry, queue_id, group_id, tx, at, token, first, last, n, attempt, segment, event, state, by, positions
+        )
+        select nextval('penstock.entry'), queue_id, group_id, _tx, _now, token, first, last, n, 1, _segment, 'ack',
+            'succeeded', consumer, case when last - first + 1 <> n then positions end
+        from gone
+    )
+    select queue_id, positions, group_id = primary_group_id and (
+        exists (select 1 from penstock.member where seq between first and last)
+        or exists (
+            select 1 from penstock.address
+            where queue_id = gone.queue_id and seq between first and last and outcome is null
+        )
+    ) as frees
+    into f
+    from gone;
+    if found then
+        if f.frees then
+            perform penstock._free(f.queue_id, f.positions, 'succeeded', null, _now);
+        end if;
+        return true;
+    end if;
     select u.queue_id, u.primary_group_id, r.group_id into f
     from penstock.queue as u join penstock.reader as r using (queue_id)
     where u.name = _queue and r.name = _group;
     if not found then
         return false;
-    end if;
-    delete from penstock.lease
-    where group_id = f.group_id and token = _token and n = _count and checksum = _checksum and ends_at > _now
-    returning * into e;
-    if found then
-        perform penstock._succeed(f.queue_id, f.group_id, f.primary_group_id, e, _now);
-        return true;
     end if;
     -- From several lanes.
     perform 1 from penstock.lease where group_id = f.group_id and token = _token order by lane_id for update;

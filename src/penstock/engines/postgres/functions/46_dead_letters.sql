@@ -127,14 +127,25 @@ create or replace function penstock.letters(
     group_name text, seq bigint, outcome text, reason text, attempts integer, died_at bigint, created_at bigint,
     id text, content_type text, headers text, payload bytea
 )
-language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+language sql stable security definer
+set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
+set jit = off as $$
+    -- Each group along its index, and then the newest of all.
     select g.name, d.seq, d.outcome, d.reason, d.attempts, d.died_at, d.created_at,
         coalesce(d.id, penstock.made_id(d.created_at, d.seq))::text, d.content_type, d.headers, d.payload
     from penstock.queue as u
     join penstock.reader as g using (queue_id)
-    join penstock.dead_letter as d using (group_id)
-    where u.name = _queue and (_group is null or g.name = _group) and (_outcome is null or d.outcome = _outcome)
-        and (_before_at is null or (d.died_at, d.seq, g.name) < (_before_at, _before_seq, _before_group))
+    cross join lateral (
+        select * from penstock.dead_letter as d
+        where d.group_id = g.group_id and (_outcome is null or d.outcome = _outcome)
+            and (d.died_at, d.seq) <= (
+                coalesce(_before_at, 9223372036854775807), coalesce(_before_seq, 9223372036854775807)
+            )
+            and (_before_at is null or (d.died_at, d.seq, g.name) < (_before_at, _before_seq, _before_group))
+        order by d.died_at desc, d.seq desc
+        limit _limit
+    ) as d
+    where u.name = _queue and (_group is null or g.name = _group)
     order by d.died_at desc, d.seq desc, g.name desc
     limit _limit
 $$;

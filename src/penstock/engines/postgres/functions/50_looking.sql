@@ -35,12 +35,15 @@ create or replace function penstock._last_entry(
     _queue_id integer, _group_id integer, _lane_id integer, _seq bigint,
     out state text, out reason text, out attempt integer, out at bigint
 )
-language sql stable as $$
-    select e.state, e.reason, e.attempt, e.at
+language plpgsql stable as $$
+begin
+    -- Not in SQL: this keeps its plan, and a list calls it for every message.
+    select e.state, e.reason, e.attempt, e.at into state, reason, attempt, at
     from penstock._entries(_queue_id, _lane_id, _seq) as e
     where e.group_id is null or e.group_id = _group_id
     order by e.entry desc
-    limit 1
+    limit 1;
+end
 $$;
 
 -- A message wherever it is, with its lane. What only a retry or a dead letter keeps is found there.
@@ -109,7 +112,9 @@ returns table (
     seq bigint, priority integer, created_at bigint, message_id text, content_type text, headers text, expires_at bigint,
     deadline_at bigint, address text, key text, batch text, created_by text, available_at bigint, payload bytea
 )
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql stable security definer
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off
+set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
 declare
     q penstock.queue := penstock._get_queue(find.queue);
@@ -144,7 +149,33 @@ begin
 end
 $$;
 
--- Messages of the log between two positions, whatever became of them.
+-- The last position of a lane, or a later one; null for not known. The newest transaction has it, unless one that began
+-- before had not ended: such a one began after the last moment before.
+create or replace function penstock._lane_end(_lane_id integer) returns bigint
+language plpgsql stable as $$
+declare
+    _seq bigint;
+    _tx xid8;
+begin
+    select m.seq into _seq from penstock.log as m
+    where m.lane_id = _lane_id order by m.tx desc, m.seq desc limit 1;
+    if not found then
+        return 0;
+    end if;
+    select max(o.tx) into _tx from penstock.moment as o where o.seq <= _seq;
+    if _tx is null then
+        return null;
+    end if;
+    -- With an offset, or the planner would go along all positions to find the greatest.
+    return greatest(_seq, (
+        select max(late.seq)
+        from (select m.seq from penstock.log as m where m.lane_id = _lane_id and m.tx >= _tx offset 0) as late
+    ));
+end
+$$;
+
+-- Messages of the log between two positions, whatever became of them. A short queue is read as a whole, so that long ones
+-- that lie in front of it cost nothing; a long one along the log, from where it ends.
 create or replace function penstock.browse(
     _queue text, _after bigint, _upto bigint, _limit bigint, _backwards boolean
 ) returns table (
@@ -152,35 +183,57 @@ create or replace function penstock.browse(
     deadline_at bigint, address text, key text, batch text, created_by text, available_at bigint, payload bytea
 )
 language plpgsql stable security definer
-set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
+set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
+set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 #variable_conflict use_column
 declare
     q penstock.queue;
     _from bigint;
+    _last bigint := _upto;
+    _seqs bigint[];
 begin
     select * into q from penstock.queue where name = _queue;
     _from := greatest(_after, q.trimmed_position);
-    -- Shaped after the limit, and from a lateral call: (f(x)).* would call f once for every column.
-    return query
-    select shaped.*
-    from (
-        (
-            select l as m, n.priority
-            from penstock.log as l join penstock.lane as n using (lane_id)
-            where not _backwards and l.seq > _from and (_upto is null or l.seq <= _upto)
-                and n.queue_id = q.queue_id and n.priority >= 0
-            order by l.seq limit _limit
-        )
-        union all
-        (
-            select l as m, n.priority
-            from penstock.log as l join penstock.lane as n using (lane_id)
-            where _backwards and l.seq > _from and (_upto is null or l.seq <= _upto)
+    if (select sum(n.sent - n.trimmed) < 10000 from penstock.lane as n where n.queue_id = q.queue_id) then
+        _seqs := array(
+            select l.seq from penstock.lane as n
+            cross join lateral (
+                select m.seq from penstock.log as m
+                where m.lane_id = n.lane_id and m.seq > _from and (_upto is null or m.seq <= _upto)
+                offset 0
+            ) as l
+            where n.queue_id = q.queue_id and n.priority >= 0
+            order by case when _backwards then -l.seq else l.seq end
+            limit _limit
+        );
+    elsif _backwards then
+        select case when bool_and(one.place is not null) then least(_upto, max(one.place)) else _upto end into _last
+        from (
+            select penstock._lane_end(n.lane_id) as place
+            from penstock.lane as n where n.queue_id = q.queue_id and n.priority >= 0
+        ) as one;
+        _seqs := array(
+            select l.seq from penstock.log as l join penstock.lane as n using (lane_id)
+            where l.seq > _from and l.seq <= coalesce(_last, 9223372036854775807)
                 and n.queue_id = q.queue_id and n.priority >= 0
             order by l.seq desc limit _limit
-        )
-    ) as one
-    cross join lateral penstock._shape(penstock._as_flight(one.m, one.priority, null, null)) as shaped;
+        );
+    else
+        _seqs := array(
+            select l.seq from penstock.log as l join penstock.lane as n using (lane_id)
+            where l.seq > _from and l.seq <= coalesce(_upto, 9223372036854775807)
+                and n.queue_id = q.queue_id and n.priority >= 0
+            order by l.seq limit _limit
+        );
+    end if;
+    -- From a lateral call: (f(x)).* would call f once for every column.
+    return query
+    select shaped.*
+    from unnest(_seqs) with ordinality as one (seq, place)
+    cross join lateral (select l as m, l.lane_id from penstock.log as l where l.seq = one.seq limit 1) as found
+    join penstock.lane as n on n.lane_id = found.lane_id
+    cross join lateral penstock._shape(penstock._as_flight(found.m, n.priority, null, null)) as shaped
+    order by one.place;
 end
 $$;
 
@@ -189,7 +242,9 @@ create or replace function penstock.trail(queue text, id uuid)
 returns table (
     at bigint, event text, state text, by text, group_name text, reason text, attempt integer
 )
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+language plpgsql stable security definer
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off
+set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
 declare
     q penstock.queue := penstock._get_queue(trail.queue);
@@ -215,27 +270,12 @@ begin
 end
 $$;
 
--- What the group would receive next, in that order, without receiving it.
-create or replace function penstock.next_messages(_queue text, _group text, _limit bigint)
-returns table (
-    seq bigint, priority integer, created_at bigint, message_id text, content_type text, headers text, expires_at bigint,
-    deadline_at bigint, address text, key text, batch text, created_by text, available_at bigint, payload bytea
-)
-language plpgsql stable security definer set search_path = pg_catalog, pg_temp set jit = off as $$
-#variable_conflict use_column
-declare
-    q penstock.queue;
-    _group_id integer;
-    _now bigint := penstock.now_us();
-begin
-    select * into q from penstock.queue where name = _queue;
-    if not found then
-        return;
-    end if;
-    select group_id into _group_id from penstock.reader where queue_id = q.queue_id and name = _group;
-    _group_id := coalesce(_group_id, -1);
-    return query
-    select shaped.*
+-- What the group would receive next, in that order. Of each lane _reach unread messages are looked at.
+create or replace function penstock._coming(
+    q penstock.queue, _group_id integer, _limit bigint, _reach bigint, _now bigint
+) returns setof penstock.flight
+language sql stable as $$
+    select (candidate.fl).*
     from (
         select t.priority as rank, 0 as kind, 0::bigint as place, n.shard, penstock._tracked_flight(t) as fl
         from penstock.tracked as t join penstock.lane as n using (lane_id)
@@ -257,7 +297,7 @@ begin
                 select m, row_number() over () as place
                 from penstock._unread(
                     n.lane_id, penstock._cursor(_group_id, n.lane_id, penstock._segment()), q.trimmed_position,
-                    _limit + 10000
+                    _reach
                 ) as m
             ) as unread
             left join penstock.batch as b on b.batch_id = (unread.m).batch_id
@@ -269,10 +309,9 @@ begin
                     select 1 from penstock.skip as s where s.group_id = _group_id and s.seq = (unread.m).seq
                 )
             order by n.priority, unread.place
-            limit _limit + 10000
+            limit _reach
         )
     ) as candidate
-    cross join lateral penstock._shape(candidate.fl) as shaped
     where not q.ordered or not exists (
         -- In an ordered queue a shard is blocked while something is in flight, and behind a message that waits for its
         -- next attempt.
@@ -285,53 +324,41 @@ begin
     )
     order by candidate.rank, candidate.kind,
         case when candidate.kind = 0 or q.shards > 1 then (candidate.fl).seq else candidate.place end
-    limit _limit;
-end
+    limit _limit
 $$;
 
--- Messages that have ended in the group, latest position first, before a position.
-create or replace function penstock.ended_messages(
-    _queue text, _group text, _outcome text, _limit bigint, _before bigint
-) returns table (
-    outcome text, reason text, attempts integer, finished_at bigint, seq bigint, priority integer, created_at bigint,
-    message_id text, content_type text, headers text, expires_at bigint, deadline_at bigint, address text, key text,
-    batch text, created_by text, available_at bigint, payload bytea
+-- The same for people, without receiving it. Seldom are more than a few passed over, so few are read first.
+create or replace function penstock.next_messages(_queue text, _group text, _limit bigint)
+returns table (
+    seq bigint, priority integer, created_at bigint, message_id text, content_type text, headers text, expires_at bigint,
+    deadline_at bigint, address text, key text, batch text, created_by text, available_at bigint, payload bytea
 )
 language plpgsql stable security definer
-set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
+set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
 declare
     q penstock.queue;
-    g penstock.reader;
-    one record;
-    _left bigint := _limit;
+    _group_id integer;
+    _now bigint := penstock.now_us();
+    _found penstock.flight[];
+    _reach bigint;
 begin
     select * into q from penstock.queue where name = _queue;
-    select * into g from penstock.reader where queue_id = q.queue_id and name = _group;
-    if g.group_id is null then
+    if not found then
         return;
     end if;
-    for one in
-        select l.seq, l.lane_id from penstock.log as l join penstock.lane as n using (lane_id)
-        where (_before is null or l.seq < _before) and l.seq > q.trimmed_position and n.queue_id = q.queue_id
-        order by l.seq desc
-    loop
-        exit when _left = 0;
-        select e.state, e.reason, e.attempt, e.at into outcome, reason, attempts, finished_at
-        from penstock._last_entry(q.queue_id, g.group_id, one.lane_id, one.seq) as e;
-        continue when outcome is null or outcome in ('held', 'ready', 'leased') or outcome <> _outcome;
-        return query select outcome, reason, attempts, finished_at, s.*
-        from penstock._shape(penstock._message(q, one.seq)) as s;
-        _left := _left - 1;
+    select group_id into _group_id from penstock.reader where queue_id = q.queue_id and name = _group;
+    foreach _reach in array array[_limit + 20, _limit + 10000] loop
+        _found := array(select one from penstock._coming(q, coalesce(_group_id, -1), _limit, _reach, _now) as one);
+        exit when cardinality(_found) >= _limit;
     end loop;
-    -- Then those that only their dead letter keeps.
     return query
-    select d.outcome, d.reason, d.attempts, d.died_at, s.*
-    from penstock.dead_letter as d
-    cross join lateral penstock._shape(penstock._message(q, d.seq)) as s
-    where d.group_id = g.group_id and d.seq <= q.trimmed_position and (_before is null or d.seq < _before)
-        and (_outcome is null or d.outcome = _outcome)
-    order by d.seq desc limit _left;
+    select shaped.* from unnest(_found) as one
+    cross join lateral penstock._shape(row (
+        one.seq, one.lane_id, one.priority, one.attempt, one.token, one.consumer, one.reason, one.created_at, one.id,
+        one.content_type, one.headers, one.expires_at, one.deadline_at, one.address, one.key, one.batch_id,
+        one.created_by, one.available_at, one.payload
+    )::penstock.flight) as shaped;
 end
 $$;
 

@@ -87,7 +87,8 @@ returns table (
     dead bigint, consumers bigint, oldest_age_seconds double precision, lag bigint, outcomes jsonb
 )
 language plpgsql stable security definer
-set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off
+set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
 declare
     q penstock.queue;

@@ -171,6 +171,9 @@ function unfold() {
 addEventListener("hashchange", unfold);
 
 document.addEventListener("DOMContentLoaded", () => {
+  // On a phone the pages lie side by side, and the one that is open may be out of sight.
+  const here = $(".side a[aria-current]");
+  if (here) here.parentElement.scrollLeft = here.offsetLeft - 40;
   unfold();
   $("#theme")?.addEventListener("click", switchTheme);
   $("#keys")?.addEventListener("click", keys["?"]);

@@ -1,0 +1,55 @@
+"""What it takes to look at a long queue: a few blocks, not the log. No table here was ever analysed, as in life."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+import penstock
+from tests.conformance.engines import ENGINES
+
+WAITING, FINISHED = 8_000, 4_000
+# Of about 900 that the log alone has.
+MOST_BLOCKS = 300
+LOOKS = {
+    "counts": "select * from penstock.stats('long')",
+    "what comes next": "select * from penstock.next_messages('long', 'default', 1)",
+    "the newest messages": "select * from penstock.browse('long', 0, null, 5, true)",
+    "the oldest messages": "select * from penstock.browse('long', 0, null, 5, false)",
+    "messages of a short queue": "select * from penstock.browse('short', 0, null, 5, true)",
+    "the newest that ended": "select * from penstock.ended_messages('long', 'default', null, 5, null)",
+    "the newest that ended before": "select * from penstock.ended_messages('long', 'default', 'succeeded', 5, 2000)",
+    "the newest dead letters": "select * from penstock.letters('long', null, null, 5)",
+}
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[psycopg.Connection[Any]]:
+    (postgres,) = [row for row in ENGINES if row.name == "postgres"]
+    url = postgres.fresh_url(tmp_path_factory.mktemp("looking"))
+    with penstock.connect(url) as store:
+        short, long = store.queue("short"), store.queue("long")
+        short.send_many([b"x"] * 5)
+        long.send_many([b"x" * 400] * FINISHED)
+        long.ack_many(long.receive(limit=FINISHED - 500))
+        long.settle([penstock.Reject(one, f"error {one.position}") for one in long.receive(limit=500)])
+        for _ in range(8):
+            long.send_many([b"x" * 400] * (WAITING // 8))
+        long.receive(limit=10, group="other")
+        store.sweep()
+        with psycopg.connect(url, autocommit=True) as connection:
+            yield connection
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_a_look_reads_few_blocks(filled: psycopg.Connection[Any], look: str) -> None:
+    statement = f"explain (analyze, buffers, timing off, format json) {LOOKS[look]}"
+    filled.execute(statement)  # what is read once for each connection is not the look's
+    row = filled.execute(statement).fetchone()
+    assert row is not None
+    plan = row[0][0]["Plan"]
+    assert plan["Actual Rows"] > 0
+    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < MOST_BLOCKS

@@ -1,0 +1,149 @@
+"""Calls that are cut short: by a connection that goes away in the middle, by a time limit, by a deadlock. Each is done
+wholly or not at all, and says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+import penstock
+from penstock import Ack, Delivery, Nak, Queue, Reject, Reschedule, Store, StoreUnavailable
+from tests.postgres.fixtures import Begin, waiting
+
+Call = Callable[[Queue, list[Delivery]], Any]
+
+
+def prepare(queue: Queue) -> list[Delivery]:
+    """Something in every state: unread, in flight, waiting, dead, held, in a batch. Gives back what is in flight."""
+    queue.send_many([b"dead", b"again", b"1", b"2", b"3"])
+    dead, again = queue.receive(limit=2)
+    dead.reject("bad")
+    again.nak("busy", delay_seconds=3600)
+    leased = queue.receive(limit=2)
+    queue.send(b"held", delay_seconds=3600)
+    batch = queue.batch("nightly")
+    batch.send(b"member")
+    queue.receive(group="lapsed", limit=3, lease_seconds=0.001)
+    return leased
+
+
+# A verb, and the table at which it has to wait when most of its work is done.
+CALLS: dict[str, tuple[str, Call]] = {
+    "send": ("log", lambda queue, leased: queue.send(b"new")),
+    "send with options": ("address", lambda queue, leased: queue.send(b"new", address="desk", id=OWN_ID)),
+    "receive": ("lease", lambda queue, leased: queue.receive(limit=1)),
+    "ack_many": ("step", lambda queue, leased: queue.ack_many(leased)),
+    "ack": ("step", lambda queue, leased: queue.settle([Ack(leased[0])])),
+    "nak": ("tracked", lambda queue, leased: queue.settle([Nak(leased[0], "why", 5)])),
+    "reject": ("dead_letter", lambda queue, leased: queue.settle([Reject(leased[0], "why")])),
+    "reschedule": ("tracked", lambda queue, leased: queue.settle([Reschedule(leased[0], 5)])),
+    "extend": ("lease", lambda queue, leased: leased[0].extend(600)),
+    "start of a batch": ("step", lambda queue, leased: queue.batch("nightly").start()),
+    "cancel of a batch": ("dead_letter", lambda queue, leased: queue.batch("nightly").cancel()),
+    "redrive": ("tracked", lambda queue, leased: queue.redrive()),
+    "purge": ("dead_letter", lambda queue, leased: queue.purge()),
+    "seek": ("claim", lambda queue, leased: queue.seek("default", "start")),
+    "flush": ("address", lambda queue, leased: queue.flush()),
+    "remove": ("identity", lambda queue, leased: queue.remove([message.id for message in queue.peek(1)])),
+    "trim": ("finished", lambda queue, leased: queue.trim(keep=1)),
+    "sweep": ("tracked", lambda queue, leased: queue.engine.sweep()),
+    "declare": ("queue", lambda queue, leased: queue.engine.declare(queue.name, {"max_retries": 5})),
+    "register": ("consumer", lambda queue, leased: queue.register("one")),
+    "schedule": ("schedule", lambda queue, leased: queue.store.schedule("hourly", "0 * * * *", queue.name, b"tick")),
+}
+OWN_ID = "0b8d1a52-6f43-4c1e-9a57-3d2f1e0c9b8a"
+
+
+@pytest.mark.parametrize("verb", CALLS)
+def test_a_connection_that_is_cut_in_the_middle_of_a_call_leaves_nothing_of_it(
+    queue: Queue, verb: str, begin: Begin, other: psycopg.Connection, watcher: psycopg.Connection
+) -> None:
+    table, call = CALLS[verb]
+    leased = prepare(queue)
+    before = state(watcher)
+    other.execute(f"lock table penstock.{table} in share row exclusive mode")
+    begun = begin(lambda: call(queue, leased))
+    [pid] = waiting(watcher)
+    watcher.execute("select pg_terminate_backend(%s, 5000)", [pid])
+    with pytest.raises(StoreUnavailable, match="ended the connection"):
+        begun.result(20)
+    other.rollback()
+    assert state(watcher) == before
+    call(queue, leased)
+    assert state(watcher) != before
+
+
+def state(watcher: psycopg.Connection) -> dict[str, Any]:
+    """Every row of every table, but for when somebody last looked."""
+    tables = watcher.execute(
+        "select c.relname from pg_class as c where c.relnamespace = 'penstock'::regnamespace "
+        "and c.relkind in ('r', 'p') and not c.relispartition and c.relname <> 'moment'"
+    ).fetchall()
+    query = (
+        "select coalesce(jsonb_agg(to_jsonb(t) - 'used_at' - 'counted' order by t::text), '[]') from penstock.{} as t"
+    )
+    found = {}
+    for (table,) in tables:
+        row = watcher.execute(query.format(table)).fetchone()
+        assert row is not None
+        found[table] = row[0]
+    return found
+
+
+def test_every_verb_that_takes_too_long_is_undone_and_says_so(
+    postgres_url: str, queue: Queue, other: psycopg.Connection, watcher: psycopg.Connection
+) -> None:
+    leased = prepare(queue)
+    before = state(watcher)
+    with penstock.connect(f"{postgres_url}&options=-c%20statement_timeout%3D20ms") as store:
+        hurried = store.queue("orders")
+        store.engine.queues()
+        for table, call in [CALLS[verb] for verb in ("send", "receive", "nak", "seek", "remove")]:
+            other.execute(f"lock table penstock.{table} in share row exclusive mode")
+            with pytest.raises(StoreUnavailable, match="nothing was changed"):
+                call(hurried, leased)
+            other.rollback()
+    assert state(watcher) == before
+
+
+def test_a_call_that_lost_a_deadlock_is_made_again(
+    postgres_url: str, other: psycopg.Connection, watcher: psycopg.Connection, begin: Begin
+) -> None:
+    """Somebody has batch a and wants b; the call has b, waits a moment at c, and then wants a. It notices first."""
+    with (
+        penstock.connect(f"{postgres_url}&options=-c%20deadlock_timeout%3D20ms") as store,
+        psycopg.connect(postgres_url) as third,
+    ):
+        queue = store.queue("orders")
+        for name in "bca":
+            queue.batch(name).set_end(f"end of {name}".encode())
+            queue.batch(name).send(name.encode())
+            queue.batch(name).start()
+        deliveries = queue.receive(limit=3)
+        assert [delivery.payload for delivery in deliveries] == [b"b", b"c", b"a"]
+        for connection in (other, third):
+            connection.execute("set deadlock_timeout = '60s'")
+        lock = "select 1 from penstock.batch where name = %s for update"
+        other.execute(lock, ["a"])
+        third.execute(lock, ["c"])
+        settled = begin(lambda: queue.settle([Reject(one, "x") for one in deliveries]))
+        second = begin(lambda: other.execute(lock, ["b"]))
+        third.rollback()
+        second.result(20)
+        other.rollback()
+        assert [one.state for one in settled.result(20)] == ["rejected"] * 3
+        assert [batch.state for batch in queue.batches()] == ["finished"] * 3
+        assert len(queue.receive(limit=10)) == 3
+
+
+def test_what_is_refused_in_a_read_only_transaction_is_named(postgres_url: str, store: Store) -> None:
+    store.queue("orders").send(b"1")
+    with psycopg.connect(postgres_url) as connection:
+        connection.read_only = True
+        with pytest.raises(penstock.StoreReadOnly, match="read-only"):
+            store.queue("orders").send(b"2", transaction=connection)
+        connection.rollback()
+    assert store.queue("orders").stats("default").available == 1
