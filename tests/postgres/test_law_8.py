@@ -11,6 +11,7 @@ import threading
 import time
 
 import psycopg
+import pytest
 
 import penstock
 from penstock import Queue
