@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import settings
 
@@ -14,12 +16,26 @@ settings.load_profile("penstock")
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """What one process must run as a whole begins first, then what takes long: begun last, it would end long after all
     the others."""
+    if config.getoption("loadgroup", False):
+        for item in items:
+            _show_group(item)
     items.sort(
         key=lambda item: (item.get_closest_marker("xdist_group") is None, item.get_closest_marker("slow") is None)
     )
+
+
+def _show_group(item: pytest.Item) -> None:
+    """xdist sends tests to workers by the group at the end of their names, and puts it where pytest 9.2 no longer
+    looks: without this every worker would start a Spark and a browser of its own."""
+    groups = sorted({mark.args[0] for mark in item.iter_markers("xdist_group")})
+    ending = f"@{'_'.join(groups)}"
+    structured: Any = getattr(item, "_id", None)
+    if groups and structured is not None and not item.nodeid.endswith(ending):
+        changing: Any = item
+        changing._id = type(structured).parse(item.nodeid + ending)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -11,6 +11,7 @@ import threading
 import time
 
 import psycopg
+import pytest
 
 import penstock
 from penstock import Queue
@@ -203,3 +204,52 @@ def _read_on(url: str, over: threading.Event, received: list[bytes]) -> None:
             deliveries = queue.receive(limit=7, wait_seconds=0.05, lease_seconds=600)
             queue.ack_many(deliveries)
             received += [delivery.payload for delivery in deliveries]
+
+
+@pytest.mark.parametrize("seed", [7, 1902, 55_013])
+def test_law_8_windows_that_are_cut_and_split_anywhere_hold_everything_once(
+    postgres_url: str, queue: Queue, seed: int
+) -> None:
+    chance = random.Random(seed)
+    engine, mark = queue.engine, queue.engine.earliest("orders")
+    open_: list[tuple[psycopg.Connection, list[bytes]]] = []
+    # Its lanes are there before anybody holds a transaction open.
+    sent = [f"first {priority}".encode() for priority in range(3)]
+    queue.send_many([penstock.Outgoing(payload=one, priority=priority) for priority, one in enumerate(sent)])
+    read: list[bytes] = []
+
+    def read_on(rows: int) -> None:
+        nonlocal mark
+        start, mark = mark, engine.cut("orders", mark, engine.horizon("orders"), rows)
+        if start != mark:
+            for part in engine.window("orders", start, mark, chance.randint(1, 3)):
+                read.extend(row for batch in engine.read(part, 4, ["payload"]) for row in batch["payload"].to_pylist())
+
+    try:
+        for step in range(60):
+            payloads = [f"{step} {number}".encode() for number in range(chance.randint(1, 9))]
+            priority = chance.randint(0, 2)
+            match chance.choice(["open", "open", "commit", "rollback", "send", "read", "read"]):
+                case "open":
+                    connection = psycopg.connect(postgres_url)
+                    queue.send_many(
+                        [penstock.Outgoing(payload=one, priority=priority) for one in payloads], transaction=connection
+                    )
+                    open_.append((connection, payloads))
+                case "commit" | "rollback" as end if open_:
+                    connection, held = open_.pop(chance.randrange(len(open_)))
+                    if end == "commit":
+                        connection.commit()
+                        sent += held
+                    connection.close()
+                case "send":
+                    queue.send_many([penstock.Outgoing(payload=one, priority=priority) for one in payloads])
+                    sent += payloads
+                case "read":
+                    read_on(chance.choice([1, 3, 8, 1000]))
+    finally:
+        for connection, _ in open_:
+            connection.close()
+    while mark != engine.horizon("orders"):
+        read_on(1000)
+    assert sorted(read) == sorted(sent)
