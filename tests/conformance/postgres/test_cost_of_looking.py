@@ -1,9 +1,8 @@
-"""What it takes to look at a long queue: a few blocks, not the log. No table here was ever analysed, as in real life."""
+"""What it takes to look at a long queue: a few blocks, not the log. As in real life, no table was ever analysed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import psycopg
