@@ -104,7 +104,15 @@ def test_text_has_enough_contrast(look: tuple[str, Page], paths: dict[str, str])
         assert page.evaluate(FAINT) == [], path
 
 
-CONTRASTS = ("/", "/queues/sights", "/queues/sights/dead", "/batches", "/search?queue=sights", "/schedules", "/pipeline")
+CONTRASTS = (
+    "/",
+    "/queues/sights",
+    "/queues/sights/dead",
+    "/batches",
+    "/search?queue=sights",
+    "/schedules",
+    "/pipeline",
+)
 FAINT = """() => {
     const channels = (text) => text.match(/[0-9.]+/g).map(Number);
     const light = (rgb) => {
