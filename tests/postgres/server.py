@@ -293,11 +293,14 @@ class Databases:
         return None
 
     def _empty(self, url: str, is_kept: bool) -> None:
-        if not is_kept:
-            with psycopg.connect(url, autocommit=True) as connection:
-                empty(connection)
-            return
-        with self.pool(url).connection() as connection:
+        if is_kept:
+            try:
+                with self.pool(url).connection() as connection:
+                    empty(connection)
+                return
+            except psycopg.OperationalError:
+                pass  # the last test has cut its connections
+        with psycopg.connect(url, autocommit=True) as connection:
             empty(connection)
 
 
