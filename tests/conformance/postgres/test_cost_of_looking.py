@@ -1,4 +1,4 @@
-"""What it takes to look at a long queue: a few blocks, not the log. No table here was ever analysed, as in life."""
+"""What it takes to look at a long queue: a few blocks, not the log. As in real life, no table was ever analysed."""
 
 from __future__ import annotations
 

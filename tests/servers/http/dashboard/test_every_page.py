@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 from playwright.sync_api import Browser, Page
 
 import penstock
+from penstock.client.pipeline import LakeStatus, PipelineRun, ReportStatus, note_lake, note_report, note_run
 from tests.servers.http.dashboard.conftest import Served
 from tests.servers.http.dashboard.watching import Watched
 
@@ -26,7 +28,8 @@ def paths(served: Served) -> dict[str, str]:
         queue.receive(limit=2, group="billing")
         queue.register("worker-1", heartbeat_seconds=600)
         queue.batch("tour").send_many([{"stop": 1}, {"stop": 2}])
-        store.schedule("daily", "0 3 * * *", "sights", {"kind": "daily"})
+        store.schedule("daily", "0 3 * * *", "sights", {"kind": "daily"}, timezone="America/Argentina/ComodRivadavia")
+        _note_pipeline(store)
     return {
         "/": "Overview",
         "/queues/sights": "sights",
@@ -44,6 +47,14 @@ def paths(served: Served) -> dict[str, str]:
         "/pipeline": "Pipeline",
         "/login": "Log in",
     }
+
+
+def _note_pipeline(store: penstock.Store) -> None:
+    """As the pipeline itself does, with words that are long."""
+    engine, now, long = store.engine, datetime.now(UTC), "/srv/" + "warehouse-" * 12
+    note_run(engine, PipelineRun("archive", now, 3.5, False, {}, f"there is no lake at {long}"))
+    note_lake(engine, "main", LakeStatus(long, now, 3, 14, 1 << 30))
+    note_report(engine, ReportStatus(f"{long}/report.html", now, ["3 messages of sights failed.", "x" * 200]))
 
 
 @pytest.fixture(params=[LIGHT, DARK, PHONE])
@@ -80,11 +91,28 @@ def test_charts_are_drawn(page: Page, paths: dict[str, str]) -> None:
 def test_text_has_enough_contrast(look: tuple[str, Page], paths: dict[str, str]) -> None:
     """As WCAG AA asks: 4.5 to 1, for everything that has text of its own."""
     _, page = look
-    for path in ("/", "/queues/sights", "/queues/sights/dead", "/batches", "/search?queue=sights", "/schedules"):
+    for path in (
+        "/",
+        "/queues/sights",
+        "/queues/sights/dead",
+        "/batches",
+        "/search?queue=sights",
+        "/schedules",
+        "/pipeline",
+    ):
         page.goto(path)
         assert page.evaluate(FAINT) == [], path
 
 
+CONTRASTS = (
+    "/",
+    "/queues/sights",
+    "/queues/sights/dead",
+    "/batches",
+    "/search?queue=sights",
+    "/schedules",
+    "/pipeline",
+)
 FAINT = """() => {
     const channels = (text) => text.match(/[0-9.]+/g).map(Number);
     const light = (rgb) => {

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from penstock.domain.message import JSON
 from penstock.domain.observations import GroupStats
+from penstock.domain.visible import visible
 from penstock.servers.http.dashboard import figures
 from penstock.servers.http.dashboard.payloads import SHOWN_BYTES, payload_view, preview
 from penstock.servers.http.dashboard.series import RECENT_POINTS, Point, Ring, Series, point
@@ -30,18 +31,19 @@ def _text_of(markup: str) -> str:
     return html.unescape(re.sub(r"<[^>]*>", "", markup))
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(VALUES)
 def test_laid_out_json_is_the_same_json(value: Any) -> None:
     payload = msgspec.json.encode(value)
     view = payload_view(payload, JSON)
     shown = _text_of(str(view.markup))
     assert "<" not in re.sub(r'</?span( class="json-[a-z]+")?>', "", str(view.markup))
-    if view.kind == "json" and shown.isprintable():
+    # What cannot be seen is spelled out, which JSON has no spelling for.
+    if view.kind == "json" and visible(payload.decode()) == payload.decode():
         assert msgspec.json.decode(shown) == msgspec.json.decode(payload)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.binary(max_size=300), st.sampled_from([JSON, "text/plain", "application/octet-stream"]))
 def test_no_payload_breaks_the_viewer(payload: bytes, content_type: str) -> None:
     view = payload_view(payload, content_type)

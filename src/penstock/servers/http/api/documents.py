@@ -134,12 +134,28 @@ def _with_payload(value: Message | DeadLetter | Schedule) -> dict[str, Any]:
     return {**fields, **payload_fields(payload, content_type)}
 
 
-_DELIVERY_FIELDS = [name for name in DeliveryDocument.__struct_fields__ if name not in Content.__struct_fields__]
-
-
 def delivery_document(delivery: DeliveryView) -> DeliveryDocument:
-    fields: dict[str, Any] = {name: getattr(delivery, name) for name in _DELIVERY_FIELDS}
-    return DeliveryDocument(**fields, **payload_fields(delivery.payload, delivery.content_type))  # type: ignore[arg-type]  # each has its own type
+    """Field by field: every delivery of every receive comes through here."""
+    return DeliveryDocument(
+        id=delivery.id,
+        queue=delivery.queue,
+        group=delivery.group,
+        consumer=delivery.consumer,
+        token=delivery.token,
+        attempt=delivery.attempt,
+        lease_ends_at=delivery.lease_ends_at,
+        position=delivery.position,
+        priority=delivery.priority,
+        headers=delivery.headers,
+        created_at=delivery.created_at,
+        created_by=delivery.created_by,
+        expires_at=delivery.expires_at,
+        deadline_at=delivery.deadline_at,
+        address=delivery.address,
+        key=delivery.key,
+        batch=delivery.batch,
+        **payload_fields(delivery.payload, delivery.content_type),  # type: ignore[arg-type]  # each has its own type
+    )
 
 
 # -- several, and small ones -----------------------------------------------------------------------------------------

@@ -275,9 +275,12 @@ async def _held(call: Call, queue: str, several: Sequence[Settling]) -> list[Hel
             for message_id, one in zip(ids, several, strict=True)
         ]
 
-    if all(one.group is not None and one.position is not None for one in several):
-        return [find(message_id, one, one.group or "") for message_id, one in zip(ids, several, strict=True)]
-    return await call.store._read(look)
+    told = [
+        Held(message_id, one.token, queue, one.group, one.position)
+        for message_id, one in zip(ids, several, strict=True)
+        if one.group is not None and one.position is not None
+    ]
+    return list(told) if len(told) == len(several) else await call.store._read(look)
 
 
 def _settlement(settling: Settling, held: Held) -> Settlement:
