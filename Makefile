@@ -24,7 +24,7 @@ demo: .venv/.spark-ready ## see Penstock work, in a minute or two
 	@$(BIN)/penstock demo $(ARGS)
 
 test: check clients databases ## check, then run all tests
-	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadgroup $(ARGS)
 
 check: .venv/.test-ready ## formatting, lint and strict types
 	$(BIN)/python -m ruff format --check .

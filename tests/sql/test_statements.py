@@ -12,6 +12,7 @@ EXECUTED = re.compile(r"\bexecute\s+(?!function|on\b)(\S[^;]*?);", re.IGNORECASE
 NUMBERS = {
     "grant execute on function %s to %I": "regprocedure, which PostgreSQL writes with quotes where it needs them",
     "for values in (%s) with (autovacuum_enabled = false)": "the number of a segment",
+    "from (%s) as m": "the statement of a window, which the store made of numbers and quoted marks",
 }
 
 

@@ -252,6 +252,7 @@ def test_who_comes_back_from_waiting_goes_before_those_who_begin(store: penstock
             queue.wait("second", timeout_seconds=10)
         elif delivery.payload == b"second":
             queue.send_many([b"third", b"fourth", b"fifth"])
+            await_until(lambda: worker.status()[0].waiting == 3)  # they are there when the slot becomes free
         else:
             crowd.handle(delivery)
         order.append(delivery.payload)

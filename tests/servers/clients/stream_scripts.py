@@ -393,15 +393,15 @@ SCRIPTS: dict[str, list[str]] = {
 }
 
 
-def run_script(port: int, protocol: int, name: str) -> list[Any]:
-    """The reply to each line, with what may differ from run to run taken out. Streams carry the script's name, so that
-    one server serves all scripts."""
+def run_script(port: int, protocol: int, name: str, run: str) -> list[Any]:
+    """The reply to each line, with what may differ from run to run taken out. Streams carry the names of script and
+    run, so that one server serves all of them."""
     ids: list[bytes] = []
     names = Names()
     told = []
     with Wire(port, protocol) as wire:
         for line in SCRIPTS[name]:
-            words = [_word(word, f"{name}-{protocol}", ids) for word in line.split(" ")]
+            words = [_word(word, f"{name}-{run}", ids) for word in line.split(" ")]
             reply = wire.ask(*words)
             if words[0] == "XADD" and reply.kind == "$" and reply.value is not None:
                 ids.append(reply.value)

@@ -41,8 +41,9 @@ def test_replies_are_the_same(
     script: str, engine: str, protocol: int, request: pytest.FixtureRequest, redis_server: RedisServer
 ) -> None:
     server: PenstockServer = request.getfixturevalue("shared_server" if engine == "sqlite" else "postgres_server")
-    ours = run_script(server.port, protocol, script)
-    theirs = run_script(redis_server.port, protocol, script)
+    run = f"{engine}-{protocol}"
+    ours = run_script(server.port, protocol, script, run)
+    theirs = run_script(redis_server.port, protocol, script, run)
     unexpected, stale = [], []
     for number, (line, our, their) in enumerate(zip(SCRIPTS[script], ours, theirs, strict=True), 1):
         expected = number in DIFFERENCES.get(script, {})

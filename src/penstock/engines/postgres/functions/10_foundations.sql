@@ -1,7 +1,7 @@
 -- Time, chance, ids, wake-ups: what every verb stands on.
 
 -- Tests may set the clock, but only in a store that was made for it: whoever can move it can end the leases of others.
-create or replace function penstock._injected_now(_injected text) returns bigint
+create or replace function penstock.injected_now(_injected text) returns bigint
 language plpgsql volatile parallel safe as $$
 begin
     if (select injected_clock from penstock.store) then
@@ -16,7 +16,7 @@ create or replace function penstock.now_us() returns bigint
 language sql volatile parallel safe as $$
     select case when coalesce(current_setting('penstock.now', true), '') = ''
         then (extract(epoch from clock_timestamp()) * 1000000)::bigint
-        else penstock._injected_now(current_setting('penstock.now'))
+        else penstock.injected_now(current_setting('penstock.now'))
     end
 $$;
 

@@ -70,7 +70,7 @@ begin
         if _field in ('address', 'key', 'batch', 'created_by') then
             perform penstock._check_name(_field, _value #>> '{}');
         elsif _field = 'headers' then
-            perform penstock._check_headers((_value #>> '{}')::jsonb);
+            perform penstock._check_headers(_value #>> '{}');
         end if;
     end loop;
 end

@@ -55,11 +55,10 @@ begin
     for m in execute format(
         'select m.tx, m.seq, octet_length(m.payload) as size from (%s) as m '
         -- What is past retention may still lie in the log, and is not counted.
-        'where m.seq > %s and penstock._is_read(penstock._mark_cursor(%L), m.tx, m.seq, 0) '
-        'order by m.tx, m.seq offset %s limit %s',
-        penstock._between(q, _start, penstock._mark(c.snap)), q.trimmed_position, _end, _skipped,
-        coalesce((_rows - _skipped + 1)::text, 'all')
-    ) loop
+        'where m.seq > $1 and penstock._is_read(penstock._mark_cursor($2), m.tx, m.seq, 0) '
+        'order by m.tx, m.seq offset $3 limit $4',
+        penstock._between(q, _start, penstock._mark(c.snap))
+    ) using q.trimmed_position, _end, _skipped, _rows - _skipped + 1 loop
         if _count > 0 and (_skipped + _count + 1 > _rows or _bytes + m.size > _size) then
             -- What was passed by its position stays passed.
             c.above := case when s.used_up then 0 else s.above end;
@@ -151,26 +150,25 @@ declare
     t record;
 begin
     for t in execute format(
-        'with sent as (select m.tx, count(*) as n from (%1$s) as m group by m.tx), '
+        'with sent as (select m.tx, count(*) as n from (%s) as m group by m.tx), '
         'counted as materialized ('
         '    select tx, n, (sum(n) over (order by tx))::bigint as upto, (sum(n) over ())::bigint as total from sent'
         ') '
-        'select one.* from generate_series(1, %2$s) as number '
+        'select one.* from generate_series(1, $1) as number '
         'cross join lateral ('
-        '    select c.tx, c.n, c.upto, c.total, c.total * number / %2$s as goal from counted as c '
-        '    where c.upto >= c.total * number / %2$s order by c.tx limit 1'
+        '    select c.tx, c.n, c.upto, c.total, c.total * number / $1 as goal from counted as c '
+        '    where c.upto >= c.total * number / $1 order by c.tx limit 1'
         ') as one',
-        _statement, _parts
-    ) loop
+        _statement
+    ) using _parts loop
         _upto := t.upto;
         last_seq := 9223372036854775807;
         if t.upto > t.goal and t.n > t.total / _parts / 8 then
             _upto := t.goal;
             continue when _upto <= t.upto - t.n;
             execute format(
-                'select m.seq from (%s) as m where m.tx = %L::xid8 order by m.tx, m.seq offset %s limit 1', _statement, t.tx,
-                _upto - (t.upto - t.n) - 1
-            ) into last_seq;
+                'select m.seq from (%s) as m where m.tx = $1 order by m.tx, m.seq offset $2 limit 1', _statement
+            ) into last_seq using t.tx, _upto - (t.upto - t.n) - 1;
         end if;
         continue when _upto <= _before;
         n := _upto - _before;

@@ -80,7 +80,7 @@ begin
         'deadline_at', penstock.from_time(_deadline_at),
         'address', penstock._check_optional('address', _address),
         'key', penstock._check_optional('key', _key),
-        'headers', penstock._check_headers(_headers),
+        'headers', penstock._check_headers(_headers::text),
         'id', _id,
         'created_by', penstock._check_name('created_by', coalesce(_created_by, 'system')),
         'batch', penstock._check_optional('batch', _batch)
@@ -115,10 +115,12 @@ begin
 end
 $$;
 
-create or replace function penstock._check_headers(_headers jsonb) returns text
+-- Headers as they are kept, null when there are none. PostgreSQL's jsonb knows no NUL, so another character stands for it
+-- while they are looked at.
+create or replace function penstock._check_headers(_text text) returns text
 language plpgsql immutable as $$
 declare
-    _text text := _headers::text;
+    _headers jsonb := replace(_text, '\u0000', '\u0001');
 begin
     if jsonb_typeof(_headers) = 'null' or _headers = '{}' then
         return null;
