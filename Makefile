@@ -23,8 +23,9 @@ help: ## show this list
 demo: .venv/.spark-ready ## see Penstock work, in a minute or two
 	@$(BIN)/penstock demo $(ARGS)
 
+# More processes than cores: many tests wait for something, a lease or another process, most of their time.
 test: check clients databases ## check, then run all tests
-	$(BIN)/python -m pytest -n 3 --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -n 4 --dist loadgroup $(ARGS)
 
 check: .venv/.test-ready ## formatting, lint and strict types
 	$(BIN)/python -m ruff format --check .
