@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 import pytest
@@ -21,19 +21,26 @@ LOOKS = {
     "the oldest messages": "select * from penstock.browse('long', 0, null, 5, false)",
     "messages of a short queue": "select * from penstock.browse('short', 0, null, 5, true)",
     "the newest that ended": "select * from penstock.ended_messages('long', 'default', null, 5, null)",
-    "the newest that ended before": "select * from penstock.ended_messages('long', 'default', 'succeeded', 5, 2000)",
+    "those that ended before": "select * from penstock.ended_messages('long', 'default', 'succeeded', 5, {middle})",
     "the newest dead letters": "select * from penstock.letters('long', null, null, 5)",
 }
 
 
+class Filled(NamedTuple):
+    connection: psycopg.Connection[Any]
+    middle: int
+    """The position of a message that has ended, with others before it."""
+
+
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[psycopg.Connection[Any]]:
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
     (postgres,) = [row for row in ENGINES if row.name == "postgres"]
     url = postgres.fresh_url(tmp_path_factory.mktemp("looking"))
     with penstock.connect(url) as store:
         short, long = store.queue("short"), store.queue("long")
         short.send_many([b"x"] * 5)
-        long.send_many([b"x" * 400] * FINISHED)
+        finished = long.send_many([b"x" * 400] * FINISHED)
+        middle = store.engine.position(long.name, finished[2_000])
         long.ack_many(long.receive(limit=FINISHED - 500))
         long.settle([penstock.Reject(one, f"error {one.position}") for one in long.receive(limit=500)])
         for _ in range(8):
@@ -41,14 +48,14 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[psycopg.Connect
         long.receive(limit=10, group="other")
         store.sweep()
         with psycopg.connect(url, autocommit=True) as connection:
-            yield connection
+            yield Filled(connection, middle)
 
 
 @pytest.mark.parametrize("look", LOOKS)
-def test_a_look_reads_few_blocks(filled: psycopg.Connection[Any], look: str) -> None:
-    statement = f"explain (analyze, buffers, timing off, format json) {LOOKS[look]}"
-    filled.execute(statement)  # what is read once for each connection is not the look's
-    row = filled.execute(statement).fetchone()
+def test_a_look_reads_few_blocks(filled: Filled, look: str) -> None:
+    statement = f"explain (analyze, buffers, timing off, format json) {LOOKS[look].format(middle=filled.middle)}"
+    filled.connection.execute(statement)  # what is read once for each connection is not the look's
+    row = filled.connection.execute(statement).fetchone()
     assert row is not None
     plan = row[0][0]["Plan"]
     assert plan["Actual Rows"] > 0
