@@ -89,6 +89,7 @@ def test_a_queue_is_made_by_its_first_send(store: Store) -> None:
     assert store.queues() == []
     store.queue("fresh").send(1)
     assert [info.name for info in store.queues()] == ["fresh"]
+    assert [store.engine.has(name) for name in ("fresh", "Fresh", "stale")] == [True, False, False]
 
 
 def test_naming_a_queue_without_a_policy_changes_nothing(store: Store) -> None:

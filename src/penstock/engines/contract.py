@@ -120,6 +120,9 @@ class Engine(Protocol):
     def policy(self, queue: str) -> Policy:
         """The policy in force; the default one for a queue that does not exist yet."""
 
+    def has(self, queue: str) -> bool:
+        """Whether there is such a queue, at a cost that does not depend on how many there are."""
+
     def queues(self) -> list[QueueInfo]:
         """All queues by name."""
 

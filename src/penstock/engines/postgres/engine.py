@@ -125,6 +125,9 @@ class PostgresEngine:
         rows = self._rows(SQL.find_queue, queue)
         return shapes.policy(rows[0]) if rows else Policy()
 
+    def has(self, queue: str) -> bool:
+        return bool(self._rows(SQL.find_queue, queue))
+
     def queues(self) -> list[QueueInfo]:
         return [shapes.queue_info(row) for row in self._rows(SQL.queues)]
 

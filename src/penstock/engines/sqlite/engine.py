@@ -144,6 +144,10 @@ class SqliteEngine:
             found = queues.find(transaction, queue)
             return Policy() if found is None else found.policy
 
+    def has(self, queue: str) -> bool:
+        with self.database.read() as transaction:
+            return queues.find(transaction, queue) is not None
+
     def queues(self) -> list[QueueInfo]:
         with self.database.read() as transaction:
             return [queues.info(transaction, queue) for queue in queues.every(transaction)]

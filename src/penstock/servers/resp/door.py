@@ -118,7 +118,7 @@ class Door:
         """Inside a call: a queue that is used first through this protocol gets its policy."""
         if queue in self._made:
             return
-        if all(info.name != queue for info in self.engine.queues()):
+        if not self.engine.has(queue):
             self.engine.declare(queue, POLICY)
 
     # -- receiving -------------------------------------------------------------------------------------------------

@@ -104,7 +104,7 @@ def _set_id(session: Session, queue: str, group: str, words: list[bytes]) -> Beg
 
 def _check_key(session: Session, queue: str) -> None:
     """Inside a call."""
-    if all(info.name != queue for info in session.door.engine.queues()):
+    if not session.door.engine.has(queue):
         raise CommandError(NO_KEY)
 
 

@@ -112,7 +112,7 @@ def _add_carefully(session: Session, queue: str, message: Draft, must_exist: boo
 
 def exists(session: Session, queue: str) -> bool:
     """Inside a call."""
-    return any(info.name == queue for info in session.door.engine.queues())
+    return session.door.engine.has(queue)
 
 
 @command("XLEN", Order.ALONE, Right.LOOK, FAMILY)
