@@ -22,10 +22,8 @@ from typing import Any, Protocol
 
 # One transaction must not grow without bound: others wait for the write lock meanwhile.
 MAX_GROUP = 10_000
-# How long a group waits for those who were just answered: this share of what the last one took, if that was long.
-MOMENT_SHARE = 0.25
+# A group waits for those who were just answered at most as long as the last one took, and never longer than this.
 LONGEST_MOMENT_SECONDS = 0.002
-WORTH_WAITING_SECONDS = 0.0008
 
 
 class Answer(Protocol):
@@ -152,8 +150,8 @@ class Gatherer:
         return group
 
     def _deliver(self, group: list[Call], seconds: float) -> None:
-        if self._calls and seconds > WORTH_WAITING_SECONDS:
-            moment = min(seconds * MOMENT_SHARE, LONGEST_MOMENT_SECONDS)
+        if self._calls:
+            moment = min(seconds, LONGEST_MOMENT_SECONDS)
             self._expected = len(self._calls) + len(group)
             self._moment = self._loop.call_later(moment, self._hand_over)
         else:
