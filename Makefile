@@ -23,12 +23,8 @@ help: ## show this list
 demo: .venv/.spark-ready ## see Penstock work, in a minute or two
 	@$(BIN)/penstock demo $(ARGS)
 
-# Tests of time and of kills share the machine with Spark and browsers. One that fails in this crowd is run once more by
-# itself, and must pass then; that it was needed is said, because it is a fault too.
 test: check clients databases ## check, then run all tests
-	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS) || { \
-		echo 'Some tests failed among many others; each is run once more by itself:'; \
-		$(BIN)/python -m pytest -n 1 --dist loadgroup --last-failed --last-failed-no-failures none -rA $(ARGS); }
+	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 check: .venv/.test-ready ## formatting, lint and strict types
 	$(BIN)/python -m ruff format --check .

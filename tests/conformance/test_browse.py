@@ -31,8 +31,8 @@ def test_a_queue_is_read_without_those_of_others(queue: Queue, store: Store) -> 
 def test_any_stretch_in_either_direction(queue: Queue, store: Store) -> None:
     positions = _interleaved(queue, store)
     first, last = max(0, positions[0] - 5), positions[-1] + 3
-    for after in (0, *range(first, last, 11)):
-        for upto in (None, *range(max(after, first), last, 7)):
+    for after in (0, *range(first, last, 5)):
+        for upto in (None, *range(max(after, first), last, 4)):
             wanted = [one for one in positions if after < one and (upto is None or one <= upto)]
             for limit in (1, 3, 1000):
                 forth = queue.engine.browse(queue.name, after, upto, limit)

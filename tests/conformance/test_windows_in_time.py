@@ -63,8 +63,8 @@ def test_windows_stay_as_they_were_in_a_random_life(store: Store, clock: Clock, 
     life = Life(queue, clock, seed=11)
     chance = random.Random(5)
     readers = [Reader(queue, table, chance) for table in READ]
-    for _ in range(9):
-        life.live(10)
+    for _ in range(15):
+        life.live(6)
         for reader in readers:
             reader.go_on()
     for reader in readers:

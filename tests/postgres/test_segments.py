@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 
 import psycopg
 import pytest
 
-import penstock
-from penstock import Queue, Store
+from penstock import Queue
 
 OPEN_NEXT = "update penstock.segment set opened_at = 0; select penstock.sweep_segments()"
 LANE = "select r.group_id, l.lane_id from penstock.reader as r join penstock.lane as l using (queue_id)"
-
-
-@pytest.fixture
-def store(postgres_url: str) -> Iterator[Store]:
-    with penstock.connect(postgres_url) as store:
-        yield store
-
-
-@pytest.fixture
-def queue(store: Store) -> Queue:
-    return store.queue("orders")
 
 
 def payloads(queue: Queue, limit: int = 10) -> list[bytes]:

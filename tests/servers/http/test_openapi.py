@@ -68,9 +68,9 @@ def _references(value: Any) -> list[str]:
 
 
 # The edges of every value are tried where bodies and queries have most to say.
-EDGES = ["send", "receive", "settle", "declare", "seek", "dead_letters", "put_schedule"]
+EDGES = ["send", "receive", "settle", "nak", "extend", "declare", "seek", "redrive", "dead_letters", "put_schedule"]
 WAYS = {
-    "all operations": ["--phases", "fuzzing", "--max-examples", "1"],
+    "all operations": ["--phases", "fuzzing", "--max-examples", "2"],
     "edges": ["--phases", "coverage", *(word for name in EDGES for word in ("--include-operation-id", name))],
 }
 
