@@ -22,7 +22,9 @@ from typing import Any, Protocol
 
 # One transaction must not grow without bound: others wait for the write lock meanwhile.
 MAX_GROUP = 10_000
-# A group waits for those who were just answered at most as long as the last one took, and never longer than this.
+# A group waits for those who were just answered as long as the last one took, within these bounds. Event loops count in
+# milliseconds, and so long it takes some dozens of clients to come back.
+SHORTEST_MOMENT_SECONDS = 0.001
 LONGEST_MOMENT_SECONDS = 0.002
 
 
@@ -41,7 +43,7 @@ class Call:
     gives an outcome for each. An outcome that nobody awaits any more goes to `unwanted`.
     """
 
-    __slots__ = ("future", "items", "key", "merge", "operation", "outcome", "unwanted", "weight")
+    __slots__ = ("callers", "future", "items", "key", "merge", "operation", "outcome", "unwanted", "weight")
 
     future: Answer
     outcome: Any
@@ -54,6 +56,7 @@ class Call:
         merge: Callable[[Sequence[Call]], list[Any]] | None = None,
         unwanted: Callable[[Any], None] | None = None,
         weight: int = 1,
+        callers: int = 1,
     ) -> None:
         self.operation = operation
         self.items = items
@@ -61,6 +64,7 @@ class Call:
         self.merge = merge
         self.unwanted = unwanted
         self.weight = weight if items is None else len(items)
+        self.callers = callers
 
     def run(self) -> Any:
         return self.operation() if self.items is None else self.operation(self.items)
@@ -79,6 +83,7 @@ class Gatherer:
         self._calls: deque[Call] = deque()
         self._busy = False
         self._moment: asyncio.TimerHandle | None = None
+        self._waiting = 0  # callers
         self._expected = 0
         self._inbox: SimpleQueue[list[Call] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -92,11 +97,12 @@ class Gatherer:
         """As `submit`, for those who are told otherwise than by a future."""
         call.future = answer
         self._calls.append(call)
+        self._waiting += call.callers
         if not self._busy:
             self._busy = True
             # Not at once: the other tasks that are about to run can still join.
             self._loop.call_soon(self._hand_over)
-        elif self._moment is not None and len(self._calls) >= self._expected:
+        elif self._moment is not None and self._waiting >= self._expected:
             self._moment.cancel()
             self._moment = None
             self._loop.call_soon(self._hand_over)
@@ -144,19 +150,16 @@ class Gatherer:
         room = self._cap
         while self._calls and (room >= self._calls[0].weight or not group):
             call = self._calls.popleft()
+            self._waiting -= call.callers
             if not call.future.cancelled():
                 group.append(call)
                 room -= call.weight
         return group
 
     def _deliver(self, group: list[Call], seconds: float) -> None:
-        if self._calls:
-            moment = min(seconds, LONGEST_MOMENT_SECONDS)
-            self._expected = len(self._calls) + len(group)
-            self._moment = self._loop.call_later(moment, self._hand_over)
-        else:
-            self._hand_over()
+        answered = 0
         for call in group:
+            answered += call.callers
             outcome, future = call.outcome, call.future
             if future.cancelled():
                 if call.unwanted is not None and not isinstance(outcome, BaseException):
@@ -165,6 +168,18 @@ class Gatherer:
                 future.set_exception(outcome)
             else:
                 future.set_result(outcome)
+        self._expected = self._waiting + answered
+        if self._expected > 1:
+            # Counted from when they know: what follows from the answers is done first.
+            self._loop.call_soon(self._expect, max(SHORTEST_MOMENT_SECONDS, min(seconds, LONGEST_MOMENT_SECONDS)))
+        else:
+            self._hand_over()
+
+    def _expect(self, seconds: float) -> None:
+        if self._waiting >= self._expected:
+            self._hand_over()
+        else:
+            self._moment = self._loop.call_later(seconds, self._hand_over)
 
     # -- on the thread ---------------------------------------------------------------------------------------------
 
