@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
@@ -22,10 +21,10 @@ from typing import Any, Protocol
 
 # One transaction must not grow without bound: others wait for the write lock meanwhile.
 MAX_GROUP = 10_000
-# A group waits for those who were just answered as long as the last one took, within these bounds. Event loops count in
-# milliseconds, and so long it takes some dozens of clients to come back.
-SHORTEST_MOMENT_SECONDS = 0.001
-LONGEST_MOMENT_SECONDS = 0.002
+# A group waits for those who were just answered, a moment at a time, as long as some came within the last one. Event
+# loops count in milliseconds.
+MOMENT_SECONDS = 0.001
+LONGEST_SECONDS = 0.003
 
 
 class Answer(Protocol):
@@ -87,6 +86,8 @@ class Gatherer:
         self._expected = 0
         self._inbox: SimpleQueue[list[Call] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
+        # Called before a group goes: whoever gathers calls too can add what it has.
+        self.hand_in: Callable[[], None] = lambda: None
 
     def submit(self, call: Call) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = self._loop.create_future()
@@ -135,6 +136,7 @@ class Gatherer:
 
     def _hand_over(self) -> None:
         self._moment = None
+        self.hand_in()
         group = self._next_group()
         self._busy = bool(group)
         if not group:
@@ -156,7 +158,7 @@ class Gatherer:
                 room -= call.weight
         return group
 
-    def _deliver(self, group: list[Call], seconds: float) -> None:
+    def _deliver(self, group: list[Call]) -> None:
         answered = 0
         for call in group:
             answered += call.callers
@@ -171,27 +173,39 @@ class Gatherer:
         self._expected = self._waiting + answered
         if self._expected > 1:
             # Counted from when they know: what follows from the answers is done first.
-            self._loop.call_soon(self._expect, max(SHORTEST_MOMENT_SECONDS, min(seconds, LONGEST_MOMENT_SECONDS)))
+            self._loop.call_soon(self._expect, self._loop.time() + LONGEST_SECONDS)
         else:
             self._hand_over()
 
-    def _expect(self, seconds: float) -> None:
-        if self._waiting >= self._expected:
+    def _expect(self, until: float) -> None:
+        """Wait until all are there; as long as they keep coming, and not longer."""
+        if self._waiting >= self._expected or self._loop.time() >= until:
             self._hand_over()
         else:
-            self._moment = self._loop.call_later(seconds, self._hand_over)
+            self._moment = self._loop.call_later(MOMENT_SECONDS, self._look, until, self._waiting)
+
+    def _look(self, until: float, before: int) -> None:
+        self._moment = None
+        # After what lies there unread: timers come before it.
+        self._loop.call_soon(self._loop.call_soon, self._decide, until, before)
+
+    def _decide(self, until: float, before: int) -> None:
+        self.hand_in()
+        if self._waiting == before:
+            self._hand_over()
+        else:
+            self._expect(until)
 
     # -- on the thread ---------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
         while (group := self._inbox.get()) is not None:
-            began = time.perf_counter()
             failure = attempt(partial(self._run, group))
             if failure is not None:  # a mistake in here, and still everybody gets an answer
                 for call in group:
                     call.outcome = own_copy(failure)
             try:
-                self._loop.call_soon_threadsafe(self._deliver, group, time.perf_counter() - began)
+                self._loop.call_soon_threadsafe(self._deliver, group)
             except RuntimeError:  # the loop was closed: nobody is there to be told
                 return
 

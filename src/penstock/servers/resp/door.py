@@ -50,6 +50,7 @@ class Door:
         self.consumers = Consumers()
         self.claims = Claims()
         self.chorus = Chorus(self)
+        store._writes.hand_in = self.chorus.sing
         self._made: set[str] = set()
         self._groups: set[tuple[str, str]] = set()
 
