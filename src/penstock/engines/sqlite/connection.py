@@ -104,7 +104,11 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Transaction]:
         """One snapshot, without waiting for a writer."""
-        if self.in_memory or self.is_writing_here():
+        if self.is_writing_here():
+            assert self._current is not None
+            yield self._current
+            return
+        if self.in_memory:
             with Write(self, durable=True, silent=True) as transaction:
                 yield transaction
             return
