@@ -124,15 +124,17 @@ def _report(engine: str, found: dict[str, Any], arguments: argparse.Namespace) -
     rounds = [{turn: tabs.Turn(**numbers) for turn, numbers in one.items()} for one in found["tabs"]]
     print(markdown(TURN_HEADER, [_row(text, [one[turn] for one in rounds]) for turn, text in TURNS.items()]))
     rate = compared([one["watched"].rate / one["alone"].rate for one in rounds])
-    cost = compared([one["alone"].cost / one["watched"].cost for one in rounds])
+    cost = compared([one["watched"].cost / one["alone"].cost for one in rounds])
     print(f"\nRate with the tabs against without: {rate} with 95 % confidence")
-    print(f"What the processor time of all would leave of it on busy cores: {cost}\n")
+    print(f"Processor time of all for a message: {cost}\n")
     slowest = ordered[0][1]["median"]
-    text = f"{engine}: a worker's rate with {len(tabs.TABS)} tabs against none"
     return [
         Target(f"{engine}: slowest page in ms, below {PAGE_MILLISECONDS:.0f}", slowest, slowest < PAGE_MILLISECONDS),
-        Target(f"{text}, surely at least {LEAST_RATIO}", rate.low, rate.low >= LEAST_RATIO),
-        Target(f"{text}, by processor time, surely at least {LEAST_RATIO}", cost.low, cost.low >= LEAST_RATIO),
+        Target(
+            f"{engine}: a worker's rate with {len(tabs.TABS)} tabs against none, surely at least {LEAST_RATIO}",
+            rate.low,
+            rate.low >= LEAST_RATIO,
+        ),
     ]
 
 

@@ -59,8 +59,8 @@ class Turn(NamedTuple):
 
     @property
     def cost(self) -> float:
-        """Processor microseconds of all together for a message: it says the same on a machine that does other things
-        too, and what remains of the rate when all cores are taken."""
+        """Processor microseconds of all together for a message. It wavers less than the rate on a machine that does
+        other things too; a rate that waits for the disk loses less than this says, because no core is short."""
         return 1e6 * (self.worker + self.server + self.database) / self.messages
 
 

@@ -51,11 +51,11 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
         short.send_many([b"x"] * 5)
         finished = long.send_many([b"x" * 400] * FINISHED)
         middle = store.engine.position(long.name, finished[2_000])
+        long.receive(limit=10, group="other")
         long.ack_many(long.receive(limit=FINISHED - 500))
         long.settle([penstock.Reject(one, f"error {one.position}") for one in long.receive(limit=500)])
         for _ in range(SENDS):
             long.send_many([b"x" * 400] * EACH)
-        long.receive(limit=10, group="other")
         store.sweep()
         with psycopg.connect(url, autocommit=True) as connection:
             yield Filled(connection, middle, finished[0], long.peek(1)[0].id)
@@ -70,3 +70,13 @@ def test_a_look_reads_few_blocks(filled: Filled, look: str) -> None:
     plan = row[0][0]["Plan"]
     assert plan["Actual Rows"] > 0
     assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < MOST_BLOCKS
+
+
+def test_what_others_did_is_looked_at_once(filled: Filled) -> None:
+    """Steps that counting looks at again each time, in a group in which nothing has ended."""
+    row = filled.connection.execute(
+        "select count(s.entry) from penstock.reader as g join penstock.step as s using (queue_id)"
+        " where g.name = 'other' and s.tx >= pg_snapshot_xmax(g.counted)"
+    ).fetchone()
+    assert row is not None
+    assert row[0] <= 100
