@@ -130,6 +130,13 @@ class BatchInfo(msgspec.Struct, frozen=True):
     finished: int
 
 
+class MessageState(msgspec.Struct, frozen=True):
+    """Where a message stands in a group, and the reason that was given for it."""
+
+    state: State
+    reason: str | None
+
+
 class AddressState(msgspec.Struct, frozen=True):
     """The newest message of an address; `outcome` is None while it is live."""
 

@@ -28,6 +28,7 @@ from penstock.domain.observations import (
     Explanation,
     GroupStats,
     LeaseInfo,
+    MessageState,
     Part,
     QueueInfo,
     SweepReport,
@@ -306,6 +307,10 @@ class Engine(Protocol):
 
     def audit(self, queue: str, message_id: str) -> list[AuditEntry]:
         """The trail of one message over all groups, in order."""
+
+    def states(self, queue: str, group: str, ids: Sequence[str]) -> list[MessageState | None]:
+        """Where each message stands in the group, as the last entry of its trail says, in the order of the ids; None
+        for one that never was or is past retention."""
 
     def archive(self, queue: str, group: str, outcome: State | None, limit: int, before: int | None) -> list[Archived]:
         """Messages that have ended in the group, latest position first; `before` is a position for paging."""

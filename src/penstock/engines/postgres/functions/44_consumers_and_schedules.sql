@@ -61,8 +61,8 @@ begin
     where group_id = g.group_id and name = heartbeat.name;
     if not found then
         raise exception using errcode = 'PN205', message = format(
-            'consumer %s of queue %s missed its heartbeats and must register again', penstock._shown(heartbeat.name),
-            penstock._shown(q.name)
+            'consumer %s of queue %s is not registered: it never was, or it missed its heartbeats and must register again',
+            penstock._shown(heartbeat.name), penstock._shown(q.name)
         );
     end if;
     -- In the same transaction, which holds the row: a moment later a sweep may have removed it.

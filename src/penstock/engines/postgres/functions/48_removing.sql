@@ -397,8 +397,9 @@ begin
         end if;
         return t.state <> 'leased';
     end if;
-    select l.* into m from penstock.log as l join penstock.lane as n using (lane_id)
-    where l.seq = _seq and n.queue_id = q.queue_id and n.priority >= 0 and l.seq > q.trimmed_position
+    select l.* into m
+    from (select o.* from penstock.log as o where o.seq = _seq offset 0) as l join penstock.lane as n using (lane_id)
+    where n.queue_id = q.queue_id and n.priority >= 0 and l.seq > q.trimmed_position
         and (l.expires_at is null or l.expires_at > _now);
     if not found or exists (
         select 1 from penstock.lease as e
