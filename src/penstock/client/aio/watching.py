@@ -29,8 +29,8 @@ LONGEST_REST_SECONDS = 0.1
 # are awaited.
 BACKSTOP_LOOKS = 50
 # There may be one message for a thousand tasks. So this many are woken first, and while there is still something, twice
-# as many each time: at the next commit, such as that of their receives, or after this long, in case they were cancelled.
-# That is twice as long each time too: perhaps their receives only wait for a slow disk.
+# as many each time: at the next commit, such as that of their receives, or after this long, because they may have been
+# cancelled. That is twice as long each time too, because their receives may only wait for a slow disk.
 FIRST_WOKEN = 16
 WAKE_AGAIN_SECONDS = 0.01
 # A timer for what comes due by itself is set anew after this long: clocks may be set meanwhile.
