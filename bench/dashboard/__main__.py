@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
+import operator
 import os
-import random
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.dashboard import filling, pages, tabs
+from bench.dashboard.comparing import compared
 from bench.finding import Target, shown_spread, spread
 from bench.postgres import server
 from bench.report import markdown
@@ -70,12 +71,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--engine", choices=["sqlite", "postgres"], help="one engine")
     parser.add_argument("--url", help="a store of your own instead (it is filled)")
     parser.add_argument("--filled", action="store_true", help="the store of --url is filled already")
-    parser.add_argument("--rounds", type=int, help="turns of the worker of each kind (default 30, with --quick 2)")
-    parser.add_argument("--seconds", type=float, help="length of a worker's turn (default 3, with --quick 1)")
+    parser.add_argument("--rounds", type=int, help="rounds of four turns of the worker (default 60, with --quick 2)")
+    parser.add_argument("--seconds", type=float, help="length of a worker's turn (default 1)")
     parser.add_argument("--out", default="bench-results", help="where results go (default ./bench-results)")
     arguments = parser.parse_args()
-    arguments.rounds = arguments.rounds or (2 if arguments.quick else 30)
-    arguments.seconds = arguments.seconds or (1.0 if arguments.quick else 3.0)
+    arguments.rounds = arguments.rounds or (2 if arguments.quick else 60)
+    arguments.seconds = arguments.seconds or 1.0
     arguments.page_rounds = 2 if arguments.quick else 10
     arguments.waiting = arguments.finished = 20_000 if arguments.quick else 1_000_000
     arguments.dead = 1_000 if arguments.quick else 50_000
@@ -119,41 +120,32 @@ def _report(engine: str, found: dict[str, Any], arguments: argparse.Namespace) -
     ordered = sorted(found["pages"].items(), key=lambda one: -one[1]["median"])
     times = [[name, f"{one['median']:.0f}", f"{one['longest']:.0f}"] for name, one in ordered]
     print(markdown(["page", "median ms", "longest"], times))
-    print(f"\nA worker that sends, receives and acks {tabs.BATCH} at a time, {len(found['tabs'])} turns of each kind\n")
-    rows = [_row(text, [one[turn] for one in found["tabs"]]) for turn, text in TURNS.items()]
-    print(markdown(["", "messages/s", "µs of worker each", "server cores"], rows))
-    ratio = _median(found, "watched") / _median(found, "alone")
-    low, high = likely([one["watched"]["rate"] / one["alone"]["rate"] for one in found["tabs"]])
-    print(f"\nWith the tabs against without: {ratio:.3f}; between {low:.3f} and {high:.3f} with 95 % confidence\n")
+    print(f"\nA worker that sends, receives and acks {tabs.BATCH} at a time, {len(found['tabs'])} rounds\n")
+    rounds = [{turn: tabs.Turn(**numbers) for turn, numbers in one.items()} for one in found["tabs"]]
+    print(markdown(TURN_HEADER, [_row(text, [one[turn] for one in rounds]) for turn, text in TURNS.items()]))
+    rate = compared([one["watched"].rate / one["alone"].rate for one in rounds])
+    cost = compared([one["watched"].cost / one["alone"].cost for one in rounds])
+    print(f"\nRate with the tabs against without: {rate} with 95 % confidence")
+    print(f"Processor time of all for a message: {cost}\n")
     slowest = ordered[0][1]["median"]
     return [
         Target(f"{engine}: slowest page in ms, below {PAGE_MILLISECONDS:.0f}", slowest, slowest < PAGE_MILLISECONDS),
         Target(
             f"{engine}: a worker's rate with {len(tabs.TABS)} tabs against none, surely at least {LEAST_RATIO}",
-            low,
-            low >= LEAST_RATIO,
+            rate.low,
+            rate.low >= LEAST_RATIO,
         ),
     ]
 
 
 TURNS = {"alone": "nobody watches", "watched": f"{len(tabs.TABS)} tabs"}
+TURN_HEADER = ["", "messages/s", "µs each: worker", "server", "database", "server cores"]
 
 
-def _row(text: str, turns: list[dict[str, float]]) -> list[str]:
-    rates = spread([one["rate"] for one in turns])
-    own = statistics.median(one["worker_microseconds"] for one in turns)
-    return [text, shown_spread(rates), f"{own:.1f}", f"{statistics.median(one['server_cores'] for one in turns):.3f}"]
-
-
-def _median(found: dict[str, Any], turn: str) -> float:
-    return statistics.median([float(one[turn]["rate"]) for one in found["tabs"]])
-
-
-def likely(ratios: list[float]) -> tuple[float, float]:
-    """Between which the median lies, by drawing the rounds again and again."""
-    chance = random.Random(7)
-    medians = sorted(statistics.median(chance.choices(ratios, k=len(ratios))) for _ in range(2000))
-    return medians[50], medians[-51]
+def _row(text: str, turns: list[tabs.Turn]) -> list[str]:
+    all_ = functools.reduce(operator.add, turns)
+    each = [f"{1e6 * used / all_.messages:.1f}" for used in (all_.worker, all_.server, all_.database)]
+    return [text, shown_spread(spread([one.rate for one in turns])), *each, f"{all_.server / all_.seconds:.3f}"]
 
 
 if __name__ == "__main__":

@@ -6,18 +6,22 @@ browser itself is left out: it would run on the machine of who watches.
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import multiprocessing
 import os
+import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.synchronize import Barrier, Event
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
+
+import psycopg
 
 import penstock
 from bench.dashboard.filling import LARGE
@@ -36,47 +40,101 @@ TABS = (
 
 
 class Turn(NamedTuple):
-    """Messages per second through send, receive and ack, processor time of the worker for each, and how much of a core
-    the server took meanwhile."""
+    """Messages through send, receive and ack, how long that took, and processor seconds of the worker, of the server
+    and of the database meanwhile."""
 
-    rate: float
-    worker_microseconds: float
-    server_cores: float
+    messages: float
+    seconds: float
+    worker: float
+    server: float
+    database: float
+
+    def __add__(self, other: object) -> Turn:
+        assert isinstance(other, Turn)
+        return Turn(*(one + another for one, another in zip(self, other, strict=True)))
+
+    @property
+    def rate(self) -> float:
+        return self.messages / self.seconds
+
+    @property
+    def cost(self) -> float:
+        """Processor microseconds of all together for a message. It wavers less than the rate on a machine that does
+        other things too; a rate that waits for the disk loses less than this says, because no core is short."""
+        return 1e6 * (self.worker + self.server + self.database) / self.messages
+
+
+ORDERS = (("alone", "watched", "watched", "alone"), ("watched", "alone", "alone", "watched"))
 
 
 def measure(url: str, port: int, pid: int, rounds: int, seconds: float) -> list[dict[str, Turn]]:
-    """In each round without and with the tabs, each first in every second round. Short turns close to each other: what
-    else the machine does is then the same for both."""
+    """In each round two turns of each kind, so close to each other that what else the machine does is the same for
+    both: what becomes steadily faster or slower meanwhile meets both alike."""
     results = []
     with _browser(port) as browser, penstock.connect(url) as store:
         queue = store.queue("work")
+        meters = (Meter([os.getpid()]), Meter([pid]), Meter(_database_processes(url)))
         _work(queue, seconds)
         for number in range(rounds):
-            turns = ("alone", "watched") if number % 2 == 0 else ("watched", "alone")
-            results.append({turn: _turn(queue, browser, pid, seconds, turn == "watched") for turn in turns})
+            turns: dict[str, Turn] = {}
+            for turn in ORDERS[number % 2]:
+                browser.show(turn == "watched")
+                done = _turn(queue, meters, seconds)
+                turns[turn] = turns[turn] + done if turn in turns else done
+            results.append(turns)
     return results
 
 
-def _turn(queue: penstock.Queue, browser: Browser, pid: int, seconds: float, watched: bool) -> Turn:
-    browser.show(watched)
-    used, began = _cpu_seconds(pid), time.perf_counter()
-    rate, microseconds = _work(queue, seconds)
-    return Turn(rate, microseconds, (_cpu_seconds(pid) - used) / (time.perf_counter() - began))
+def _turn(queue: penstock.Queue, meters: Sequence[Meter], seconds: float) -> Turn:
+    used, began = [meter.read() for meter in meters], time.perf_counter()
+    messages = _work(queue, seconds)
+    took = time.perf_counter() - began
+    return Turn(messages, took, *(meter.read() - before for meter, before in zip(meters, used, strict=True)))
 
 
-def _cpu_seconds(pid: int) -> float:
-    # The name in the second field may hold spaces: count from the bracket that closes it.
-    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _work(queue: penstock.Queue, seconds: float) -> tuple[float, float]:
-    done = 0
-    used, began = time.process_time(), time.perf_counter()
+def _work(queue: penstock.Queue, seconds: float) -> int:
+    done, began = 0, time.perf_counter()
     while time.perf_counter() - began < seconds:
         queue.send_many([b"x" * 200] * BATCH)
         done += queue.ack_many(queue.receive(limit=BATCH, consumer="worker"))
-    return done / (time.perf_counter() - began), 1e6 * (time.process_time() - used) / done
+    return done
+
+
+class Meter:
+    """Processor seconds of processes and of the children that they have waited for."""
+
+    def __init__(self, processes: Sequence[int]) -> None:
+        self._processes = processes
+
+    def read(self) -> float:
+        ticks = 0
+        for process in self._processes:
+            with contextlib.suppress(OSError):
+                ticks += sum(int(field) for field in _fields(process)[11:15])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _fields(process: int) -> list[str]:
+    # The name in the second field may hold spaces: count from the bracket that closes it.
+    return Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+
+
+def _database_processes(url: str) -> list[int]:
+    """Those of a PostgreSQL on this machine; none for SQLite, which works in the processes that use it."""
+    if not url.startswith("postgres"):
+        return []
+    with psycopg.connect(url, autocommit=True) as connection:
+        rows = connection.execute("select pid from pg_stat_activity").fetchall()
+    here = [pid for (pid,) in rows if _is_postgres(pid)]
+    # What ends meanwhile is counted by the process that started it.
+    return [*here, *{int(_fields(pid)[1]) for pid in here}]
+
+
+def _is_postgres(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(encoding="ascii").strip() == "postgres"
+    except OSError:
+        return False
 
 
 # -- the tabs, in a process of their own -------------------------------------------------------------------------------
@@ -84,23 +142,23 @@ def _work(queue: penstock.Queue, seconds: float) -> tuple[float, float]:
 
 class Browser(NamedTuple):
     is_open: Event
+    is_closed: Event
     changed: Barrier
 
     def show(self, is_open: bool) -> None:
         """Returns when all tabs are open, or all are closed."""
         if self.is_open.is_set() == is_open:
             return
-        if is_open:
-            self.is_open.set()
-        else:
-            self.is_open.clear()
+        wanted, other = (self.is_open, self.is_closed) if is_open else (self.is_closed, self.is_open)
+        other.clear()
+        wanted.set()
         self.changed.wait(60)
 
 
 @contextmanager
 def _browser(port: int) -> Iterator[Browser]:
     context = multiprocessing.get_context("spawn")
-    browser = Browser(context.Event(), context.Barrier(2))
+    browser = Browser(context.Event(), context.Event(), context.Barrier(2))
     process = context.Process(target=_run, args=(port, browser), daemon=True)
     process.start()
     try:
@@ -113,32 +171,53 @@ def _browser(port: int) -> Iterator[Browser]:
 def _run(port: int, browser: Browser) -> None:
     while True:
         browser.is_open.wait()
-        begun = threading.Barrier(len(TABS) + 1)
-        threads = [threading.Thread(target=_tab, args=(port, browser.is_open, begun, *tab)) for tab in TABS]
-        for thread in threads:
-            thread.start()
-        begun.wait(60)
+        tabs = [Tab(port, *tab) for tab in TABS]
+        for tab in tabs:
+            tab.open()
         browser.changed.wait(60)
-        for thread in threads:
-            thread.join()
+        browser.is_closed.wait()
+        for tab in tabs:
+            tab.close()
         browser.changed.wait(60)
 
 
-def _tab(port: int, is_open: Event, begun: threading.Barrier, events: str, page: str | None) -> None:
-    stream = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    pages = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    stream.request("GET", events)
-    answer = stream.getresponse()
-    assert answer.status == 200, answer.status
-    begun.wait(60)
-    read_at = 0.0
-    # A sample comes every second, so a tab that is to be closed notices it soon.
-    while is_open.is_set() and (line := answer.readline()):
-        if not line.startswith(b"data: ") or page is None or time.monotonic() - read_at < READ_AGAIN_SECONDS:
+class Tab:
+    """A page that is open: it follows its stream, in a thread."""
+
+    def __init__(self, port: int, events: str, page: str | None) -> None:
+        self._events, self._page = events, page
+        self._stream = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        self._pages = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        self._thread = threading.Thread(target=self._follow)
+
+    def open(self) -> None:
+        """Returns when it has shown something."""
+        self._stream.request("GET", self._events)
+        self._answer = self._stream.getresponse()
+        assert self._answer.status == 200, self._answer.status
+        while not self._answer.readline().startswith(b"data: "):
             continue
-        if json.loads(line[6:])["changed"]:
-            read_at = time.monotonic()
-            pages.request("GET", page, headers={"Accept": "text/html"})
-            pages.getresponse().read()
-    stream.close()
-    pages.close()
+        self._thread.start()
+
+    def _follow(self) -> None:
+        read_at = 0.0
+        while line := self._next_line():
+            if not line.startswith(b"data: ") or self._page is None or time.monotonic() - read_at < READ_AGAIN_SECONDS:
+                continue
+            if json.loads(line[6:])["changed"]:
+                read_at = time.monotonic()
+                self._pages.request("GET", self._page, headers={"Accept": "text/html"})
+                self._pages.getresponse().read()
+
+    def _next_line(self) -> bytes:
+        try:
+            return self._answer.readline()
+        except http.client.IncompleteRead:  # it was closed
+            return b""
+
+    def close(self) -> None:
+        """At once, and not with the next event."""
+        self._stream.sock.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._stream.close()
+        self._pages.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -102,3 +103,17 @@ def test_an_unknown_message_cannot_be_explained(queue: Queue, store: Store) -> N
         queue.explain(unknown)
     with pytest.raises(NotFound):
         store.queue("unknown").explain(unknown)
+
+
+def test_advice_is_a_command_that_a_shell_understands(store: Store) -> None:
+    """With the group for which it was asked, and names as they are."""
+    queue = store.queue("two words; rm")
+    message_id = queue.send(1)
+    take(queue, group="it's mine").nak("busy", delay_seconds=0)
+    advice = queue.explain(message_id, group="it's mine").advice
+    assert advice is not None
+    assert shlex.split(advice) == ["penstock", "receive", "two words; rm", "--group", "it's mine"]
+    take(queue).reject("no")
+    advice = queue.explain(message_id).advice
+    assert advice is not None
+    assert shlex.split(advice) == ["penstock", "redrive", "two words; rm", message_id, "--group", "default"]

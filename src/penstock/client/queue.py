@@ -369,6 +369,16 @@ class Queue:
         policy = self.policy()
         return policy.default_group
 
+    def _known_group(self, group: str | None) -> str:
+        """The same for looking, where a mistyped name must not look like a group in which nothing happens."""
+        reader = self._group(group)
+        if group is not None:
+            groups = self._read(lambda: self.engine.groups(self.name))
+            policy = self.policy()
+            if reader not in (*groups, policy.default_group):
+                raise NotFound(f"queue {self.name!r} has no group {shown(reader)}{nearest(reader, groups)}")
+        return reader
+
     def _ack_each(self, deliveries: Sequence[Delivery]) -> list[Settled]:
         return self.settle([Ack(delivery) for delivery in deliveries])
 

@@ -28,6 +28,7 @@ from penstock.domain.observations import (
     Explanation,
     GroupStats,
     LeaseInfo,
+    MessageState,
     Part,
     QueueInfo,
     SweepReport,
@@ -69,6 +70,8 @@ class Capabilities(msgspec.Struct, frozen=True):
     makes_own_schema: bool
     receives_lightly: bool = True
     """A receive that finds nothing disturbs nobody, so that there is no need to look before."""
+    receives_own_sends: bool = True
+    """A receive finds what was sent before it in the same transaction."""
 
 
 Operation = Callable[[], Any]
@@ -305,6 +308,10 @@ class Engine(Protocol):
     def audit(self, queue: str, message_id: str) -> list[AuditEntry]:
         """The trail of one message over all groups, in order."""
 
+    def states(self, queue: str, group: str, ids: Sequence[str]) -> list[MessageState | None]:
+        """Where each message stands in the group, as the last entry of its trail says, in the order of the ids; None
+        for one that never was or is past retention."""
+
     def archive(self, queue: str, group: str, outcome: State | None, limit: int, before: int | None) -> list[Archived]:
         """Messages that have ended in the group, latest position first; `before` is a position for paging."""
 
@@ -350,7 +357,8 @@ class Engine(Protocol):
 
     def window(self, queue: str, start: Mark, end: Mark, parts: int, table: Table = "messages") -> list[Part]:
         """The rows between two marks as at most `parts` pieces of like size; RangeTrimmed when some of them are past
-        retention, or the log ends before the window begins. The same window always holds the same rows."""
+        retention, or the log ends before the window begins. The same window always holds the same rows, and more than
+        a few need not be counted for it."""
 
     def read(
         self, part: Part, batch_rows: int = 10_000, columns: Sequence[str] | None = None

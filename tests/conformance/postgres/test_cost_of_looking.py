@@ -11,8 +11,9 @@ import pytest
 import penstock
 from tests.conformance.engines import ENGINES
 
-WAITING, FINISHED = 8_000, 4_000
-# Of about 900 that the log alone has.
+# Enough that a planner without statistics prefers to look for a position in every transaction of a lane.
+SENDS, EACH, FINISHED = 400, 100, 4_000
+# Of several thousand that the log alone has.
 MOST_BLOCKS = 300
 LOOKS = {
     "counts": "select * from penstock.stats('long')",
@@ -22,6 +23,11 @@ LOOKS = {
     "messages of a short queue": "select * from penstock.browse('short', 0, null, 5, true)",
     "the newest that ended": "select * from penstock.ended_messages('long', 'default', null, 5, null)",
     "those that ended before": "select * from penstock.ended_messages('long', 'default', 'succeeded', 5, {middle})",
+    "one message": "select * from penstock.find('long', '{waiting}')",
+    "the trail of one message": "select * from penstock.trail('long', '{waiting}')",
+    "the states of a few": "select * from penstock.states('long', 'default', '{{{waiting},{ended}}}')",
+    "what is in flight": "select * from penstock.leases('long', 'other', null, null, 0, 5)",
+    "the lease of one message": "select * from penstock.leases('long', 'other', '{{{ended}}}', null, 0, 5)",
     "the newest dead letters": "select * from penstock.letters('long', null, null, 5)",
 }
 
@@ -30,6 +36,10 @@ class Filled(NamedTuple):
     connection: psycopg.Connection[Any]
     middle: int
     """The position of a message that has ended, with others before it."""
+    ended: str
+    """The first message, which another group has in flight."""
+    waiting: str
+    """A message that nobody has received."""
 
 
 @pytest.fixture(scope="module")
@@ -41,22 +51,32 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
         short.send_many([b"x"] * 5)
         finished = long.send_many([b"x" * 400] * FINISHED)
         middle = store.engine.position(long.name, finished[2_000])
+        long.receive(limit=10, group="other")
         long.ack_many(long.receive(limit=FINISHED - 500))
         long.settle([penstock.Reject(one, f"error {one.position}") for one in long.receive(limit=500)])
-        for _ in range(8):
-            long.send_many([b"x" * 400] * (WAITING // 8))
-        long.receive(limit=10, group="other")
+        for _ in range(SENDS):
+            long.send_many([b"x" * 400] * EACH)
         store.sweep()
         with psycopg.connect(url, autocommit=True) as connection:
-            yield Filled(connection, middle)
+            yield Filled(connection, middle, finished[0], long.peek(1)[0].id)
 
 
 @pytest.mark.parametrize("look", LOOKS)
 def test_a_look_reads_few_blocks(filled: Filled, look: str) -> None:
-    statement = f"explain (analyze, buffers, timing off, format json) {LOOKS[look].format(middle=filled.middle)}"
+    statement = f"explain (analyze, buffers, timing off, format json) {LOOKS[look].format(**filled._asdict())}"
     filled.connection.execute(statement)  # what is read once for each connection is not the look's
     row = filled.connection.execute(statement).fetchone()
     assert row is not None
     plan = row[0][0]["Plan"]
     assert plan["Actual Rows"] > 0
     assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] < MOST_BLOCKS
+
+
+def test_what_others_did_is_looked_at_once(filled: Filled) -> None:
+    """Steps that counting looks at again each time, in a group in which nothing has ended."""
+    row = filled.connection.execute(
+        "select count(s.entry) from penstock.reader as g join penstock.step as s using (queue_id)"
+        " where g.name = 'other' and s.tx >= pg_snapshot_xmax(g.counted)"
+    ).fetchone()
+    assert row is not None
+    assert row[0] <= 100

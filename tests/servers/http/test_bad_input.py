@@ -29,19 +29,19 @@ SEND = "/api/v1/queues/q/messages"
         (b'{"payload": "\\ud800"}', "is not JSON"),
         (b'{"payload": ' + b"[" * 100_000, "nested too deeply"),
         (b"[" * 100_000, "the body"),
-        (b"[]", "expected `object`"),
+        (b"[]", "the body must be an object, not a list"),
         (b"", "is not JSON"),
         (b"{}", "exactly one of payload and payload_base64"),
         (b'{"payload": 1, "payload_base64": ""}', "exactly one of"),
         (b'{"payload_base64": "%%%"}', "is not base64"),
         (b'{"payload": 1, "priorty": 2}', "unknown field 'priorty'; did you mean 'priority'?"),
-        (b'{"payload": 1, "priority": "high"}', "$.priority"),
+        (b'{"payload": 1, "priority": "high"}', "the body: priority must be a whole number, not 'high'"),
         (b'{"payload": 1, "priority": 1.5}', "whole number"),
-        (b'{"payload": 1, "priority": -1}', "$.priority"),
-        (b'{"payload": 1, "headers": {"a": 1}}', "$.headers"),
+        (b'{"payload": 1, "priority": -1}', "priority must be at least 0, not -1"),
+        (b'{"payload": 1, "headers": {"a": 1}}', "headers"),
         (b'{"payload": 1, "id": "seven"}', "'seven'"),
         (b'{"payload": 1, "deadline_at": "tomorrow"}', "$.deadline_at"),
-        (b'{"payload": 1, "ttl_seconds": 1e300}', "$.ttl_seconds"),
+        (b'{"payload": 1, "ttl_seconds": 1e300}', "ttl_seconds must be at most "),
         (b'{"payload": 1, "content_type": ""}', "content_type is empty"),
         (b'{"payload": 1, "key": "a\\u0000"}', "control character"),
     ],
@@ -56,7 +56,7 @@ async def test_a_wrong_body_is_told(client: httpx.AsyncClient, store: AsyncStore
     [
         ("/api/v1/queues/q/peek?limti=1", "unknown parameter 'limti'; did you mean 'limit'?"),
         ("/api/v1/queues/q/peek?limit=many", "limit must be a whole number, not 'many'"),
-        ("/api/v1/queues/q/peek?limit=0", "limit '0'"),
+        ("/api/v1/queues/q/peek?limit=0", "limit must be at least 1, not 0"),
         ("/api/v1/queues/q/peek?limit=1_0", "whole number"),
         ("/api/v1/queues/q/peek?limit=1&limit=2", "twice"),
         ("/api/v1/queues/q/peek?group=%FF", "not percent-encoded UTF-8"),
@@ -82,6 +82,9 @@ async def test_what_is_not_there_is_told_with_the_nearest(client: httpx.AsyncCli
         body: dict[str, Any] = {"settlements": []} if action == "settle" else {}
         problem(await api.ask("POST", "queues", "nowhere", action, body=body), 404)
     assert "default" in problem(await api.ask("GET", "queues", "orders", "stats", params={"group": "defualt"}), 404)
+    assert "default" in problem(await api.ask("GET", "queues", "orders", "leases", params={"group": "defualt"}), 404)
+    told = problem(await api.ask("POST", "queues", "orders", "consumers", "nobody", "heartbeat", body={}), 409)
+    assert "consumer 'nobody' of queue 'orders' is not registered" in told
     unknown = "019a8c3e-7b2d-7abc-8def-00000000ffff"
     assert unknown in problem(await api.ask("GET", "queues", "orders", "messages", unknown), 404)
     problem(await api.ask("POST", "queues", "orders", "messages", unknown, "ack", body={"token": 1}), 404)

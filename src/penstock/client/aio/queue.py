@@ -367,6 +367,16 @@ class AsyncQueue:
         policy = await self.policy()
         return policy.default_group
 
+    async def _known_group(self, group: str | None) -> str:
+        """The same for looking, where a mistyped name must not look like a group in which nothing happens."""
+        reader = await self._group(group)
+        if group is not None:
+            groups = await self._read(lambda: self.engine.groups(self.name))
+            policy = await self.policy()
+            if reader not in (*groups, policy.default_group):
+                raise NotFound(f"queue {self.name!r} has no group {shown(reader)}{nearest(reader, groups)}")
+        return reader
+
     async def _ack_each(self, deliveries: Sequence[AsyncDelivery]) -> list[Settled]:
         return await self.settle([Ack(delivery) for delivery in deliveries])
 

@@ -21,6 +21,7 @@ from penstock.domain.observations import (
     Explanation,
     GroupStats,
     LeaseInfo,
+    MessageState,
     Part,
     QueueInfo,
     SweepReport,
@@ -57,7 +58,9 @@ SQL = Statements("penstock.engines.postgres", "sql/verbs.sql")
 
 class PostgresEngine:
     name = "postgres"
-    capabilities = Capabilities(transactional_send=True, crosses_processes=True, makes_own_schema=False)
+    capabilities = Capabilities(
+        transactional_send=True, crosses_processes=True, makes_own_schema=False, receives_own_sends=False
+    )
 
     def __init__(self, database: Database, listen: bool) -> None:
         self.database = database
@@ -383,6 +386,10 @@ class PostgresEngine:
     def audit(self, queue: str, message_id: str) -> list[AuditEntry]:
         with suggesting(self.database, queue):
             return [shapes.audit_entry(row) for row in self._rows(SQL.trail, queue, message_id)]
+
+    def states(self, queue: str, group: str, ids: Sequence[str]) -> list[MessageState | None]:
+        with suggesting(self.database, queue):
+            return [shapes.message_state(row) for row in self._rows(SQL.states, queue, group, list(ids))]
 
     def archive(self, queue: str, group: str, outcome: State | None, limit: int, before: int | None) -> list[Archived]:
         rows = self._rows(SQL.ended_messages, queue, group, outcome, limit, before)

@@ -18,6 +18,7 @@ from penstock.domain.observations import (
     DeadLetter,
     GroupStats,
     LeaseInfo,
+    MessageState,
     QueueInfo,
 )
 from penstock.domain.policy import Policy
@@ -85,6 +86,11 @@ def dead_letter(row: Row, queue: str) -> DeadLetter:
 def audit_entry(row: Row) -> AuditEntry:
     at, event, state, by, group, reason, attempt = row
     return AuditEntry(to_time(at), Event(event), State(state), by or SYSTEM, group, readable(reason), attempt)
+
+
+def message_state(row: Row) -> MessageState | None:
+    state, reason = row
+    return None if state is None else MessageState(State(state), readable(reason))
 
 
 def lease_info(row: Row) -> LeaseInfo:

@@ -25,7 +25,8 @@ def heartbeat(transaction: Transaction, queue: str, group: str, name: str) -> Co
     bindings = {"group_id": reader.group_id, "name": name, "now": transaction.now}
     if not transaction.changes(SQL.heartbeat, bindings):
         raise ConsumerRemoved(
-            f"consumer {shown(name)} of queue {queue!r} missed its heartbeats and must register again"
+            f"consumer {shown(name)} of queue {queue!r} is not registered: it never was, or it missed its heartbeats"
+            " and must register again"
         )
     return _find(transaction, queue, group, name)
 

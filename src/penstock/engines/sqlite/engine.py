@@ -21,6 +21,7 @@ from penstock.domain.observations import (
     Explanation,
     GroupStats,
     LeaseInfo,
+    MessageState,
     Part,
     QueueInfo,
     SweepReport,
@@ -398,6 +399,10 @@ class SqliteEngine:
     def audit(self, queue: str, message_id: str) -> list[AuditEntry]:
         with self.database.read() as transaction:
             return looking.audit(transaction, queue, message_id)
+
+    def states(self, queue: str, group: str, ids: Sequence[str]) -> list[MessageState | None]:
+        with self.database.read() as transaction:
+            return looking.states(transaction, queue, group, ids)
 
     def archive(self, queue: str, group: str, outcome: State | None, limit: int, before: int | None) -> list[Archived]:
         with self.database.read() as transaction:

@@ -116,7 +116,7 @@ def _ready(transaction: Transaction, queue: Queue, group: Group, because: str) -
         return (
             State.READY,
             f"{because}; {ahead}, and no consumer is registered",
-            f"penstock receive {quote(queue.name)}",
+            f"penstock receive {quote(queue.name)} --group {quote(group.name)}",
         )
     return State.READY, f"{because}; {ahead}", None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from penstock.domain.errors import NotFound
@@ -9,7 +10,7 @@ from penstock.domain.identity import made_id
 from penstock.domain.lifecycle import OUTCOMES, Event, State
 from penstock.domain.message import SYSTEM, Message
 from penstock.domain.names import shown
-from penstock.domain.observations import AddressState, Archived, AuditEntry
+from penstock.domain.observations import AddressState, Archived, AuditEntry, MessageState
 from penstock.domain.times import to_time
 from penstock.engines import messages
 from penstock.engines.sqlite import ending, queues, sending, stretches
@@ -122,8 +123,11 @@ def audit(transaction: Transaction, name: str, message_id: str) -> list[AuditEnt
     message = find(transaction, name, message_id)
     if found.position is None:
         return [_sent(message, State.HELD)]
-    state = State.HELD if transaction.value(SQL.was_held, {"position": found.position}) else State.READY
-    return [_sent(message, state), *trail(transaction, queue, found.position)]
+    return [_sent(message, _first_state(transaction, found.position)), *trail(transaction, queue, found.position)]
+
+
+def _first_state(transaction: Transaction, position: int) -> State:
+    return State.HELD if transaction.value(SQL.was_held, {"position": position}) else State.READY
 
 
 def _sent(message: Message, state: State) -> AuditEntry:
@@ -142,6 +146,25 @@ def last_entry(transaction: Transaction, queue: Queue, group: Group, position: i
     """The latest step of a message in a group."""
     entries = [entry for entry in trail(transaction, queue, position) if entry.group in (None, group.name)]
     return entries[-1] if entries else None
+
+
+def states(transaction: Transaction, name: str, group_name: str, ids: Sequence[str]) -> list[MessageState | None]:
+    queue = queues.get(transaction, name)
+    group = queues.find_group(transaction, queue, group_name)
+    group_id = NOBODY if group is None else group.group_id
+    return [_state(transaction, queue, group_id, sending.locate(transaction, queue, one)) for one in ids]
+
+
+def _state(transaction: Transaction, queue: Queue, group_id: int, found: Place | None) -> MessageState | None:
+    if found is None:
+        return None
+    if found.position is None:
+        return MessageState(State.HELD, None)
+    bindings = {"position": found.position, "queue_id": queue.queue_id, "group_id": group_id}
+    last = transaction.row(SQL.last_state, {**bindings, "span": ending.MAX_SPAN - 1})
+    if last is not None:
+        return MessageState(State(last[0]), last[1])
+    return MessageState(_first_state(transaction, found.position), None)
 
 
 def archive(

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 import penstock
 from penstock.servers.access import hash_password
 from tests.servers.clients.processes import LOOPBACK, PenstockServer, free_port
-from tests.servers.http.dashboard.watching import Watched
+from tests.servers.http.dashboard.watching import Watched, close
 
 FLAGS = (
     "--no-sandbox",
@@ -89,7 +89,7 @@ def context(browser: Browser, served: Served) -> Iterator[BrowserContext]:
     opened = browser.new_context(base_url=served.base, viewport={"width": 1280, "height": 900}, color_scheme="light")
     opened.set_default_timeout(PATIENCE)
     yield opened
-    opened.close()
+    close(opened)
 
 
 @pytest.fixture
@@ -118,7 +118,7 @@ def log_in(browser: Browser, guarded: Served) -> Iterator[Callable[[str], Page]]
 
     yield enter
     for one in contexts:
-        one.close()
+        close(one)
 
 
 @pytest.fixture

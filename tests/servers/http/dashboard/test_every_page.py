@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page
 import penstock
 from penstock.client.pipeline import LakeStatus, PipelineRun, ReportStatus, note_lake, note_report, note_run
 from tests.servers.http.dashboard.conftest import Served
-from tests.servers.http.dashboard.watching import Watched
+from tests.servers.http.dashboard.watching import Watched, close
 
 LIGHT, DARK, PHONE = "light", "dark", "phone"
 # The ground of a page in each theme, as the style sheet has it.
@@ -59,14 +59,14 @@ def _note_pipeline(store: penstock.Store) -> None:
 
 @pytest.fixture(params=[LIGHT, DARK, PHONE])
 def look(request: pytest.FixtureRequest, browser: Browser, served: Served) -> Iterator[tuple[str, Page]]:
-    width, height = (390, 844) if request.param == PHONE else (1280, 900)
+    width, height = (375, 812) if request.param == PHONE else (1280, 900)
     context = browser.new_context(
         base_url=served.base,
         viewport={"width": width, "height": height},
         color_scheme="dark" if request.param == DARK else "light",
     )
     yield request.param, context.new_page()
-    context.close()
+    close(context)
 
 
 def test_every_page_opens(look: tuple[str, Page], paths: dict[str, str]) -> None:

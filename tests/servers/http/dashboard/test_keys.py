@@ -6,6 +6,7 @@ from playwright.sync_api import Browser, Page, expect
 
 import penstock
 from tests.servers.http.dashboard.conftest import Served
+from tests.servers.http.dashboard.watching import close
 
 
 def test_keys(page: Page, queue: penstock.Queue) -> None:
@@ -60,4 +61,4 @@ def test_pages_work_without_scripts(browser: Browser, served: Served, queue: pen
     plain.get_by_role("button", name="Redrive 1").click()
     assert "1 message ready again" in plain.locator(".notice").inner_text()
     assert queue.stats(group="default").dead == 0
-    context.close()
+    close(context)

@@ -14,6 +14,7 @@ from penstock.servers.access import ROLES, Right, Role
 from penstock.servers.http.dashboard import ROUTES
 from penstock.servers.http.routing import Route
 from tests.servers.http.dashboard.conftest import Served
+from tests.servers.http.dashboard.watching import close
 
 CHANGING = [route for route in ROUTES if route.method == "POST" and not route.is_open and route.pattern != "/logout"]
 OPEN = {"/login", "/static/{path...}"}
@@ -173,4 +174,4 @@ def test_a_wrong_password_says_so_and_the_right_one_goes_on(browser_page: Page) 
 def browser_page(browser: Browser, guarded: Served) -> Iterator[Page]:
     context = browser.new_context(base_url=guarded.base)
     yield context.new_page()
-    context.close()
+    close(context)

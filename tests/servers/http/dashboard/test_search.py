@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import html
 import re
 from datetime import UTC, datetime, timedelta
 
 import httpx
+import pytest
 from playwright.sync_api import Page
 
 import penstock
@@ -87,3 +89,35 @@ def test_wrong_questions_get_a_reason(http: httpx.Client) -> None:
         answer = http.get("/search", params=asked)
         assert answer.status_code in (400, 404)
         assert reason in answer.text
+
+
+@pytest.mark.parametrize(
+    ("wrong", "status", "told"),
+    [
+        ({"queue": "queue-"}, 404, "there is no queue 'queue-'; did you mean 'queue-"),
+        ({"outcome": "done"}, 400, "'done' is not an outcome (succeeded, "),
+        ({"since": "yesterday"}, 400, "since must be a time such as 2026-11-15T09:30, in UTC, not 'yesterday'"),
+        ({"since": "2026-01-02T00:00", "until": "2026-01-01T00:00"}, 400, "is after until 2026-01-01 00:00:00"),
+        ({"group": "defualt"}, 404, "has no group 'defualt'; did you mean 'default'?"),
+        ({"group": "a\x00"}, 400, "control character"),
+        ({"before": "-4"}, 400, "before must be the position of a message, 0 to 4611686018427387904, not '-4'"),
+        ({"before": "9" * 30}, 400, "before must be the position of a message"),
+    ],
+)
+def test_a_wrong_search_is_told(
+    queue: penstock.Queue, http: httpx.Client, wrong: dict[str, str], status: int, told: str
+) -> None:
+    queue.send(b"one")
+    answer = http.get("/search", params={"queue": queue.name, **wrong})
+    assert answer.status_code == status
+    assert told in html.unescape(answer.text)
+
+
+def test_a_group_or_a_queue_that_is_not_there_is_told(queue: penstock.Queue, http: httpx.Client) -> None:
+    queue.send(b"one")
+    answer = http.get(f"/queues/{queue.name}", params={"group": "defualt"})
+    assert answer.status_code == 404
+    assert "did you mean 'default'?" in html.unescape(answer.text)
+    answer = http.get("/batches", params={"queue": f"{queue.name}x"})
+    assert answer.status_code == 404
+    assert f"there is no queue '{queue.name}x'" in html.unescape(answer.text)

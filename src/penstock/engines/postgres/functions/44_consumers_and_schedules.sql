@@ -61,8 +61,8 @@ begin
     where group_id = g.group_id and name = heartbeat.name;
     if not found then
         raise exception using errcode = 'PN205', message = format(
-            'consumer %s of queue %s missed its heartbeats and must register again', penstock._shown(heartbeat.name),
-            penstock._shown(q.name)
+            'consumer %s of queue %s is not registered: it never was, or it missed its heartbeats and must register again',
+            penstock._shown(heartbeat.name), penstock._shown(q.name)
         );
     end if;
     -- In the same transaction, which holds the row: a moment later a sweep may have removed it.
@@ -122,9 +122,7 @@ declare
     s penstock.schedule;
 begin
     select * into q from penstock.queue where name = _queue;
-    perform penstock._check_sizes(
-        array[decode(_message ->> 'payload', 'base64')], coalesce(q.max_payload_bytes, 16777216)
-    );
+    perform penstock._check_stored(coalesce(_message, 'null'), coalesce(q.max_payload_bytes, 16777216));
     insert into penstock.schedule as u (name, cron, timezone, queue, message, catch_up, next_at)
     values (_name, _cron, _timezone, _queue, _message, _catch_up, _next_at)
     on conflict (name) do update

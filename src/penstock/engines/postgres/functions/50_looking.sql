@@ -54,12 +54,12 @@ declare
 begin
     select made.*
     into fl
-    from penstock.log as m
+    from (select o as m, o.lane_id from penstock.log as o where o.seq = _seq offset 0) as found
     join penstock.lane as n using (lane_id)
     cross join lateral penstock._as_flight(
-        m, case when n.priority < 0 then -1 - n.priority else n.priority end, null, null
+        found.m, case when n.priority < 0 then -1 - n.priority else n.priority end, null, null
     ) as made
-    where m.seq = _seq and n.queue_id = q.queue_id and m.seq > q.trimmed_position;
+    where n.queue_id = q.queue_id and _seq > q.trimmed_position;
     if not found then
         select d.seq, d.lane_id, d.priority, 0, 0, null, null, d.created_at, d.id, d.content_type, d.headers, d.expires_at,
             d.deadline_at, d.address, d.key, d.batch_id, d.created_by, d.available_at, d.payload
@@ -283,12 +283,13 @@ language sql stable as $$
             and (t.state = 'ready' or (t.state in ('held', 'leased') and t.until_at <= _now))
             and (t.expires_at is null or t.expires_at > _now)
         union all
-        select n.priority, 0, 0, n.shard, penstock._as_flight(m, n.priority, null, null)
+        select n.priority, 0, 0, n.shard, penstock._as_flight(found.m, n.priority, null, null)
         from penstock.lease as e
         join penstock.lane as n using (lane_id)
         cross join lateral unnest(penstock._members(e.positions)) as one (seq)
-        join penstock.log as m on m.seq = one.seq and m.lane_id = e.lane_id
-        where e.group_id = _group_id and e.ends_at <= _now and (m.expires_at is null or m.expires_at > _now)
+        cross join lateral (select m from penstock.log as m where m.seq = one.seq limit 1) as found
+        where e.group_id = _group_id and e.ends_at <= _now
+            and ((found.m).expires_at is null or (found.m).expires_at > _now)
         union all
         (
             select n.priority, 1, unread.place, n.shard, penstock._as_flight(unread.m, n.priority, null, null)

@@ -160,6 +160,28 @@ begin
 end
 $$;
 
+-- What happened in the queue of a group since the group was counted. By transaction: without the offset a planner that
+-- has no statistics would go through all positions.
+create or replace function penstock._steps_since(g penstock.reader)
+returns table (n bigint, state text, group_id integer, tx xid8)
+language sql stable as $$
+    select s.n::bigint, s.state, s.group_id, s.tx
+    from (
+        (
+            select * from penstock.step as late
+            where late.queue_id = g.queue_id and late.tx >= pg_snapshot_xmax(g.counted)
+            offset 0
+        )
+        union all
+        select open.*
+        from pg_snapshot_xip(g.counted) as o (x)
+        cross join lateral (
+            select * from penstock.step as one where one.queue_id = g.queue_id and one.tx = o.x offset 0
+        ) as open
+    ) as s
+    where s.first > 0
+$$;
+
 -- How messages ended in a group: those counted before, and those since.
 create or replace function penstock._ended(
     g penstock.reader, out succeeded bigint, out rejected bigint, out failed bigint, out lease_expired bigint,
@@ -172,13 +194,7 @@ language sql stable as $$
         g.lease_expired + coalesce(sum(s.n) filter (where s.state = 'lease_expired'), 0),
         g.expired + coalesce(sum(s.n) filter (where s.state = 'expired'), 0),
         g.cancelled + coalesce(sum(s.n) filter (where s.state = 'cancelled'), 0)
-    from (
-        select s.n, s.state, s.group_id from penstock.step as s
-        where s.queue_id = g.queue_id and s.tx >= pg_snapshot_xmax(g.counted) and s.first > 0
-        union all
-        select s.n, s.state, s.group_id from pg_snapshot_xip(g.counted) as o (x)
-        join penstock.step as s on s.queue_id = g.queue_id and s.tx = o.x and s.first > 0
-    ) as s
+    from penstock._steps_since(g) as s
     where s.group_id is null or s.group_id = g.group_id
 $$;
 

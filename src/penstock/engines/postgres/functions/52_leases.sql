@@ -29,7 +29,9 @@ begin
             e.leased_at, e.ends_at
         from penstock.lease as e
         cross join lateral unnest(penstock._members(e.positions)) as one (seq)
-        join penstock.log as m on m.seq = one.seq and m.lane_id = e.lane_id
+        cross join lateral (
+            select l.seq, l.created_at, l.id from penstock.log as l where l.seq = one.seq limit 1
+        ) as m
         where e.group_id = _group_id and e.ends_at > _now and e.last > _after and one.seq > _after
             and (_consumer is null or e.consumer = _consumer) and (_wanted is null or one.seq = any (_wanted))
         union all

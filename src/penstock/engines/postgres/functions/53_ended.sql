@@ -40,14 +40,24 @@ language sql stable rows 1000 as $$
             and s.last - s.first >= 16384 and (s.group_id is null or s.group_id = _group_id)
         union all
         select c.entry, c.at, 'leased', null, 1, c.first, c.last, c.positions
-        from penstock.lane as n join penstock.claim as c using (lane_id)
-        where n.queue_id = _queue_id and c.group_id = _group_id and c.last > _after and c.last < _upto + 16384
-            and c.first <= _upto and c.last - c.first < 16384 and c.n > 0
-        union all
-        select c.entry, c.at, 'leased', null, 1, c.first, c.last, c.positions
-        from penstock.lane as n join penstock.claim as c using (lane_id)
-        where n.queue_id = _queue_id and c.group_id = _group_id and c.last > _after and c.first <= _upto
-            and c.last - c.first >= 16384 and c.n > 0
+        from penstock.lane as n
+        cross join lateral (
+            -- By position and not by group, or all receives of the group would be read.
+            (
+                select * from penstock.claim as near
+                where near.lane_id = n.lane_id and near.last > _after and near.last < _upto + 16384
+                    and near.first <= _upto and near.last - near.first < 16384 and near.n > 0
+                offset 0
+            )
+            union all
+            (
+                select * from penstock.claim as wide
+                where wide.lane_id = n.lane_id and wide.last > _after and wide.first <= _upto
+                    and wide.last - wide.first >= 16384 and wide.n > 0
+                offset 0
+            )
+        ) as c
+        where n.queue_id = _queue_id and c.group_id = _group_id
     ) as e
     cross join lateral unnest(
         coalesce(e.positions, int8multirange(int8range(e.first, e.last, '[]')))

@@ -63,23 +63,21 @@ begin
         end if;
     end loop;
     for g in select * from penstock.reader where queue_id = q.queue_id for update skip locked loop
-        select coalesce(sum(s.n) filter (where s.state = 'succeeded'), 0) as succeeded,
-            coalesce(sum(s.n) filter (where s.state = 'rejected'), 0) as rejected,
-            coalesce(sum(s.n) filter (where s.state = 'failed'), 0) as failed,
-            coalesce(sum(s.n) filter (where s.state = 'lease_expired'), 0) as lease_expired,
-            coalesce(sum(s.n) filter (where s.state = 'expired'), 0) as expired,
-            coalesce(sum(s.n) filter (where s.state = 'cancelled'), 0) as cancelled,
-            count(*) as steps
+        select coalesce(sum(s.n) filter (where s.is_own and s.state = 'succeeded'), 0) as succeeded,
+            coalesce(sum(s.n) filter (where s.is_own and s.state = 'rejected'), 0) as rejected,
+            coalesce(sum(s.n) filter (where s.is_own and s.state = 'failed'), 0) as failed,
+            coalesce(sum(s.n) filter (where s.is_own and s.state = 'lease_expired'), 0) as lease_expired,
+            coalesce(sum(s.n) filter (where s.is_own and s.state = 'expired'), 0) as expired,
+            coalesce(sum(s.n) filter (where s.is_own and s.state = 'cancelled'), 0) as cancelled,
+            count(*) filter (where s.is_own) as own_steps, count(*) as steps
         into ended
         from (
-            select s.n, s.state, s.group_id, s.tx from penstock.step as s
-            where s.queue_id = q.queue_id and s.tx >= pg_snapshot_xmax(g.counted) and s.first > 0
-            union all
-            select s.n, s.state, s.group_id, s.tx from pg_snapshot_xip(g.counted) as o (x)
-            join penstock.step as s on s.queue_id = q.queue_id and s.tx = o.x and s.first > 0
-        ) as s
-        where (s.group_id is null or s.group_id = g.group_id) and pg_visible_in_snapshot(s.tx, _snap);
-        if ended.steps > 0 then
+            select one.n, one.state, one.group_id is null or one.group_id = g.group_id as is_own
+            from penstock._steps_since(g) as one
+            where pg_visible_in_snapshot(one.tx, _snap)
+        ) as s;
+        -- Also when only others were at work, or a group in which nothing ends would have to look at all they ever did.
+        if ended.own_steps > 0 or ended.steps > 100 then
             update penstock.reader
             set succeeded = succeeded + ended.succeeded, rejected = rejected + ended.rejected,
                 failed = failed + ended.failed, lease_expired = lease_expired + ended.lease_expired,
@@ -410,12 +408,14 @@ begin
         );
         return false;
     end;
-    update penstock.segment set sealed = '0' where segment = _segment;
+    update penstock.segment set sealed = '0', freed = freed + 1 where segment = _segment;
     update penstock.segment set sealed = case when exists (select 1 from penstock.log where segment = 0) then null
         else '0'::xid8 end
     where segment = 0;
     delete from penstock.log as m using penstock.lane as n, penstock.queue as q
     where m.segment = 0 and n.lane_id = m.lane_id and q.queue_id = n.queue_id and m.seq <= q.trimmed_position;
+    delete from penstock.removal as r using penstock.queue as q
+    where q.queue_id = r.queue_id and r.last_seq <= q.trimmed_position;
     return true;
 end
 $$;

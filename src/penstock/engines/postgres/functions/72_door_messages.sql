@@ -56,10 +56,11 @@ begin
     g := penstock._ensure_group(q, penstock._default_group(q));
     perform penstock._check_leasing(q, g);
     select n.priority into _priority
-    from penstock.log as l join penstock.lane as n using (lane_id)
-    where l.seq = _seq and n.queue_id = _queue_id;
-    select l.* into m from penstock.log as l join penstock.lane as n using (lane_id)
-    where l.seq = _seq and n.queue_id = _queue_id;
+    from (select o.* from penstock.log as o where o.seq = _seq offset 0) as l join penstock.lane as n using (lane_id)
+    where n.queue_id = _queue_id;
+    select l.* into m
+    from (select o.* from penstock.log as o where o.seq = _seq offset 0) as l join penstock.lane as n using (lane_id)
+    where n.queue_id = _queue_id;
     if found then
         perform pg_advisory_xact_lock(g.group_id, m.lane_id);
     end if;

@@ -206,6 +206,10 @@ select * from penstock.trail(%s, %s::uuid);
 -- Messages that have ended in a group.
 select * from penstock.ended_messages(%s, %s, %s, %s::bigint, %s::bigint);
 
+-- name: states
+-- Where many messages stand in a group.
+select * from penstock.states(%s, %s, %s::uuid[]);
+
 -- name: situation
 -- What is known about a message in a group.
 select penstock.situation(%s, %s::uuid, %s);

@@ -207,6 +207,15 @@ where audit.last_position between :position and :position + :span and audit.firs
     and audit.queue_id = :queue_id
 order by audit.entry_id;
 
+-- name: last_state
+-- The latest step of the message at a position in a group.
+select audit.state, audit.reason
+from penstock_audit as audit
+where audit.last_position between :position and :position + :span and audit.first_position <= :position
+    and audit.queue_id = :queue_id and (audit.group_id is null or audit.group_id = :group_id)
+order by audit.entry_id desc
+limit 1;
+
 -- name: was_held
 -- Whether a message in the log was held first.
 select log.available_at is not null or lane.priority < 0

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import msgspec
 
 from penstock.domain.names import nearest, shown
+from penstock.servers.http.api.refusals import bound, refusal
 from penstock.servers.http.asking import Asked
 from penstock.servers.http.bodies import JSON, content_type
 from penstock.servers.http.problems import Problem
@@ -50,16 +51,17 @@ class Body:
         except UnicodeDecodeError as error:
             raise Problem(400, f"{where} is not UTF-8 at byte {error.start}", "MalformedJson") from None
         except msgspec.ValidationError as error:
-            raise self._refusal(str(error), where) from None
+            raise self._refusal(str(error), where, body) from None
         except msgspec.DecodeError as error:
             raise Problem(400, f"{where} is not JSON: {_lower_first(str(error))}", "MalformedJson") from None
         except RecursionError:
             raise Problem(400, f"{where} is nested too deeply", "MalformedJson") from None
 
-    def _refusal(self, message: str, where: str) -> Problem:
+    def _refusal(self, message: str, where: str, body: bytes) -> Problem:
         found = UNKNOWN.search(message)
         if found is None:
-            return Problem(400, f"{where}: {_lower_first(message)}", "InvalidInput")
+            told = refusal(message, body) or _lower_first(message)
+            return Problem(400, told if told.startswith(where) else f"{where}: {told}", "InvalidInput")
         name = found["name"]
         told = f"unknown field {shown(name)}{nearest(name, self._fields)}{message[found.end() :]}"
         return Problem(400, f"{where}: {told}", "UnknownField")
@@ -111,7 +113,9 @@ class QueryValue:
         try:
             return msgspec.convert(value, self._checked)
         except msgspec.ValidationError as error:
-            raise Problem(400, f"{self.name} {shown(text)}: {_lower_first(str(error))}", "InvalidInput") from None
+            limit = bound(str(error))
+            told = f" {shown(text)}: {_lower_first(str(error))}" if limit is None else f" must be {limit}, not {text}"
+            raise Problem(400, self.name + told, "InvalidInput") from None
 
 
 def _reader(kind: Any) -> tuple[Callable[[str], Any], str]:

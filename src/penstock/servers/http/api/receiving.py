@@ -123,7 +123,7 @@ async def leases(
     `after` is the position of the last one seen.
     """
     source = await call.known(queue)
-    reader = await source._group(group)
+    reader = await source._known_group(group)
     ids = None if id is None else [check_id(id)]
     holder = None if consumer is None else check_name("consumer", consumer)
     found = await source._read(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from penstock.domain.errors import NotFound
-from penstock.domain.names import shown
+from penstock.domain.names import nearest, shown
 from penstock.domain.observations import QueueInfo
 from penstock.servers.access import Right
 from penstock.servers.http.auth import identity_of
@@ -20,7 +20,8 @@ async def known_queue(request: Request, queue: str) -> QueueInfo:
     # It may be younger than the sample.
     found = next((info for info in await site_of(request).store.queues() if info.name == queue), None)
     if found is None:
-        raise NotFound(f"there is no queue {shown(queue)}: a queue is made by the first message sent to it")
+        like = nearest(queue, [info.name for info in await visible_queues(request)])
+        raise NotFound(f"there is no queue {shown(queue)}{like or ': a queue is made by the first message sent to it'}")
     return found
 
 

@@ -93,11 +93,9 @@ def peek_left(session: Session, queue: QueueName) -> Begun:
 
     def operation() -> list[Message]:
         """Of the lowest rank first: what was pushed on the right is taken before all that was pushed on the left."""
-        waiting = [
-            one
-            for one in engine.browse(queue, 0, None, LOOK_BACK, backwards=True)
-            if engine.explain(queue, one.id, OLDER_GROUP).state is State.READY
-        ]
+        latest = engine.browse(queue, 0, None, LOOK_BACK, backwards=True)
+        states = engine.states(queue, OLDER_GROUP, [one.id for one in latest]) if latest else []
+        waiting = [one for one, at in zip(latest, states, strict=True) if at is not None and at.state is State.READY]
         return sorted(waiting, key=lambda one: -one.priority)[:1]
 
     return session.door.look(operation, _told)

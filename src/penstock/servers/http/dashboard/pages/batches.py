@@ -5,6 +5,8 @@ from __future__ import annotations
 from starlette.requests import Request
 from starlette.responses import Response
 
+from penstock.domain.errors import NotFound
+from penstock.domain.names import nearest, shown
 from penstock.domain.observations import BatchInfo
 from penstock.servers.access import Right
 from penstock.servers.http.dashboard.known import known_queue, visible_queues
@@ -20,7 +22,10 @@ STATES = ("running", "cancelling", "open", "finished", "cancelled")
 async def show(request: Request) -> Response:
     site = site_of(request)
     wanted = request.query_params.get("queue")
-    names = [info.name for info in await visible_queues(request) if wanted in (None, "", info.name)]
+    known = [info.name for info in await visible_queues(request)]
+    names = [name for name in known if wanted in (None, "", name)]
+    if wanted and not names:
+        raise NotFound(f"there is no queue {shown(wanted)}{nearest(wanted, known)}")
     engine = site.store.engine
     found = await site.store._read(lambda: [one for name in names for one in engine.batches(name)[:SHOWN_OF_A_QUEUE]])
     batches = sorted(found, key=lambda batch: STATES.index(batch.state))

@@ -9,8 +9,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from penstock.domain.errors import InvalidInput
-from penstock.domain.names import shown
+from penstock.domain.errors import InvalidInput, NotFound
+from penstock.domain.names import nearest, shown
 from penstock.domain.policy import Policy
 from penstock.servers.access import Right
 from penstock.servers.http.auth import identity_of
@@ -62,6 +62,8 @@ def chosen_group(request: Request, queue: QueueSample) -> str:
     if wanted in queue.groups:
         return wanted
     primary = queue.info.policy.default_group
+    if wanted and wanted != primary:
+        raise NotFound(f"queue {shown(queue.info.name)} has no group {shown(wanted)}{nearest(wanted, queue.groups)}")
     return primary if primary in queue.groups or not queue.groups else next(iter(queue.groups))
 
 
