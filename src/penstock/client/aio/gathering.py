@@ -1,8 +1,8 @@
 """Calls made by many tasks, handed to one thread in groups.
 
-While the thread works on a group the next one gathers, so groups grow with the load, and a call that finds the thread
-idle begins at once. When others wait already, those that were just answered get a moment to join them with their next
-call: otherwise callers would fall into two camps that take turns, and each commit would serve only one of them.
+While the thread works on a group the next one gathers, so groups grow with the load. When a group of several was
+answered, the next one waits a moment for them to come back with their next call, as long as they keep coming: otherwise
+callers would fall into camps that take turns, and each commit would serve only one of them. A lone caller never waits.
 
 A call costs one future; a group costs one wake-up in each direction. All state belongs to the event loop: the thread
 only sees the group it was given, and nothing needs a lock.
@@ -39,7 +39,8 @@ class Call:
     """One call on its way to the engine.
 
     `items` are handed to the operation when there are any. Calls with equal `key` may be run as one by `merge`, which
-    gives an outcome for each. An outcome that nobody awaits any more goes to `unwanted`.
+    gives an outcome for each. An outcome that nobody awaits any more goes to `unwanted`. `callers` is how many are
+    answered by it.
     """
 
     __slots__ = ("callers", "future", "items", "key", "merge", "operation", "outcome", "unwanted", "weight")
