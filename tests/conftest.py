@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -13,6 +14,10 @@ from tests.conformance.engines import ENGINES, capabilities
 # The machine may be busy, so an example has no time limit of its own; the run as a whole has (pytest-timeout).
 settings.register_profile("penstock", deadline=None, max_examples=200)
 settings.load_profile("penstock")
+
+# For every Java that a test starts, in whatever process: most live for seconds, in which compiling well costs more than
+# it gains, and so does a collector with threads of its own.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 @pytest.hookimpl(trylast=True)

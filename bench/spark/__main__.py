@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import tempfile
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import penstock
 from bench.finding import Target, shown_spread, spread
 from bench.report import markdown
 from bench.spark.flatness import flatness, growth
+from bench.spark.place import JDBC_JAR, add_arguments, jdbc_jars, running, tell
 from bench.spark.runs import Runs
 from bench.spark.tables import fill, peer_of
 from penstock.client.connecting import redacted
@@ -32,32 +31,20 @@ MOST_GROWTH = 1.15
 
 def main() -> None:
     arguments = _arguments()
-    out = Path(arguments.out).absolute()
-    out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="spark-", dir=out) as folder:
-        url = arguments.url or f"sqlite:///{folder}/store.db"
+    with running(arguments) as (url, folder):
+        arguments.jdbc_jars = jdbc_jars(arguments.jdbc_jars, url)
         with penstock.connect(url) as store:
             store.migrate()
         _fill(url, "bench", arguments.messages)
         if arguments.jdbc_jars:
             fill(url, arguments.messages, PAYLOAD)
-        measured, costs = _measure(url, Path(folder), arguments)
-    targets = _targets(measured, costs)
-    document = {
-        "engine": url.partition("://")[0],
-        "messages": arguments.messages,
-        "load": os.getloadavg()[0],
-        "rows_per_second": measured,
-        "microseconds_per_row": costs,
-        "targets": [{"text": one.text, "measured": one.measured, "is_met": one.is_met} for one in targets],
-    }
-    written = out / "spark.json"
-    written.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    print(f"{arguments.messages:,} messages of {PAYLOAD_BYTES} bytes in {redacted(url)}, load {document['load']:.1f}\n")
+        measured, costs = _measure(url, folder, arguments)
+    load = os.getloadavg()[0]
+    print(f"{arguments.messages:,} messages of {PAYLOAD_BYTES} bytes in {redacted(url)}, load {load:.1f}\n")
     print(markdown(["run", "rows/s"], [[name, shown_spread(found)] for name, found in measured.items()]))
-    for target in targets:
-        print(f"  {'met   ' if target.is_met else 'MISSED'}  {target.text}: {target.measured:,.2f}")
-    print(f"\nWritten: {written}")
+    engine = url.partition("://")[0]
+    document = {"engine": engine, "rows_per_second": measured, "microseconds_per_row": costs}
+    tell(arguments, "spark", document, _targets(measured, costs))
 
 
 def _fill(url: str, queue: str, messages: int) -> None:
@@ -110,14 +97,16 @@ def _least(text: str, measured: float, least: float) -> Target:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.spark", description=__doc__)
-    parser.add_argument("--url", help="a store that may be filled (default: a new SQLite file)")
+    add_arguments(parser)
     parser.add_argument("--messages", type=int, help="default 2,000,000; with --quick 200,000")
     parser.add_argument("--rounds", type=int, help="how often the contenders take turns (default 3; with --quick 1)")
-    parser.add_argument("--jdbc-jars", help="jars of a JDBC driver, separated by commas: measures Spark's own as well")
+    parser.add_argument(
+        "--jdbc-jars",
+        help="jars of a JDBC driver, separated by commas: measures Spark's own as well "
+        f"(for PostgreSQL {JDBC_JAR} is found by itself)",
+    )
     parser.add_argument("--java-options", help="for the driver, such as where a JDBC driver finds its library")
     parser.add_argument("--full", action="store_true", help="also whether a row costs the same at 1 and at 10 million")
-    parser.add_argument("--quick", action="store_true", help="small and once: to see that it works")
-    parser.add_argument("--out", default="bench-results", help="where results go (default ./bench-results)")
     arguments = parser.parse_args()
     arguments.messages = arguments.messages or (200_000 if arguments.quick else 2_000_000)
     arguments.rounds = arguments.rounds or (1 if arguments.quick else 3)

@@ -61,6 +61,16 @@ def test_a_sweep_of_a_quiet_store_commits_nothing(store: Store, clock: Clock) ->
     assert store.engine.seen() == seen
 
 
+def test_claiming_a_sweep_wakes_nobody(store: Store, queue: Queue) -> None:
+    engine = store.engine
+    queue.send(1)
+    seen = engine.seen()
+    while (latest := engine.wait(seen, 0.2)) != seen:  # until all is told, and somebody listens
+        seen = latest
+    assert engine.claim_sweep(0)
+    assert engine.wait(seen, 0.2) == seen
+
+
 def test_a_queue_that_was_quiet_is_swept_when_something_is_due(store: Store, clock: Clock) -> None:
     queues = [store.queue(f"queue {number}", lease_seconds=37, history_seconds=100) for number in range(60)]
     for queue in queues:

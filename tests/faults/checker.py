@@ -41,6 +41,7 @@ class Entry(NamedTuple):
     state: str
     group: str | None
     attempt: int
+    by: str = ""
 
 
 @dataclass

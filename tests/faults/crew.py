@@ -174,7 +174,7 @@ def dump(store: penstock.Store, queue: str, groups: tuple[str, ...] = ("default"
 
 def _trail(orders: penstock.Queue, message_id: str) -> list[Entry]:
     return [
-        Entry(_micro(entry.at), str(entry.event), str(entry.state), entry.group, entry.attempt)
+        Entry(_micro(entry.at), str(entry.event), str(entry.state), entry.group, entry.attempt, entry.by)
         for entry in orders.audit(message_id)
     ]
 

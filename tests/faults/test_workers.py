@@ -15,10 +15,10 @@ import pytest
 import penstock
 from penstock.domain.times import from_time
 from tests.conformance.engines import ENGINES
-from tests.faults.actor import LEASE_SECONDS
-from tests.faults.checker import Dump, check
+from tests.faults.actor import LEASE_SECONDS, described
+from tests.faults.checker import Dump, Entry, check
 from tests.faults.crew import Crew, await_ready, await_until, drain, dump, read_history
-from tests.faults.history import Step
+from tests.faults.history import Step, Writer
 from tests.faults.laborer import HEARTBEAT_SECONDS, SWEEP_SECONDS
 
 SECONDS = 8
@@ -123,22 +123,26 @@ def counted(history: list[Step], crew: Crew) -> dict[str, int]:
 
 def as_let_go(history: list[Step], found: Dump) -> Iterator[Step]:
     """A worker gives messages back, and is removed for its silence, without its handlers knowing, perhaps before they
-    have begun: the trail says when a lease was over before its time. A token is the time of its receive."""
+    have begun: the trail says when a lease was over before its time."""
     for step in history:
-        if step["op"] != "delivery" or step["id"] not in found.fates:
-            yield step
-            continue
-        trail = [entry for entry in found.fates[step["id"]].trail if entry.group == step["group"]]
-        followed = {
-            abs(entry.at - step["token"]): after
-            for entry, after in itertools.pairwise(trail)
-            if (entry.event, entry.attempt) == ("receive", step["attempt"])
-        }
-        after = followed[min(followed)] if followed else None
+        after = what_followed(step, found) if step["op"] == "delivery" and step["id"] in found.fates else None
         if after is not None and after.event in ("release", "lease_end"):
             yield {**step, "lease_ends_at": min(step["lease_ends_at"], after.at)}
         else:
             yield step
+
+
+def what_followed(delivery: Step, found: Dump) -> Entry | None:
+    """The entry after the receive that a delivery came from. What was given back is received with the same attempt once
+    more, so it is the one of this process at the time nearest to the token, which is the time of the receive."""
+    trail = [entry for entry in found.fates[delivery["id"]].trail if entry.group == delivery["group"]]
+    receive = ("receive", delivery["attempt"], delivery["process"])
+    followed = {
+        abs(entry.at - delivery["token"]): after
+        for entry, after in itertools.pairwise(trail)
+        if (entry.event, entry.attempt, entry.by) == receive
+    }
+    return followed[min(followed)] if followed else None
 
 
 def ended_batches(
@@ -165,6 +169,34 @@ def saw_enough(history: list[Step], found: Dump, crew: Crew, terminated: int) ->
     missing = {name: saw[name] for name, count in WANTED.items() if saw[name] < count}
     if missing:
         pytest.fail(f"unknown: the run saw too little: {missing} of {saw}")
+
+
+def test_a_handler_that_begins_after_its_lease_was_taken_over_holds_nothing(crew: Crew) -> None:
+    """What a worker that was stopped between receiving and handling leaves behind: the checker must not call it two
+    live leases, and must still do so when the store did not end the first one."""
+    late, other = (Writer(crew.histories / f"{name}.jsonl", name) for name in ("late", "other"))
+    with penstock.connect(crew.url) as store:
+        queue = store.queue("work")
+        sent = {"queue": "work", "payloads": ["plain-1"], "call": 1}
+        late.write("send", "invoke", **sent)
+        message = queue.send(b"plain-1")
+        late.write("send", "ok", ids=[message], **sent)
+        queue.register("late", heartbeat_seconds=0.05)
+        (first,) = queue.receive(consumer="late", lease_seconds=60)
+        await_until(lambda: store.sweep().removed_consumers > 0)
+        (second,) = queue.receive(consumer="other", lease_seconds=60)
+        other.write("delivery", "ok", queue="work", asked_at=0, **described(second))
+        late.write("delivery", "ok", queue="work", asked_at=0, **described(first))
+        with pytest.raises(penstock.LeaseLost):
+            first.ack()
+        second.ack()
+        found = dump(store, "work")
+    history = read_history(crew, "work")
+    assert {one.invariant for one in check(history, found)} == {"I06"}
+    assert check(list(as_let_go(history, found)), found) == []
+    trail = found.fates[message].trail
+    trail[:] = [entry for entry in trail if entry.event != "lease_end"]
+    assert {one.invariant for one in check(list(as_let_go(history, found)), found)} >= {"I06", "I20"}
 
 
 def test_what_a_killed_worker_held_is_taken_over_after_two_heartbeats(crew: Crew) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from typer.testing import CliRunner
@@ -41,7 +42,7 @@ class Door(Protocol):
 class PythonDoor:
     forgets_ack_reasons = False
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, folder: Path) -> None:
         self.url = url
         self.store = penstock.connect(url)
 
@@ -79,7 +80,7 @@ class PythonDoor:
 class AsyncDoor:
     forgets_ack_reasons = False
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, folder: Path) -> None:
         self.url = url
         self.runner = asyncio.Runner()
         self.store = self._run(penstock.connect_async(url))
@@ -133,7 +134,7 @@ class AsyncDoor:
 class CliDoor:
     forgets_ack_reasons = False
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, folder: Path) -> None:
         self.url = url
 
     def _run(self, *words: str) -> Any:

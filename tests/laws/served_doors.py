@@ -13,17 +13,12 @@ from tests.servers.clients.wire import ReplyError, Wire
 from tests.servers.http.processes import HttpServer
 
 
-def folder_of(url: str) -> Path:
-    path = Path(url.removeprefix("sqlite:///"))
-    return path.parent / path.stem
-
-
 class HttpDoor:
     forgets_ack_reasons = False
 
-    def __init__(self, url: str) -> None:
-        self.server = HttpServer(folder_of(url))
-        self.url = self.server.url
+    def __init__(self, url: str, folder: Path) -> None:
+        self.server = HttpServer(folder, url=url)
+        self.url = url
         self.server.start()
         self.client = httpx.Client(base_url=f"{self.server.http_url}/api/v1", timeout=30)
 
@@ -77,9 +72,9 @@ class RedisDoor:
 
     forgets_ack_reasons = True
 
-    def __init__(self, url: str) -> None:
-        self.server = HttpServer(folder_of(url))
-        self.url = self.server.url
+    def __init__(self, url: str, folder: Path) -> None:
+        self.server = HttpServer(folder, url=url)
+        self.url = url
         self.server.start()
         self.wire = Wire(self.server.port)
         self._acked: set[str] = set()

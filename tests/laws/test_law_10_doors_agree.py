@@ -1,4 +1,5 @@
-"""Law 10: the same script gives the same result through Python, async Python, Redis protocol, HTTP and command line."""
+"""Law 10: the same script gives the same result through Python, async Python, SQL, Redis protocol, HTTP and the command
+line, on every engine."""
 
 from __future__ import annotations
 
@@ -9,16 +10,26 @@ from typing import Any
 import pytest
 
 import penstock
+from tests.conformance.engines import ENGINES, EngineRow
 from tests.laws.doors import AsyncDoor, CliDoor, Door, PythonDoor
 from tests.laws.served_doors import HttpDoor, RedisDoor
+from tests.laws.sql_door import SqlDoor
 
-DOORS: dict[str, Callable[[str], Door]] = {
+DOORS: dict[str, Callable[[str, Path], Door]] = {
     "python": PythonDoor,
     "async python": AsyncDoor,
     "cli": CliDoor,
     "http": HttpDoor,
     "redis protocol": RedisDoor,
+    "sql": SqlDoor,
 }
+# SQLite's tables are nobody's door.
+COMPARED = [
+    (engine, name)
+    for engine in ENGINES
+    for name in DOORS
+    if name != "python" and (name != "sql" or engine.name == "postgres")
+]
 CHOSEN_ID = "00000000-0000-4000-8000-00000000002a"
 
 
@@ -92,12 +103,14 @@ def described(queue: penstock.Queue, message_id: str) -> Any:
     return fields, trail, queue.explain(message_id).state
 
 
-@pytest.mark.parametrize("name", [name for name in DOORS if name != "python"])
-def test_law_10_a_script_gives_the_same_through_every_door(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(("engine", "name"), COMPARED, ids=[f"{engine.name}-{name}" for engine, name in COMPARED])
+def test_law_10_a_script_gives_the_same_through_every_door(tmp_path: Path, engine: EngineRow, name: str) -> None:
     said, left = {}, {}
     forgets = False
     for which in ("python", name):
-        door: Door = DOORS[which](f"sqlite:///{tmp_path}/{which.replace(' ', '-')}.db")
+        folder = tmp_path / which
+        folder.mkdir()
+        door: Door = DOORS[which](engine.fresh_url(folder), folder)
         try:
             said[which] = script(door)
         finally:
@@ -121,7 +134,7 @@ def without_ack_reasons(left: dict[str, Any]) -> dict[str, Any]:
 
 def test_law_10_the_script_does_what_it_should(tmp_path: Path) -> None:
     """Two doors that are wrong in the same way would agree."""
-    door = DOORS["python"](f"sqlite:///{tmp_path}/store.db")
+    door = DOORS["python"](f"sqlite:///{tmp_path}/store.db", tmp_path)
     said = script(door)
     door.close()
     assert said == [

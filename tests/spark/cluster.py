@@ -73,8 +73,7 @@ class Cluster:
 
     def _run(self, name: str, *words: str) -> None:
         command = [str(SPARK_CLASS), f"org.apache.spark.deploy.{name}", "--host", "127.0.0.1", *words]
-        quiet = {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-        environment = {**os.environ, **quiet, "SPARK_LOCAL_IP": "127.0.0.1"}
+        environment = {**os.environ, "SPARK_DAEMON_MEMORY": "256m", "SPARK_LOCAL_IP": "127.0.0.1"}
         with (self.folder / "daemons.log").open("ab") as out:
             started = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=out, stderr=out)
         self.processes.append(started)

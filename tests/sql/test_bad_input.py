@@ -57,6 +57,13 @@ REFUSED = {
     "select penstock.append('jobs', array[null]::bytea[])": ("23502", "payload"),
     "select penstock.append('q', array['a', null]::bytea[])": ("23502", "payload"),
     "select penstock.put('q', null, null, null)": ("PN100", "payload"),
+    "select penstock.batch_set_end('q', 'b', null)": ("PN100", "payload"),
+    "select penstock.batch_set_abort('q', 'b', '1', priority => -1)": ("PN100", "priority"),
+    "select penstock.batch_set_end('q', '', '1')": ("PN101", "batch"),
+    # Accepted, it would make the last message of the batch impossible to settle.
+    """select penstock.batch_open('q', 'b', '{"all": "done"}')""": ("PN100", "batch_set_end"),
+    """select penstock.batch_open('q', 'b', '{"payload": "###"}')""": ("PN100", "base64"),
+    """select penstock.batch_open('q', 'b', null, '{"payload": "e30=", "options": {"prio": 1}}')""": ("PN100", "prio"),
     "select penstock.put('q', array['a', null]::bytea[], '{null,null}', null)": ("PN100", "payload"),
     "select penstock.put('q', '{a,b}', '{null}', null)": ("PN100", "2 payloads have 1 content types"),
     "select penstock.put('q', '{a}', '{null}', '[]')": ("PN100", "an array of 1"),

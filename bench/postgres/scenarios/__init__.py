@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from bench.finding import Finding
 from bench.postgres.field import Field
-from bench.postgres.scenarios import backlog, flow, footprint, handlers, held, latency
+from bench.postgres.scenarios import backlog, flow, footprint, handlers, held, latency, trimming
 
 SCENARIOS: dict[str, Callable[[Field], Finding]] = {
     "send": flow.send,
@@ -17,4 +17,5 @@ SCENARIOS: dict[str, Callable[[Field], Finding]] = {
     "handlers": handlers.run,
     "latency": latency.run,
     "footprint": footprint.run,
+    "trimming": trimming.run,
 }

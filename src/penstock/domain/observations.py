@@ -159,7 +159,8 @@ class SweepReport(msgspec.Struct, frozen=True):
 
 class Part(msgspec.Struct, frozen=True):
     """A piece of a window that one task can read: of which table, between which marks, which ranges of it, and how many
-    rows they hold. What the numbers of a range mean is the engine's business."""
+    rows they hold, or about how many if they were not counted. The witness shows whoever reads whether rows have gone
+    since. What its numbers and those of a range mean is the engine's business."""
 
     queue: str
     ranges: tuple[tuple[int, int], ...]
@@ -167,6 +168,8 @@ class Part(msgspec.Struct, frozen=True):
     table: str = "messages"
     start: int | str = 0
     end: int | str = 0
+    is_counted: bool = True
+    witness: tuple[int, ...] = ()
 
 
 class Check(msgspec.Struct, frozen=True):

@@ -70,6 +70,8 @@ class Capabilities(msgspec.Struct, frozen=True):
     makes_own_schema: bool
     receives_lightly: bool = True
     """A receive that finds nothing disturbs nobody, so that there is no need to look before."""
+    receives_own_sends: bool = True
+    """A receive finds what was sent before it in the same transaction."""
 
 
 Operation = Callable[[], Any]
@@ -355,7 +357,8 @@ class Engine(Protocol):
 
     def window(self, queue: str, start: Mark, end: Mark, parts: int, table: Table = "messages") -> list[Part]:
         """The rows between two marks as at most `parts` pieces of like size; RangeTrimmed when some of them are past
-        retention, or the log ends before the window begins. The same window always holds the same rows."""
+        retention, or the log ends before the window begins. The same window always holds the same rows, and more than
+        a few need not be counted for it."""
 
     def read(
         self, part: Part, batch_rows: int = 10_000, columns: Sequence[str] | None = None

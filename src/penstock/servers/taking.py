@@ -56,6 +56,23 @@ class Taking:
         return _dealt(joint, others)
 
 
+class Takings:
+    """Those of several clients, as one operation."""
+
+    __slots__ = ("takings",)
+
+    def __init__(self, takings: list[Taking]) -> None:
+        self.takings = takings
+
+    def __call__(self) -> list[list[Receipt]]:
+        return self.takings[0].share(self.takings)
+
+    def share(self, others: Sequence[Takings]) -> list[list[list[Receipt]]]:
+        """For each of them what it gives alone, received as one."""
+        shares = iter(self.takings[0].share([one for other in others for one in other.takings]))
+        return [[next(shares) for _ in other.takings] for other in others]
+
+
 def _joined(takings: Sequence[Taking]) -> list[tuple[str, int]]:
     """Neighbours that are the same consumer become one share: one lease instead of many."""
     shares: list[tuple[str, int]] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import apsw
 import psycopg
 import pytest
 import sqlalchemy
@@ -88,7 +89,7 @@ def test_something_else_is_refused(queue: Queue, url: str) -> None:
     closed = psycopg.connect(url)
     closed.close()
     with psycopg.connect(fresh_database(migrated=False)) as elsewhere:
-        for wrong in (closed, elsewhere, "transaction", object()):
+        for wrong in (closed, elsewhere, apsw.Connection(":memory:"), "transaction", object()):
             with pytest.raises(InvalidInput, match="transaction"):
                 queue.send(1, transaction=wrong)
     assert take_all(queue) == []

@@ -14,7 +14,12 @@ class HttpServer(PenstockServer):
     """Ready when it is: it can reach its store."""
 
     def __init__(
-        self, folder: Path, *words: str, environment: Mapping[str, str] | None = None, scheme: str = "http"
+        self,
+        folder: Path,
+        *words: str,
+        url: str | None = None,
+        environment: Mapping[str, str] | None = None,
+        scheme: str = "http",
     ) -> None:
         self.http_port = free_port()
         self.http_url = f"{scheme}://127.0.0.1:{self.http_port}"
@@ -23,7 +28,7 @@ class HttpServer(PenstockServer):
             "PENSTOCK_HTTP_PORT": str(self.http_port),
             **(environment or {}),
         }
-        super().__init__(folder, *words, environment=settings)
+        super().__init__(folder, *words, url=url, environment=settings)
 
     def _answers(self) -> bool:
         try:

@@ -11,6 +11,7 @@ from penstock import AsyncStore, connect_async
 from penstock.servers.access import Users, make_users
 from penstock.servers.resp.server import Server
 from penstock.settings import RespSettings
+from tests.conformance.engines import ENGINES, EngineRow
 from tests.servers.resp.talking import Client, Talk
 
 
@@ -19,9 +20,15 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+@pytest.fixture(params=ENGINES, ids=lambda row: row.name)
+def engine_row(request: pytest.FixtureRequest) -> EngineRow:
+    row: EngineRow = request.param
+    return row
+
+
 @pytest.fixture
-async def store(tmp_path: Path) -> AsyncIterator[AsyncStore]:
-    async with await connect_async(f"sqlite:///{tmp_path}/store.db") as store:
+async def store(tmp_path: Path, engine_row: EngineRow) -> AsyncIterator[AsyncStore]:
+    async with await connect_async(engine_row.fresh_url(tmp_path)) as store:
         yield store
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
@@ -22,8 +21,10 @@ from typing import Any, Protocol
 
 # One transaction must not grow without bound: others wait for the write lock meanwhile.
 MAX_GROUP = 10_000
-# A group waits for those who were just answered at most as long as the last one took, and never longer than this.
-LONGEST_MOMENT_SECONDS = 0.002
+# A group waits for those who were just answered, a moment at a time, as long as some came within the last one. Event
+# loops count in milliseconds.
+MOMENT_SECONDS = 0.001
+LONGEST_SECONDS = 0.003
 
 
 class Answer(Protocol):
@@ -41,7 +42,7 @@ class Call:
     gives an outcome for each. An outcome that nobody awaits any more goes to `unwanted`.
     """
 
-    __slots__ = ("future", "items", "key", "merge", "operation", "outcome", "unwanted", "weight")
+    __slots__ = ("callers", "future", "items", "key", "merge", "operation", "outcome", "unwanted", "weight")
 
     future: Answer
     outcome: Any
@@ -54,6 +55,7 @@ class Call:
         merge: Callable[[Sequence[Call]], list[Any]] | None = None,
         unwanted: Callable[[Any], None] | None = None,
         weight: int = 1,
+        callers: int = 1,
     ) -> None:
         self.operation = operation
         self.items = items
@@ -61,6 +63,7 @@ class Call:
         self.merge = merge
         self.unwanted = unwanted
         self.weight = weight if items is None else len(items)
+        self.callers = callers
 
     def run(self) -> Any:
         return self.operation() if self.items is None else self.operation(self.items)
@@ -79,9 +82,12 @@ class Gatherer:
         self._calls: deque[Call] = deque()
         self._busy = False
         self._moment: asyncio.TimerHandle | None = None
+        self._waiting = 0  # callers
         self._expected = 0
         self._inbox: SimpleQueue[list[Call] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
+        # Called before a group goes: whoever gathers calls too can add what it has.
+        self.hand_in: Callable[[], None] = lambda: None
 
     def submit(self, call: Call) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = self._loop.create_future()
@@ -92,11 +98,12 @@ class Gatherer:
         """As `submit`, for those who are told otherwise than by a future."""
         call.future = answer
         self._calls.append(call)
+        self._waiting += call.callers
         if not self._busy:
             self._busy = True
             # Not at once: the other tasks that are about to run can still join.
             self._loop.call_soon(self._hand_over)
-        elif self._moment is not None and len(self._calls) >= self._expected:
+        elif self._moment is not None and self._waiting >= self._expected:
             self._moment.cancel()
             self._moment = None
             self._loop.call_soon(self._hand_over)
@@ -129,6 +136,7 @@ class Gatherer:
 
     def _hand_over(self) -> None:
         self._moment = None
+        self.hand_in()
         group = self._next_group()
         self._busy = bool(group)
         if not group:
@@ -144,19 +152,16 @@ class Gatherer:
         room = self._cap
         while self._calls and (room >= self._calls[0].weight or not group):
             call = self._calls.popleft()
+            self._waiting -= call.callers
             if not call.future.cancelled():
                 group.append(call)
                 room -= call.weight
         return group
 
-    def _deliver(self, group: list[Call], seconds: float) -> None:
-        if self._calls:
-            moment = min(seconds, LONGEST_MOMENT_SECONDS)
-            self._expected = len(self._calls) + len(group)
-            self._moment = self._loop.call_later(moment, self._hand_over)
-        else:
-            self._hand_over()
+    def _deliver(self, group: list[Call]) -> None:
+        answered = 0
         for call in group:
+            answered += call.callers
             outcome, future = call.outcome, call.future
             if future.cancelled():
                 if call.unwanted is not None and not isinstance(outcome, BaseException):
@@ -165,18 +170,42 @@ class Gatherer:
                 future.set_exception(outcome)
             else:
                 future.set_result(outcome)
+        self._expected = self._waiting + answered
+        if self._expected > 1:
+            # Counted from when they know: what follows from the answers is done first.
+            self._loop.call_soon(self._expect, self._loop.time() + LONGEST_SECONDS)
+        else:
+            self._hand_over()
+
+    def _expect(self, until: float) -> None:
+        """Wait until all are there; as long as they keep coming, and not longer."""
+        if self._waiting >= self._expected or self._loop.time() >= until:
+            self._hand_over()
+        else:
+            self._moment = self._loop.call_later(MOMENT_SECONDS, self._look, until, self._waiting)
+
+    def _look(self, until: float, before: int) -> None:
+        self._moment = None
+        # After what lies there unread: timers come before it.
+        self._loop.call_soon(self._loop.call_soon, self._decide, until, before)
+
+    def _decide(self, until: float, before: int) -> None:
+        self.hand_in()
+        if self._waiting == before:
+            self._hand_over()
+        else:
+            self._expect(until)
 
     # -- on the thread ---------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
         while (group := self._inbox.get()) is not None:
-            began = time.perf_counter()
             failure = attempt(partial(self._run, group))
             if failure is not None:  # a mistake in here, and still everybody gets an answer
                 for call in group:
                     call.outcome = own_copy(failure)
             try:
-                self._loop.call_soon_threadsafe(self._deliver, group, time.perf_counter() - began)
+                self._loop.call_soon_threadsafe(self._deliver, group)
             except RuntimeError:  # the loop was closed: nobody is there to be told
                 return
 

@@ -24,7 +24,7 @@ PLANNING = (
 )
 
 
-def rows(database: Database, statement: str, parameters: Sequence[Any]) -> Iterator[pyarrow.RecordBatch]:
+def rows(database: Database, statement: str, parameters: Sequence[Any] = ()) -> Iterator[pyarrow.RecordBatch]:
     with _executed(database, statement, parameters) as cursor:
         yield from cursor.fetch_record_batch()
 
@@ -39,8 +39,10 @@ def table(database: Database, statement: str, parameters: Sequence[Any]) -> pyar
 @contextmanager
 def _executed(database: Database, statement: str, parameters: Sequence[Any]) -> Iterator[Any]:
     """COPY takes no parameters: numbers and marks, which the engine made itself, are written into the statement."""
-    with database.connection() as connection:
-        text = ClientCursor(connection).mogrify(statement, parameters)
+    text = statement
+    if parameters:
+        with database.connection() as connection:
+            text = ClientCursor(connection).mogrify(statement, parameters)
     with _translated(database):
         arrow, cursor = _begun(database, text)
         try:

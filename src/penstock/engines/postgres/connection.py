@@ -18,6 +18,7 @@ from weakref import WeakSet
 import psycopg
 from psycopg import Connection
 from psycopg.errors import Diagnostic
+from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
@@ -37,6 +38,11 @@ DEAD_LETTER = "PN900"
 
 Clock = Callable[[], int]
 Random = Callable[[], float]
+
+
+class Spoilt(Exception):
+    """A statement failed inside a transaction without savepoints. It is no error of ours, so that it gets past those
+    who would answer it and go on."""
 
 
 class Database:
@@ -70,7 +76,7 @@ class Database:
         """Run one statement: as a transaction of its own, or as a part of the one that this thread is in."""
         current: Connection | None = getattr(self._local, "connection", None)
         if current is not None:
-            return self._execute(current, statement, parameters)
+            return self._part(current, statement, parameters)
         rows: Rows = self._repeated(lambda connection: self._execute(connection, statement, parameters))
         return rows
 
@@ -107,33 +113,59 @@ class Database:
             results = self._repeated(lambda connection: self._together(connection, operations, savepoints=False))
         except errors.StoreError:
             raise
-        except errors.PenstockError:
+        except (errors.PenstockError, Spoilt):
             results = self._repeated(lambda connection: self._together(connection, operations, savepoints=True))
         return results
 
     def _together(self, connection: Connection, operations: Sequence[Callable[[], Any]], savepoints: bool) -> list[Any]:
-        with self._within(connection):
+        with self._within(connection, savepoints):
             if not savepoints:
                 return [operation() for operation in operations]
-            return [self._saved(connection, operation) for operation in operations]
+            return [self._outcome(connection, operation) for operation in operations]
 
-    def _saved(self, connection: Connection, operation: Callable[[], Any]) -> Any:
-        connection.execute(SQL.savepoint)
+    def _outcome(self, connection: Connection, operation: Callable[[], Any]) -> Any:
         try:
-            result = operation()
+            with self._savepoint(connection):
+                return operation()
         except errors.StoreError:
             raise  # nothing of the transaction counts
         except errors.PenstockError as error:
-            connection.execute(SQL.rollback_to)
             return error
-        connection.execute(SQL.release)
-        return result
+
+    def _part(self, connection: Connection, statement: str, parameters: Sequence[Any]) -> Rows:
+        """An operation may have an answer to an error and go on, so the transaction must be able to."""
+        if self._local.savepoints:
+            with self._savepoint(connection):
+                return self._execute(connection, statement, parameters)
+        try:
+            return self._execute(connection, statement, parameters)
+        except errors.StoreError:
+            raise
+        except errors.PenstockError as error:
+            if self._local.savepoints is False:
+                raise Spoilt from error
+            raise
 
     @contextmanager
-    def _within(self, connection: Connection) -> Iterator[None]:
+    def _savepoint(self, connection: Connection) -> Iterator[None]:
+        connection.execute(SQL.savepoint)
+        try:
+            yield
+        except errors.StoreError:
+            raise
+        except errors.PenstockError:
+            connection.execute(SQL.rollback_to)
+            raise
+        finally:
+            if connection.info.transaction_status == TransactionStatus.INTRANS:
+                connection.execute(SQL.release)
+
+    @contextmanager
+    def _within(self, connection: Connection, savepoints: bool | None = None) -> Iterator[None]:
         with self.translated():
             connection.execute(SQL.begin)
         self._local.connection = connection
+        self._local.savepoints = savepoints
         try:
             yield
         except BaseException:

@@ -58,7 +58,9 @@ SQL = Statements("penstock.engines.postgres", "sql/verbs.sql")
 
 class PostgresEngine:
     name = "postgres"
-    capabilities = Capabilities(transactional_send=True, crosses_processes=True, makes_own_schema=False)
+    capabilities = Capabilities(
+        transactional_send=True, crosses_processes=True, makes_own_schema=False, receives_own_sends=False
+    )
 
     def __init__(self, database: Database, listen: bool) -> None:
         self.database = database

@@ -39,7 +39,7 @@ def send(database: Database, queue: str, drafts: Sequence[Draft], salt: int, tra
 def _unwrapped(transaction: object) -> Outside:
     """A psycopg connection, or the one behind a connection or session of SQLAlchemy."""
     found: Any = getattr(transaction, "sync_connection", None) or transaction
-    if not isinstance(found, KINDS) and hasattr(found, "in_transaction"):
+    if not isinstance(found, KINDS) and callable(getattr(found, "in_transaction", None)):
         # SQLAlchemy does not see what is done on its driver's connection: a transaction it does not know of is undone.
         if not found.in_transaction():
             found.begin()

@@ -23,8 +23,6 @@ from penstock.engines.postgres.windows import SQL, text_of
 if TYPE_CHECKING:
     import pyarrow
 
-Query = tuple[str, tuple[Any, ...]]
-
 
 def read(
     database: Database, part: Part, batch_rows: int, columns: Sequence[str] | None, salt: int
@@ -44,13 +42,16 @@ def _read(
     shape = Columns(schema, part.queue, lanes, salt)
     if table in ("audit", "archive"):
         shape.trail = bulk.table(database, SQL.trail, _trail(part, queue_id))
+    rows = bulk.rows(database, *_query(database, part, queue_id, shape))
+    if table != "dead_letters":
+        rows = _checked(database, part, rows)
     count = 0
-    for found in bulk.rows(database, *_query(database, part, queue_id, shape)):
+    for found in rows:
         for first in range(0, found.num_rows, batch_rows):
             batch = shape.shaped(found.slice(first, batch_rows))
             count += batch.num_rows
             yield batch
-    if count < part.count and table != "dead_letters":
+    if count < part.count and part.is_counted and table != "dead_letters":
         raise RangeTrimmed(
             f"only {count} of {part.count} rows of the {table} of queue {part.queue!r} are left: the others were "
             "removed meanwhile"
@@ -64,19 +65,39 @@ def _lanes(database: Database, queue: str) -> tuple[int, list[Lane]]:
     return rows[0][0], [Lane(*row[1:]) for row in rows if row[1] is not None]
 
 
-def _query(database: Database, part: Part, queue_id: int, shape: Columns) -> Query:
-    columns = ", ".join(SQL.blocks.get(f"raw_{name}", f"m.{name}") for name in shape.raw)
-    before, last = part.ranges
+def _query(database: Database, part: Part, queue_id: int, shape: Columns) -> tuple[str, tuple[Any, ...]]:
     if part.table == "messages":
-        places = (str(before[0]), before[1], str(last[0]), last[1])
-        between = database.value(SQL.between, (text_of(part.start), text_of(part.end), *places, part.queue))
-        return SQL.message_rows.replace("{columns}", columns).replace("{between}", between), ()
+        ends = (text_of(part.start), text_of(part.end))
+        between = database.value(SQL.between, (*ends, *_places(part), part.queue))
+        return _with_columns(SQL.message_rows, shape).replace("{between}", between), ()
     if part.table == "dead_letters":
-        return SQL.letter_rows.replace("{columns}", columns), (queue_id, *before, *last)
+        before, last = part.ranges
+        return _with_columns(SQL.letter_rows, shape), (queue_id, *before, *last)
     lanes = [lane.lane_id for lane in shape.lanes]
-    return SQL.trail_rows.replace("{columns}", columns), (*_trail(part, queue_id), lanes)
+    return _with_columns(SQL.trail_rows, shape), (*_trail(part, queue_id), lanes)
+
+
+def _with_columns(statement: str, shape: Columns) -> str:
+    columns = (f'{SQL.blocks.get(f"raw_{name}", f"m.{name}")} as "{name}"' for name in shape.raw)
+    return statement.replace("{columns}", ", ".join(columns))
+
+
+def _places(part: Part) -> tuple[str, int, str, int]:
+    before, last = part.ranges
+    return str(before[0]), before[1], str(last[0]), last[1]
 
 
 def _trail(part: Part, queue_id: int) -> tuple[Any, ...]:
     before, last = part.ranges
     return text_of(part.start), text_of(part.end), part.table == "archive", queue_id, before[0] + 1, last[0]
+
+
+def _checked(database: Database, part: Part, rows: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+    """Whether rows have gone is looked at when the first ones are there: then the statement has its snapshot, and holds
+    the segments, which are truncated whatever a snapshot shows. What goes later it still sees."""
+    first = next(rows, None)
+    ends = (text_of(part.start), text_of(part.end))
+    database.rows(SQL.check_part, (part.queue, part.table, *ends, *_places(part), *part.witness))
+    if first is not None:
+        yield first
+        yield from rows

@@ -51,9 +51,9 @@ def window(database: Database, queue: str, start: Mark, end: Mark, parts: int, t
     rows = database.rows(SQL.parts, (queue, text_of(start), text_of(end), max(1, parts), table))
     pieces: list[Part] = []
     before = (0, 0)
-    for count, last_tx, last_seq in rows:
+    for count, is_counted, last_tx, last_seq, *witness in rows:
         last = (last_tx, last_seq)
-        pieces.append(Part(queue, (before, last), count, table, start, end))
+        pieces.append(Part(queue, (before, last), count, table, start, end, is_counted, tuple(witness)))
         before = last
     return pieces
 

@@ -11,7 +11,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -42,6 +42,7 @@ class Database:
         self._cursor: apsw.Cursor
         self._reader: apsw.Connection
         self._current: Transaction | None
+        self._changes: int
         self._owner: int
         self._durable: bool
         self._closed = False
@@ -73,14 +74,16 @@ class Database:
                 self._durable = durable
             self._run(SQL.begin_write)
             transaction = self.transaction(self._cursor)
+            self._changes = self._writer.total_changes()
             self._current, self._owner = transaction, threading.get_ident()
         except BaseException:
             self._write_lock.release()
             raise
         return transaction, False
 
-    def end(self, is_part: bool, failed: bool) -> None:
-        """Commit or undo, and give the lock back. The database may have ended a failed transaction by itself."""
+    def end(self, is_part: bool, failed: bool) -> bool:
+        """Commit or undo, and give the lock back; whether something has changed. The database may have ended a failed
+        transaction by itself."""
         try:
             if failed and self._writer.in_transaction:
                 self._run(SQL.rollback_to if is_part else SQL.rollback)
@@ -88,6 +91,7 @@ class Database:
                 self._run(SQL.release)
             elif not failed:
                 self._commit()
+            return not is_part and self._writer.total_changes() != self._changes
         finally:
             if not is_part:
                 self._current = None
@@ -104,7 +108,11 @@ class Database:
     @contextmanager
     def read(self) -> Iterator[Transaction]:
         """One snapshot, without waiting for a writer."""
-        if self.in_memory or self.is_writing_here():
+        if self.is_writing_here():
+            assert self._current is not None
+            yield self._current
+            return
+        if self.in_memory:
             with Write(self, durable=True, silent=True) as transaction:
                 yield transaction
             return
@@ -117,6 +125,20 @@ class Database:
             finally:
                 if self._reader.in_transaction:
                     self._reader.execute(SQL.rollback)
+
+    @contextmanager
+    def write_aside(self, connection: apsw.Connection) -> Iterator[Transaction]:
+        """A transaction on another connection of this process, which takes its turn among the writes."""
+        self._check_process()
+        with self.exclusively(), self.translated():
+            self._check_open()
+            connection.execute(SQL.begin_write)
+            try:
+                yield self.transaction(connection.cursor())
+                connection.execute(SQL.commit)
+            finally:
+                if connection.in_transaction:
+                    connection.execute(SQL.rollback)
 
     def is_writing_here(self) -> bool:
         """A read inside a write sees what was written: it is a part of it."""
@@ -165,12 +187,16 @@ class Database:
         alone."""
         self._closed = True
         if self._process == os.getpid():
-            with self._exclusively(self._write_lock), self._exclusively(self._read_lock):
+            with self.exclusively(), self._held(self._read_lock):
                 self._writer.close()
                 self._reader.close()
 
+    def exclusively(self) -> AbstractContextManager[None]:
+        """Nobody else of this process writes meanwhile."""
+        return self._held(self._write_lock)
+
     @contextmanager
-    def _exclusively(self, lock: threading.RLock) -> Iterator[None]:
+    def _held(self, lock: threading.RLock) -> Iterator[None]:
         if not lock.acquire(timeout=self.busy_seconds + 1):
             raise errors.StoreUnavailable(f"{self.path}: another thread held the store for {self.busy_seconds:g} s")
         try:
@@ -291,14 +317,14 @@ class Write:
     ) -> None:
         database = self._database
         try:
-            database.end(self._is_part, failed=error is not None)
+            has_changed = database.end(self._is_part, failed=error is not None)
         except apsw.Error as failure:
             raise database.translate(failure) from failure
         if isinstance(error, apsw.Error):
             raise database.translate(error) from error
         if error is not None:
             del self._transaction.deaths[self._deaths :]
-        elif not self._is_part and not self._silent:
+        elif has_changed and not self._silent:
             for death in self._transaction.deaths:
                 logger.warning(death)
             database.on_commit()

@@ -418,7 +418,7 @@ class SqliteEngine:
         return sweeping.sweep(self.database, self._rounds)
 
     def claim_sweep(self, every_seconds: float) -> bool:
-        return sweeping.claim(self.database, every_seconds)
+        return sweeping.claim(self.database, self.watch, every_seconds)
 
     # -- windows ---------------------------------------------------------------------------------------------------
 

@@ -31,6 +31,8 @@ from penstock.engines.statements import Statements
 
 SQL = Statements("penstock.engines.sqlite", "sql/receive.sql")
 TOUCH_EVERY = 10 * SECOND
+# Messages in a row that one consumer gets: who, from where, up to where.
+Leased = tuple[str, int, int]
 
 
 class Lane(NamedTuple):
@@ -240,7 +242,7 @@ class _Receive:
         leased = {"group_id": group_id, "position": position, "ends_at": ends_at, "token": self._take_token()}
         for _ in self._deal([row]):
             self.transaction.run(tracking.SQL.lease_tracked, {**leased, "consumer": self.consumer})
-            self._record(position, position, row[ATTEMPT])
+            self._record(position, row[ATTEMPT], self.consumer)
         self.rows.append((*row[:LEASE_ENDS_AT], ends_at))
 
     # -- unread messages -------------------------------------------------------------------------------------------
@@ -267,25 +269,29 @@ class _Receive:
             self._take_carefully(lane, room)
             return
         rows = self._read(lane, room)
+        leased: list[Leased] = []
         for piece in self._deal(rows):
             first, last = piece[0][POSITION], piece[-1][POSITION]
             if last - first + 1 == len(piece):
-                self._lease(lane, first, last)
-                continue
-            for stretch in ranges(row[POSITION] for row in piece):
-                self._lease(lane, *stretch)
+                leased.append((self.consumer, first, last))
+            else:
+                leased += [(self.consumer, *stretch) for stretch in ranges(row[POSITION] for row in piece)]
+        self._lease(lane, leased)
         self._move_cursor(lane, rows[-1][POSITION], lane.passed + len(rows))
         self.rows.extend(rows)
 
     def _take_carefully(self, lane: Lane, room: int) -> None:
-        rows, upto = self._read_carefully(lane, room)
+        rows, upto, count = self._read_carefully(lane, room)
+        leased: list[Leased] = []
+        apart: list[tuple[str, Row]] = []
         for piece in self._deal(rows):
             together = [row[POSITION] for row in piece if row[LEASE_ENDS_AT] == self.ends_at]
-            for first, last in ranges(together):
-                self._lease(lane, first, last)
-            self._lease_apart(lane, [row for row in piece if row[LEASE_ENDS_AT] != self.ends_at])
-        counted = {"lane_id": lane.lane_id, "after": lane.position, "upto": upto}
-        self._move_cursor(lane, upto, lane.passed + self.transaction.value(SQL.count_run, counted))
+            leased += [(self.consumer, *stretch) for stretch in ranges(together)]
+            if len(together) < len(piece):
+                apart += [(self.consumer, row) for row in piece if row[LEASE_ENDS_AT] != self.ends_at]
+        self._lease(lane, leased)
+        self._lease_apart(lane, apart)
+        self._move_cursor(lane, upto, lane.passed + count)
         self.rows.extend(rows)
 
     def _read(self, lane: Lane, room: int) -> list[Row]:
@@ -304,10 +310,15 @@ class _Receive:
         }
         return self.transaction.rows(SQL.read_lane, reading)
 
-    def _read_carefully(self, lane: Lane, room: int) -> tuple[list[Row], int]:
+    def _read_carefully(self, lane: Lane, room: int) -> tuple[list[Row], int, int]:
+        """The next messages that are not over, up to where the lane is read with them, and how many lie before that."""
         reading = self._reading(lane)
         rows = self.transaction.rows(SQL.read_lane_carefully, {**reading, "limit": room})
-        upto = rows[-1][POSITION] if len(rows) == room else lane.last_position
+        upto: int = rows[-1][POSITION] if len(rows) == room else lane.last_position
+        if upto <= lane.next_last and upto - lane.next_first + 1 == len(rows):
+            return rows, upto, len(rows)  # one stretch of the log, and nothing of it was passed over
+        counted = {"lane_id": lane.lane_id, "after": lane.position, "upto": upto}
+        count: int = self.transaction.value(SQL.count_run, counted)
         for position, event in self.transaction.rows(SQL.passed_over, {**reading, "upto": upto}):
             self._pass_over(position, Event(event))
         passed = {
@@ -317,7 +328,7 @@ class _Receive:
             "last": upto,
         }
         self.transaction.rows(tracking.SQL.unskip, passed)
-        return rows, upto
+        return rows, upto, count
 
     def _reading(self, lane: Lane) -> dict[str, Any]:
         return {
@@ -336,29 +347,34 @@ class _Receive:
         is_primary = self.group.name == self.queue.policy.primary_group
         ending.end(self.transaction, self.queue, self.group, step, letter=is_primary)
 
-    def _lease(self, lane: Lane, first: int, last: int) -> None:
+    def _lease(self, lane: Lane, leased: list[Leased]) -> None:
+        """Several stretches of the lane, by one statement for each table."""
+        if not leased:
+            return
         token, group_id = self._take_token(), self.group.group_id
-        leased = (token, first, last, group_id, lane.lane_id, self.consumer, self.ends_at)
-        self.transaction.run(tracking.SQL.make_lease, leased)
-        self._record(first, last, 1)
+        rows = [(token, first, last, group_id, lane.lane_id, who, self.ends_at) for who, first, last in leased]
+        self.transaction.run_many(tracking.SQL.make_lease, rows)
+        steps = [self._step(first, last, 1, who) for who, first, last in leased]
+        ending.record_all(self.transaction, self.queue.queue_id, group_id, steps)
 
-    def _lease_apart(self, lane: Lane, rows: list[Row]) -> None:
+    def _lease_apart(self, lane: Lane, apart: list[tuple[str, Row]]) -> None:
         """Messages whose lease ends at a time of their own."""
-        for row in rows:
+        for consumer, row in apart:
             position = row[POSITION]
-            flight = tracking.flights(self.transaction, self._take_token(), self._lease_of(lane), position, position)[0]
+            lease = tracking.Lease(0, 0, self.group.group_id, lane.lane_id, consumer, self.ends_at)
+            flight = tracking.flights(self.transaction, self._take_token(), lease, position, position)[0]
             tracking.track_leased(self.transaction, self.group, flight, row[LEASE_ENDS_AT])
-            self._record(position, position, 1)
-
-    def _lease_of(self, lane: Lane) -> tracking.Lease:
-        return tracking.Lease(0, 0, self.group.group_id, lane.lane_id, self.consumer, self.ends_at)
+            self._record(position, 1, consumer)
 
     def _move_cursor(self, lane: Lane, upto: int, passed: int) -> None:
         self.transaction.run(SQL.move_cursor, (self.group.group_id, lane.lane_id, upto, passed))
 
-    def _record(self, first: int, last: int, attempt: int) -> None:
-        step = ending.Step(Event.RECEIVE, State.LEASED, first, last, self.consumer, None, attempt, self.token)
+    def _record(self, position: int, attempt: int, consumer: str) -> None:
+        step = self._step(position, position, attempt, consumer)
         ending.record(self.transaction, self.queue.queue_id, self.group.group_id, step)
+
+    def _step(self, first: int, last: int, attempt: int, consumer: str) -> ending.Step:
+        return ending.Step(Event.RECEIVE, State.LEASED, first, last, consumer, None, attempt, self.token)
 
     # -- ordered queues --------------------------------------------------------------------------------------------
 

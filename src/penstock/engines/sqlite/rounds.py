@@ -17,9 +17,10 @@ from penstock.engines.statements import Statements
 
 SQL = Statements("penstock.engines.sqlite", "sql/rounds.sql")
 # A queue in which nothing is due is visited again after this long, but not too many of them in one pass: others wait
-# for it.
+# for it. Those that were never visited are new to this process.
 LONGEST_REST = 60 * SECOND
-MOST_RESTED = 50
+MOST_RESTED = 5
+MOST_NEW = 50
 
 
 class Visit(NamedTuple):
@@ -42,6 +43,7 @@ class Rounds:
         groups = self._groups(transaction)
         wanted: list[tuple[int, str]] = []
         rested: list[tuple[int, int, str]] = []
+        new: list[tuple[int, str]] = []
         for row in transaction.rows(SQL.queues):
             queue, marked_at = queues.from_row(row[:-1]), row[-1]
             own = groups.get(queue.queue_id, [])
@@ -49,9 +51,11 @@ class Rounds:
             is_changed = last is not None and last.looks != _looks(queue, own)
             if is_changed or queue.queue_id in restless or _is_due(queue, own, marked_at, now):
                 wanted.append((queue.queue_id, queue.name))
-            elif last is None or not 0 <= now - last.at < LONGEST_REST:
-                rested.append((0 if last is None else last.at, queue.queue_id, queue.name))
-        return wanted + [(queue_id, name) for _, queue_id, name in sorted(rested)[:MOST_RESTED]]
+            elif last is None:
+                new.append((queue.queue_id, queue.name))
+            elif not 0 <= now - last.at < LONGEST_REST:
+                rested.append((last.at, queue.queue_id, queue.name))
+        return wanted + new[:MOST_NEW] + [(queue_id, name) for _, queue_id, name in sorted(rested)[:MOST_RESTED]]
 
     def visited(self, transaction: Transaction, queue_ids: Collection[int]) -> None:
         """After a visit: they look like this now."""

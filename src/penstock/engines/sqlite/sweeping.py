@@ -13,6 +13,7 @@ from penstock.engines.sqlite.queues import Group, Queue
 from penstock.engines.sqlite.rounds import Rounds, has_calls
 from penstock.engines.sqlite.transaction import Transaction
 from penstock.engines.sqlite.trimming import SQL
+from penstock.engines.sqlite.watching import FileWatch
 
 LOOK_BACK = 60 * SECOND
 # The fact of the store that says when somebody last set out to sweep.
@@ -39,12 +40,13 @@ def sweep(database: Database, rounds: Rounds) -> SweepReport:
     return SweepReport(fired=fired, removed_consumers=removed, **counts)
 
 
-def claim(database: Database, every_seconds: float) -> bool:
-    """Asking takes no write lock; claiming need not wait for the disk, because sweeping twice does no harm."""
+def claim(database: Database, watch: FileWatch, every_seconds: float) -> bool:
+    """Asking takes no write lock; claiming need not wait for the disk, because sweeping twice does no harm. Nobody who
+    waits is told, because it makes nothing ready."""
     with database.read() as transaction:
         if not _is_due(transaction, every_seconds):
             return False
-    with database.write(durable=False) as transaction:
+    with watch.unheard() as transaction:
         is_due = _is_due(transaction, every_seconds)
         if is_due:
             transaction.run(CONNECTION.set_fact, {"name": SWEPT_AT, "value": transaction.now})

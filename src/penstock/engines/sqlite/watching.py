@@ -7,10 +7,13 @@ microseconds to read. One thread per store reads it, and only while somebody wai
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import apsw
 
-from penstock.engines.sqlite.connection import SQL, Database
+from penstock.engines.sqlite.connection import SQL, Database, Write
+from penstock.engines.sqlite.transaction import Transaction
 from penstock.engines.watching import Watch
 
 # A waiting receiver hears of another process's commit after half of this on average, in a quiet time half as often:
@@ -26,6 +29,7 @@ class FileWatch(Watch):
     def __init__(self, database: Database) -> None:
         super().__init__(database.watch_lock)
         self._database = database
+        self._connection: apsw.Connection | None = None
 
     def _is_wanted(self) -> bool:
         return not self._database.in_memory
@@ -33,9 +37,26 @@ class FileWatch(Watch):
     def _interrupt(self) -> None:
         """It never sleeps longer than a moment."""
 
+    @contextmanager
+    def unheard(self) -> Iterator[Transaction]:
+        """A transaction that nobody who waits in this process hears of, for a note that makes nothing ready. The number
+        does not change for commits of the connection that reads it."""
+        # In this order, as everywhere: first the lock for writing.
+        with self._database.exclusively(), self._database.watch_lock:
+            is_looking = self._thread is not None and self._thread.is_alive() and self._connection is not None
+            if is_looking:
+                assert self._connection is not None
+                with self._database.write_aside(self._connection) as transaction:
+                    yield transaction
+            else:
+                with Write(self._database, durable=False, silent=True) as transaction:
+                    yield transaction
+
     def _look(self) -> None:
         with self._database.watch_lock:
-            connection = self._database.connection()
+            connection = self._connection = self._database.connection()
+            # All that it ever writes are notes.
+            connection.execute(SQL.relaxed).fetchall()
         try:
             version = self._version(connection)
             # Others may have committed between the caller's last look and this first one.
@@ -51,6 +72,8 @@ class FileWatch(Watch):
                     self.committed()
         finally:
             with self._database.watch_lock:
+                if self._connection is connection:
+                    self._connection = None
                 connection.close()
 
     def _version(self, connection: apsw.Connection) -> int:

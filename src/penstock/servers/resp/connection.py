@@ -10,7 +10,7 @@ import asyncio
 import logging
 import socket
 from collections import deque
-from itertools import islice, takewhile
+from collections.abc import Hashable, Sequence
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -34,18 +34,22 @@ HIGH_WATER = 256 * 1024
 MOST_BACKLOG = 1024 * 1024
 # Commands of one connection that become one call.
 MOST_TOGETHER = 256
+# Of a command that is begun the usual way, whose words nobody needs any more.
+ONE_CALL: Sequence[list[bytes]] = ([],)
 
 
 class Slot:
     """A reply on its way: the place it has among the others, and where the outcome of its call goes."""
 
-    __slots__ = ("connection", "count", "data", "finish", "order", "protocol", "waiting")
+    __slots__ = ("calls", "connection", "data", "finish", "order", "protocol", "waiting")
 
-    def __init__(self, connection: Connection, order: Order, protocol: int, count: int = 1) -> None:
+    def __init__(
+        self, connection: Connection, order: Order, protocol: int, calls: Sequence[list[bytes]] = ONE_CALL
+    ) -> None:
         self.connection = connection
         self.order = order
         self.protocol = protocol
-        self.count = count  # commands that it answers
+        self.calls = calls  # the commands that it answers
         self.data: bytes | None = None
         self.finish: Any = None
         self.waiting: Waiting | None = None
@@ -72,13 +76,16 @@ class Slot:
             logger.error("the store failed: %s", error)
         elif not isinstance(error, PenstockError):
             logger.error("a command failed: %r", error, exc_info=error)
-        self.answer(Encoded(encode(failure(error), self.protocol) * self.count))
+        self.fill(encode(failure(error), self.protocol) * len(self.calls))
 
     def answer(self, reply: Reply | Work) -> None:
         if type(reply) is Work:
             self.connection.submit(self, reply)
             return
-        self.data = reply if type(reply) is Encoded else encode(reply, self.protocol)
+        self.fill(reply if type(reply) is Encoded else encode(reply, self.protocol))
+
+    def fill(self, data: bytes) -> None:
+        self.data = data
         self.connection.filled(self)
 
     # -- as a client that waits ------------------------------------------------------------------------------------
@@ -102,6 +109,7 @@ class Connection(asyncio.Protocol):
         self._slots: deque[Slot | bytes] = deque()
         self._under_way = 0
         self._receives = 0
+        self._sends = 0
         self._is_alone = False
         self._waiter: Waiter | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -185,7 +193,7 @@ class Connection(asyncio.Protocol):
             order = session.order_of(command)
             if self._under_way and not self._may_begin(order):
                 break
-            if command is None or command.several is None or not session.is_plain or not self._begin_several(command):
+            if command is None or command.several is None or not session.is_plain or not self._join(command):
                 self._begin(command, commands.popleft(), order)
         if not commands and self._parser.error is not None and not session.wants_close:
             self._slots.append(encode(Failure(f"ERR Protocol error: {self._parser.error}"), session.protocol))
@@ -196,37 +204,51 @@ class Connection(asyncio.Protocol):
             return True
         if order is Order.ALONE:
             return False
-        return order is not Order.SEND or not self._receives
+        if order is Order.SEND:
+            return not self._receives
+        return not self._sends or self.server.door.engine.capabilities.receives_own_sends
 
-    def _begin_several(self, command: Command) -> bool:
-        """The calls in front, if they can be done the quick way: one reply for all of them, one after the other."""
-        assert command.several is not None
+    def _join(self, command: Command) -> bool:
+        """Whether the calls in front can be done the quick way, together with those of other clients."""
         commands = self._commands
-        run = [commands[0]]
-        name = run[0][0]
-        if len(commands) > 1:
-            run += takewhile(lambda other: other[0] == name, islice(commands, 1, MOST_TOGETHER))
-        try:
-            count, work = command.several(self.session, run)
-        except PenstockError:  # the usual way says what is wrong, with which of them
+        first = commands[0]
+        key = self._key(command, first)
+        if key is None:
             return False
-        if not count:
-            return False
-        for _ in range(count):
-            commands.popleft()
-        self.submit(self._slot(command.order, self.session.protocol, count), work)
+        calls = [commands.popleft()]
+        while commands and len(calls) < MOST_TOGETHER and self._is_alike(command, key, first, commands[0]):
+            calls.append(commands.popleft())
+        slot = self._slot(command.order, self.session.protocol, calls)
+        self.server.door.chorus.join(command, (command.name, key), slot)
         return True
 
-    def _slot(self, order: Order, protocol: int, count: int = 1) -> Slot:
-        slot = Slot(self, order, protocol, count)
+    def _key(self, command: Command, words: list[bytes]) -> Hashable:
+        assert command.several is not None
+        try:
+            return command.several.key(self.session, words)
+        except PenstockError:  # the usual way says what is wrong
+            return None
+
+    def _is_alike(self, command: Command, key: Hashable, first: list[bytes], other: list[bytes]) -> bool:
+        """Whether another call belongs into the same slot; what is received there is for one consumer."""
+        if other is first or other == first:
+            return True
+        return command.order is not Order.RECEIVE and other[0] == first[0] and self._key(command, other) == key
+
+    def _slot(self, order: Order, protocol: int, calls: Sequence[list[bytes]] = ONE_CALL) -> Slot:
+        slot = Slot(self, order, protocol, calls)
         self._slots.append(slot)
         self._under_way += 1
         self._receives += order is Order.RECEIVE
+        self._sends += order is Order.SEND
         return slot
 
     def _begin(self, command: Command | None, arguments: list[bytes], order: Order) -> None:
         session = self.session
         protocol = session.protocol
+        if self._under_way:
+            # What came before is begun before.
+            self.server.door.chorus.sing()
         try:
             begun: Any = session.begin(command, arguments)
         except Exception as error:
@@ -282,6 +304,7 @@ class Connection(asyncio.Protocol):
     def filled(self, slot: Slot) -> None:
         self._under_way -= 1
         self._receives -= slot.order is Order.RECEIVE
+        self._sends -= slot.order is Order.SEND
         self._is_alone = False
         self._waiter = None
         if not self._flush_is_due:

@@ -7,9 +7,9 @@ another server, or after a restart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from penstock.client.aio.gathering import Answer, Call
 from penstock.client.aio.grouping import can_merge, merge_items, share_receive
@@ -22,12 +22,13 @@ from penstock.domain.message import PLAIN, Draft, Options
 from penstock.domain.observations import LeaseInfo
 from penstock.domain.settlement import Settle, Settled
 from penstock.engines.contract import CREATED_AT, ID, POSITION, Engine, Receipt, Row
+from penstock.servers.resp.chorus import Chorus
 from penstock.servers.resp.claims import Claims
 from penstock.servers.resp.consumers import Consumers
 from penstock.servers.resp.encoder import Reply
 from penstock.servers.resp.remembering import Lease, Remembered
 from penstock.servers.resp.work import Finish, Work
-from penstock.servers.taking import Taking
+from penstock.servers.taking import Taking, Takings
 
 # A queue that begins with a command of this protocol: nothing is dead here, an unread message just expires, and one
 # that was not acknowledged comes back until it does.
@@ -48,6 +49,8 @@ class Door:
         self.remembered = Remembered()
         self.consumers = Consumers()
         self.claims = Claims()
+        self.chorus = Chorus(self)
+        store._writes.hand_in = self.chorus.sing
         self._made: set[str] = set()
         self._groups: set[tuple[str, str]] = set()
 
@@ -132,14 +135,27 @@ class Door:
         lease_seconds: float | None,
         *,
         makes: bool = True,
-        times: int = 1,
     ) -> Call:
         """A receive that is shared with those of other clients; its outcome is a list of receipts. No group is the
         primary one."""
         prepare = self.make if makes else None
-        taking = Taking(self.engine, queue, group, consumer, limit, lease_seconds, prepare, times)
+        taking = Taking(self.engine, queue, group, consumer, limit, lease_seconds, prepare)
         key = ("take", queue, group, lease_seconds, makes)
-        return Call(taking, None, key, share_receive, unwanted=self.let_go, weight=limit * times)
+        return Call(taking, None, key, share_receive, unwanted=self.let_go, weight=limit)
+
+    def take_each(
+        self, queue: str, group: str, limit: int, lease_seconds: float | None, wishes: Iterable[tuple[str, int]]
+    ) -> Call:
+        """Receives of several clients, each with its consumer and how often it asks; a list of receipts for each."""
+        takings = Takings(
+            [
+                Taking(self.engine, queue, group, consumer, limit, lease_seconds, self.make, times)
+                for consumer, times in wishes
+            ]
+        )
+        key = ("takes", queue, group, lease_seconds)
+        weight = limit * sum([one.times for one in takings.takings])
+        return Call(takings, None, key, share_receive, unwanted=self._let_all_go, weight=weight)
 
     def receive(self, queue: str, call: Call, finish: Callable[[list[Receipt]], Reply]) -> Work:
         """`finish` has to remember what it was given."""
@@ -174,6 +190,10 @@ class Door:
         for receipt in receipts:
             self.store._let_go(receipt)
 
+    def _let_all_go(self, shares: list[list[Receipt]]) -> None:
+        for receipts in shares:
+            self.let_go(receipts)
+
     # -- leases ----------------------------------------------------------------------------------------------------
 
     def remember(self, receipt: Receipt, name: Callable[[Row, Receipt], bytes]) -> None:
@@ -185,24 +205,40 @@ class Door:
         self, queue: str, group: str, names: list[bytes], find: Find, finish: Callable[[list[bool]], Reply]
     ) -> Work:
         """`finish` is told of each name whether its message was in flight and is done now."""
-        leases = self.remembered.take(queue, group, names)
-        known = [Settle(Event.ACK, "", lease[1], lease[0]) for lease in leases if lease is not None]
-        if not known:
-            return Work(Call(partial(self._ack_found, queue, group, names, find)), finish)
+        work = self.ack_each(queue, group, [names], find, finish)
+        return Work(work.call, lambda outcome: cast(list[Reply | Work], work.finish(outcome))[0])
 
-        def done(results: list[Settled]) -> Reply | Work:
-            told = _spread(leases, results)
-            lost = [name for name, ok in zip(names, told, strict=True) if not ok]
-            if not lost:
-                return finish(told)
-            # Ended, or taken by somebody through another door, or given out elsewhere: what counts is who has it now.
-            return Work(Call(partial(self._ack_found, queue, group, lost, find)), partial(both, told))
+    def ack_each(
+        self, queue: str, group: str, names: list[list[bytes]], find: Find, finish: Callable[[list[bool]], Reply]
+    ) -> Work:
+        """As `ack`, for several clients at once; ends with an answer for each."""
+        leases = self.remembered.take(queue, group, [name for own in names for name in own])
+        known = [Settle(Event.ACK, "", lease[1], lease[0]) for lease in leases if lease is not None]
 
         def both(told: list[bool], later: list[bool]) -> Reply:
             rest = iter(later)
             return finish([ok or next(rest) for ok in told])
 
-        return Work(self._settling(queue, group, known), done)
+        def answer(own: list[bytes], told: list[bool]) -> Reply | Work:
+            lost = [name for name, ok in zip(own, told, strict=True) if not ok]
+            if not lost:
+                return finish(told)
+            # Ended, or taken by somebody through another door, or given out elsewhere: what counts is who has it now.
+            return Work(Call(partial(self._ack_found, queue, group, lost, find)), partial(both, told))
+
+        def done(results: list[Settled]) -> Reply:
+            told = iter(_spread(leases, results))
+            return [answer(own, [next(told) for _ in own]) for own in names]
+
+        if known:
+            return Work(self._settling(queue, group, known), done)
+        wanted = [name for own in names for name in own]
+
+        def found(outcome: list[bool]) -> Reply:
+            told = iter(outcome)
+            return [finish([next(told) for _ in own]) for own in names]
+
+        return Work(Call(partial(self._ack_found, queue, group, wanted, find)), found)
 
     def _settling(self, queue: str, group: str, settles: list[Settle]) -> Call:
         return Call(partial(self.engine.settle, queue, group), settles, ("settle", queue, group), merge_items)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from penstock.servers.access import Right
 from penstock.servers.resp.arguments import Signature
@@ -22,9 +22,14 @@ class Order(Enum):
     ALONE = "nothing else of this connection meanwhile"
 
 
-# The quick way for the plain form of a command that comes again and again: takes as many of the calls in front as go
-# together, and says how many and what they want; 0 leaves the first to the usual way.
-Several = Callable[[Any, list[list[bytes]]], tuple[int, Any]]
+class Several(NamedTuple):
+    """The quick way for the plain form of a command that comes again and again: one call for those of many clients."""
+
+    key: Callable[[Any, list[bytes]], Hashable]
+    """Given the session and the words: what calls have in common that can be one. None leaves it to the usual way, as
+    does an error, which is told there."""
+    begin: Callable[[Any, list[Any]], Any]
+    """Given the door and the slots of all clients: the work, whose end gives an answer for each slot."""
 
 
 class Command:
@@ -87,9 +92,12 @@ def command(
     return put
 
 
-def several(name: str) -> Callable[[Several], Several]:
-    def put(begin: Several) -> Several:
-        TABLE[name.encode()].several = begin
+Begin = Callable[[Any, list[Any]], Any]
+
+
+def several(name: str, key: Callable[[Any, list[bytes]], Hashable]) -> Callable[[Begin], Begin]:
+    def put(begin: Begin) -> Begin:
+        TABLE[name.encode()].several = Several(key, begin)
         return begin
 
     return put

@@ -81,6 +81,30 @@ begin
 end
 $$;
 
+-- Refuse what could not be sent when its time comes: the last message of a batch could not be settled then.
+create or replace function penstock._check_stored(_message jsonb, _most integer) returns void
+language plpgsql as $$
+declare
+    _payload bytea;
+begin
+    begin
+        _payload := decode(_message ->> 'payload', 'base64');
+    exception when data_exception then
+        _payload := null;
+    end;
+    if _payload is null then
+        raise exception using errcode = 'PN100', message = format(
+            'a message to be sent later is {"payload": base64, "content_type": text, "options": {}}, not %s',
+            penstock._shown(_message::text)
+        ), hint = 'batch_set_end and batch_set_abort take any JSON value.';
+    end if;
+    perform penstock._check_messages(
+        array[_payload], array[_message ->> 'content_type'], jsonb_build_array(_message -> 'options')
+    );
+    perform penstock._check_sizes(array[_payload], _most);
+end
+$$;
+
 -- What can be seen of a batch.
 create or replace function penstock._batch_info(
     b penstock.batch, out name text, out state text, out total bigint, out remaining bigint
@@ -108,10 +132,8 @@ begin
             'the end or abort message of batch %s cannot have an address', penstock._shown(batch_open.name)
         );
     end if;
-    perform penstock._check_sizes(array(
-        select decode(one ->> 'payload', 'base64')
-        from unnest(array[batch_open.end_message, batch_open.abort_message]) as one where one is not null
-    ), q.max_payload_bytes);
+    perform penstock._check_stored(one, q.max_payload_bytes)
+    from unnest(array[batch_open.end_message, batch_open.abort_message]) as one where one is not null;
     b := penstock._joined(q, penstock._check_name('batch', batch_open.name), penstock.now_us());
     if batch_open.end_message is not null or batch_open.abort_message is not null then
         update penstock.batch as u

@@ -265,6 +265,10 @@ begin
     set trimmed_tx = greatest(trimmed_tx, _tx::text::xid8), log_mark = nullif(_log_mark, '0'),
         trail_mark = nullif(_trail_mark, '0')
     where queue_id = q.queue_id;
+    if _tx is not null then
+        delete from penstock.removal where queue_id = q.queue_id;
+        perform penstock._tell_readers(q.queue_id, '0', 0, _tx::text::xid8, 9223372036854775807);
+    end if;
     with gone as (delete from penstock.held where queue_id = q.queue_id returning 1)
     select count(*) into _held from gone;
     delete from penstock.lease where group_id in (select group_id from penstock.reader where queue_id = q.queue_id);

@@ -122,9 +122,7 @@ declare
     s penstock.schedule;
 begin
     select * into q from penstock.queue where name = _queue;
-    perform penstock._check_sizes(
-        array[decode(_message ->> 'payload', 'base64')], coalesce(q.max_payload_bytes, 16777216)
-    );
+    perform penstock._check_stored(coalesce(_message, 'null'), coalesce(q.max_payload_bytes, 16777216));
     insert into penstock.schedule as u (name, cron, timezone, queue, message, catch_up, next_at)
     values (_name, _cron, _timezone, _queue, _message, _catch_up, _next_at)
     on conflict (name) do update

@@ -256,12 +256,27 @@ begin
         -- Sent are those in the lane's count and those in the log since; trimmed ones are sent in any case.
         count(*) filter (where seq > q.trimmed_position and pg_visible_in_snapshot(tx, n.counted)) as counted,
         count(*) filter (where seq <= q.trimmed_position and not pg_visible_in_snapshot(tx, n.counted)) as trimmed,
-        max(tx::text::bigint)::text::xid8 as tx
+        min(tx) as first_tx, min(seq) as first_seq, max(tx) as tx, max(seq) as seq
     into gone from gone;
     update penstock.lane set sent = sent - gone.counted + gone.trimmed
     where lane_id = n.lane_id and gone.counted <> gone.trimmed;
-    update penstock.queue set removed_tx = greatest(removed_tx, gone.tx) where queue_id = q.queue_id;
+    if gone.tx is not null then
+        update penstock.queue set removed_tx = greatest(removed_tx, gone.tx) where queue_id = q.queue_id;
+        perform penstock._tell_readers(q.queue_id, gone.first_tx, gone.first_seq, gone.tx, gone.seq);
+    end if;
 end
+$$;
+
+-- Write down that messages between two places were deleted, for those who are reading them. The queue is locked.
+create or replace function penstock._tell_readers(
+    _queue_id integer, _first_tx xid8, _first_seq bigint, _last_tx xid8, _last_seq bigint
+) returns void
+language sql as $$
+    with told as (
+        update penstock.queue set removals = removals + 1 where queue_id = _queue_id returning removals
+    )
+    insert into penstock.removal (queue_id, number, first_tx, first_seq, last_tx, last_seq)
+    select _queue_id, removals, _first_tx, _first_seq, _last_tx, _last_seq from told
 $$;
 
 -- live -> cancelled in one group for messages of one lane; how many of them its cursor has not passed. The lane is locked.

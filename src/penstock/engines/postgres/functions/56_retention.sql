@@ -408,12 +408,14 @@ begin
         );
         return false;
     end;
-    update penstock.segment set sealed = '0' where segment = _segment;
+    update penstock.segment set sealed = '0', freed = freed + 1 where segment = _segment;
     update penstock.segment set sealed = case when exists (select 1 from penstock.log where segment = 0) then null
         else '0'::xid8 end
     where segment = 0;
     delete from penstock.log as m using penstock.lane as n, penstock.queue as q
     where m.segment = 0 and n.lane_id = m.lane_id and q.queue_id = n.queue_id and m.seq <= q.trimmed_position;
+    delete from penstock.removal as r using penstock.queue as q
+    where q.queue_id = r.queue_id and r.last_seq <= q.trimmed_position;
     return true;
 end
 $$;

@@ -181,33 +181,64 @@ create or replace function penstock._between(
     _upto_tx xid8 default '9223372036854775807', _upto_seq bigint default 9223372036854775807
 ) returns text
 language sql stable as $$
+    select penstock._between_places(
+        q, _start, _end, format('%L::xid8, %s', later.tx, later.seq), format('%L::xid8, %s', _after_tx, _after_seq),
+        format('%L::xid8, %s', _upto_tx, _upto_seq)
+    )
+    from penstock._later(_start, _after_tx, _after_seq) as later
+$$;
+
+-- The place after which all rows lie that were sent after the start of a window and after a place, but for those of
+-- transactions that were open at the start.
+create or replace function penstock._later(
+    _start text, _after_tx xid8, _after_seq bigint, out tx xid8, out seq bigint
+)
+language sql immutable as $$
+    select place.tx, place.seq
+    from penstock._beyond(penstock._mark_cursor(_start)) as b
+    cross join lateral (values (b.tx, b.seq), (_after_tx, _after_seq)) as place (tx, seq)
+    order by place.tx desc, place.seq desc limit 1
+$$;
+
+-- The same with places that are texts, so that they can be columns of another table: _later as of the function of that
+-- name, and _after for transactions that were open at the start. A branch has one lower bound, because only one of several
+-- would be looked for in the index.
+create or replace function penstock._between_places(
+    q penstock.queue, _start text, _end text, _later text, _after text, _upto text
+) returns text
+language sql stable as $$
     select coalesce(string_agg(format(
-        'select l.* from penstock.log as l where l.lane_id = %s and %s and (l.tx, l.seq) <= (%L::xid8, %s) and %s', n.lane_id,
-        piece.places, least(_upto_tx, pg_snapshot_xmax(e.snap)), _upto_seq, filter.text
-    ), ' union all ' order by n.lane_id, piece.places), 'select l.* from penstock.log as l where false')
+        'select l.* from penstock.log as l where l.lane_id = %s and l.tx < %L::xid8 and (l.tx, l.seq) <= (%s) and %s',
+        n.lane_id, pg_snapshot_xmax(e.snap), _upto, branch.condition
+    ), ' union all ' order by n.lane_id, branch.condition), 'select l.* from penstock.log as l where false')
     from penstock._mark_cursor(_start) as s
     cross join penstock._mark_cursor(_end) as e
     cross join lateral penstock._beyond(s) as b
     cross join lateral (
-        select format('(l.tx, l.seq) > (%L::xid8, %s)', place.tx, place.seq) as places
-        from (values (b.tx, b.seq), (_after_tx, _after_seq)) as place (tx, seq)
-        order by place.tx desc, place.seq desc limit 1
-    ) as later
+        -- What these do not say is that rows lie between places that the index knows.
+        select format('not penstock._is_read(penstock._mark_cursor(%L), l.tx, l.seq, 0)', _start) as after_start,
+            case when e.used_up and pg_snapshot_xmin(e.snap) = pg_snapshot_xmax(e.snap) then 'true'
+                else format('penstock._is_read(penstock._mark_cursor(%L), l.tx, l.seq, 0)', _end) end as before_end
+    ) as filter
     cross join lateral (
-        select later.places
+        select format(
+            '(l.tx, l.seq) > (%s) and %s and %s', _later,
+            case when s.used_up or s.above = 0 then 'true' else filter.after_start end, filter.before_end
+        )
         union all
         select format(
-            'l.tx = any (%L::xid8[]) and (l.tx, l.seq) > (%L::xid8, %s)', b.earlier, _after_tx, _after_seq
+            'l.tx = any (%L::xid8[]) and (l.tx, l.seq) > (%s) and %s and %s', b.earlier, _after, filter.after_start,
+            filter.before_end
         )
         where cardinality(b.earlier) > 0
-    ) as piece (places)
-    cross join lateral (
-        select format(
-            'not penstock._is_read(penstock._mark_cursor(%L), l.tx, l.seq, 0) and '
-            'penstock._is_read(penstock._mark_cursor(%L), l.tx, l.seq, 0)', _start, _end
-        ) as text
-    ) as filter
+    ) as branch (condition)
     join penstock.lane as n on n.queue_id = q.queue_id and n.priority >= 0
+$$;
+
+-- How often segments have given their room back: only then do messages go that are past retention.
+create or replace function penstock._freed() returns bigint
+language sql stable as $$
+    select sum(freed)::bigint from penstock.segment
 $$;
 
 -- Where rows lie that a cursor has not passed: after a place, and in earlier transactions that were open then. There may

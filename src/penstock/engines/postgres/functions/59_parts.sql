@@ -99,9 +99,13 @@ begin
 end
 $$;
 
--- The rows between two marks in pieces of like size: how many rows each has, and the place of its last one.
-create or replace function penstock.parts(_queue text, _start text, _end text, _parts integer, _table text)
-returns table (n bigint, last_tx bigint, last_seq bigint)
+-- The rows between two marks in pieces of like size: how many rows each has, whether these were counted, the place of its
+-- last one, and what shows later whether rows have gone.
+drop function if exists penstock.parts(text, text, text, integer, text);
+create function penstock.parts(_queue text, _start text, _end text, _parts integer, _table text)
+returns table (
+    n bigint, is_counted boolean, last_tx bigint, last_seq bigint, epoch bigint, given bigint, removals bigint, freed bigint
+)
 language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
 #variable_conflict use_column
@@ -111,11 +115,15 @@ begin
     if _table <> 'dead_letters' then
         perform penstock._check_window(q, _table, _start, _end);
     end if;
+    epoch := (select s.epoch from penstock.store as s);
+    given := penstock._last_position();
+    freed := penstock._freed();
     if _table = 'messages' then
-        return query select * from penstock._message_parts(q, _start, _end, _parts);
+        return query select p.n, p.is_counted, p.last_tx, p.last_seq, epoch, given, q.removals, freed
+        from penstock._message_parts(q, _start, _end, _parts) as p;
     elsif _table = 'dead_letters' then
         return query
-        select one.size, one.seq, one.group_id from (
+        select one.size, true, one.seq, one.group_id, epoch, given, q.removals, freed from (
             select b.seq, b.group_id::bigint, b.tile, count(*) over (partition by b.tile) as size,
                 row_number() over (partition by b.tile order by b.seq desc, b.group_id desc) as place
             from (
@@ -126,7 +134,9 @@ begin
         where one.place = 1 order by one.tile;
     else
         return query
-        select sum(b.n)::bigint, max(b.entry), 9223372036854775807 from (
+        -- What happened to messages that were taken out is still written down, and they are not found.
+        select sum(b.n)::bigint, not exists (select 1 from penstock.removal as r where r.queue_id = q.queue_id),
+            max(b.entry), 9223372036854775807, epoch, given, q.removals, freed from (
             select h.entry, h.n, ceil(
                 sum(h.n) over (order by h.entry) * _parts::numeric / sum(h.n) over ()
             ) as tile
@@ -139,8 +149,132 @@ begin
 end
 $$;
 
--- Messages between two marks in pieces. They are counted by transactions; only large ones are split.
-create or replace function penstock._message_parts(q penstock.queue, _start text, _end text, _parts integer)
+-- Refuse a part of which rows have gone since the window was split: taken out by hand, or past retention and their segment
+-- truncated. What was taken out of a trail is not known by its place there.
+create or replace function penstock.check_part(
+    _queue text, _table text, _start text, _end text, _after_tx xid8, _after_seq bigint, _upto_tx xid8, _upto_seq bigint,
+    _epoch bigint, _given bigint, _removals bigint, _freed bigint
+) returns void
+language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
+declare
+    q penstock.queue := penstock._get_queue(_queue);
+begin
+    if (select epoch from penstock.store) <> _epoch or penstock._last_position() < _given or q.removals < _removals then
+        raise exception using errcode = 'PN206', message = format(
+            'the %s of queue %s are not those of the window that was split: the store was restored since', _table,
+            penstock._shown(_queue)
+        );
+    end if;
+    if q.removals > _removals and (_table <> 'messages' or exists (
+        select 1 from penstock.removal as r
+        where r.queue_id = q.queue_id and r.number > _removals
+            and (r.last_tx, r.last_seq) > (_after_tx, _after_seq) and (r.first_tx, r.first_seq) <= (_upto_tx, _upto_seq)
+    )) then
+        raise exception using errcode = 'PN206', message = format(
+            'messages of queue %s were removed since the window of its %s was split: read it again',
+            penstock._shown(_queue), _table
+        );
+    end if;
+    if penstock._freed() <> _freed and (
+        _table <> 'messages' or (_after_tx, _after_seq) < (q.trimmed_tx, q.trimmed_position)
+    ) then
+        perform penstock._check_window(q, _table, _start, _end);
+    end if;
+end
+$$;
+
+-- Messages between two marks in pieces. Few are counted; of many the index is looked into here and there.
+drop function if exists penstock._message_parts(penstock.queue, text, text, integer);
+create function penstock._message_parts(q penstock.queue, _start text, _end text, _parts integer)
+returns table (n bigint, is_counted boolean, last_tx bigint, last_seq bigint)
+language plpgsql stable set enable_bitmapscan = off set enable_sort = off as $$
+declare
+    _statement text := penstock._between(q, _start, _end);
+    _few constant integer := 20000;
+    _has_many boolean;
+    _first bigint;
+    _last bigint;
+begin
+    execute format('select exists (select 1 from (%s) as m offset $1)', _statement) into _has_many using _few;
+    if _has_many then
+        execute format('select m.seq from (%s) as m order by m.tx, m.seq limit 1', _statement) into _first;
+        execute format('select m.seq from (%s) as m order by m.tx desc, m.seq desc limit 1', _statement) into _last;
+    end if;
+    if _last - _first >= _few then
+        return query select p.n, false, p.last_tx, p.last_seq
+        from penstock._estimated_parts(q, _start, _end, _parts, _first, _last) as p;
+    else
+        return query select p.n, true, p.last_tx, p.last_seq from penstock._counted_parts(q, _start, _end, _parts) as p;
+    end if;
+end
+$$;
+
+-- Many messages in pieces of about the same size, between about the first and the last position. Their places are those
+-- of positions at like distances; how near messages lie to each other there is seen from a few of them.
+create or replace function penstock._estimated_parts(
+    q penstock.queue, _start text, _end text, _parts integer, _first bigint, _last bigint
+) returns table (n bigint, last_tx bigint, last_seq bigint)
+language plpgsql stable set enable_bitmapscan = off set enable_sort = off set enable_hashjoin = off
+set enable_mergejoin = off as $$
+declare
+    _slots integer := least(greatest(8 * _parts, 128), 2048);
+    _sizes bigint[] := '{}';
+    _txs xid8[] := '{}';
+    _seqs bigint[] := '{}';
+    _total bigint := 0;
+    _upto bigint := 0;
+    _before bigint := 0;
+    _made integer := 0;
+    slot record;
+begin
+    for slot in execute format(
+        'with place as materialized ('
+        '    select l.tx, goal.seq from ('
+        '        select $1 + (($2 - $1)::numeric * number / $3)::bigint as seq from generate_series(1, $3 - 1) as number'
+        '    ) as goal cross join lateral ('
+        '        select l.tx from penstock.log as l where l.seq >= goal.seq order by l.seq limit 1'
+        '    ) as l'
+        '), slot as materialized ('
+        '    select lag(one.tx, 1, ''0'') over w as after_tx, lag(one.seq, 1, 0::bigint) over w as after_seq, one.tx, one.seq '
+        '    from (table place union all values (''9223372036854775807''::xid8, 9223372036854775807)) as one '
+        '    window w as (order by one.tx, one.seq)'
+        ') '
+        'select slot.tx, slot.seq, found.n, found.first, found.last '
+        'from slot cross join lateral ('
+        '    select count(*) as n, min(m.seq) as first, max(m.seq) as last from ('
+        '        select m.seq from (%s) as m order by m.tx, m.seq limit 32'
+        '    ) as m'
+        ') as found '
+        'order by slot.tx, slot.seq',
+        penstock._between_places(
+            q, _start, _end, 'slot.after_tx, slot.after_seq', 'slot.after_tx, slot.after_seq', 'slot.tx, slot.seq'
+        )
+    ) using _first, _last, _slots loop
+        if slot.n = 32 then
+            slot.n := greatest(slot.n, slot.n * (least(slot.seq, _last) - slot.first + 1) / (slot.last - slot.first + 1));
+        end if;
+        _sizes := _sizes || slot.n;
+        _txs := _txs || slot.tx;
+        _seqs := _seqs || slot.seq;
+        _total := _total + slot.n;
+    end loop;
+    for number in 1..cardinality(_sizes) loop
+        _upto := _upto + _sizes[number];
+        -- The last one takes whatever is left, even if nothing was seen there.
+        continue when number < cardinality(_sizes)
+            and (_made = _parts - 1 or _upto = _before or _upto * _parts < _total * (_made + 1));
+        _made := _made + 1;
+        n := _upto - _before;
+        last_tx := _txs[number]::text::bigint;
+        last_seq := _seqs[number];
+        _before := _upto;
+        return next;
+    end loop;
+end
+$$;
+
+-- A few messages in pieces. They are counted by transactions; only large ones are split.
+create or replace function penstock._counted_parts(q penstock.queue, _start text, _end text, _parts integer)
 returns table (n bigint, last_tx bigint, last_seq bigint)
 language plpgsql stable set enable_bitmapscan = off set enable_sort = off as $$
 declare

@@ -37,10 +37,7 @@ $$;
 create or replace function penstock.send_many(queue text, payloads jsonb[]) returns setof uuid
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
-    if payloads is null or array_position(payloads, null) is not null then
-        raise exception using errcode = 'PN100', message = 'a payload is null',
-            hint = 'A message is any JSON value; for JSON''s own null write ''null''.';
-    end if;
+    perform penstock._check_payload(payloads is null or array_position(payloads, null) is not null);
     return query
     select sent::uuid
     from unnest(penstock.put(
@@ -54,11 +51,50 @@ create or replace function penstock._send_one(_queue text, _payload bytea, _cont
 returns uuid
 language plpgsql as $$
 begin
-    if _payload is null then
-        raise exception using errcode = 'PN100', message = 'payload is null',
+    perform penstock._check_payload(_payload is null);
+    return (penstock.put(_queue, array[_payload], array[_content_type], jsonb_build_array(_options)))[1]::uuid;
+end
+$$;
+
+-- The message that is sent once when all of a batch is finished; makes the batch unless it is open or running.
+create or replace function penstock.batch_set_end(
+    queue text, batch text, payload jsonb, priority integer default 0, headers jsonb default null
+) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+    perform penstock.batch_open(queue, batch, end_message => penstock._stored(payload, priority, headers));
+end
+$$;
+
+-- The message that is sent once when a batch was cancelled and nothing of it is in flight any more.
+create or replace function penstock.batch_set_abort(
+    queue text, batch text, payload jsonb, priority integer default 0, headers jsonb default null
+) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+    perform penstock.batch_open(queue, batch, abort_message => penstock._stored(payload, priority, headers));
+end
+$$;
+
+-- A message to be sent later, in the form in which it is kept until then.
+create or replace function penstock._stored(_payload jsonb, _priority integer, _headers jsonb) returns jsonb
+language plpgsql as $$
+begin
+    perform penstock._check_payload(_payload is null);
+    return jsonb_build_object(
+        'payload', encode(convert_to(_payload::text, 'UTF8'), 'base64'), 'content_type', 'application/json',
+        'options', penstock._options(_priority, null, null, null, null, null, _headers, null, null, null)
+    );
+end
+$$;
+
+create or replace function penstock._check_payload(_is_null boolean) returns void
+language plpgsql as $$
+begin
+    if _is_null then
+        raise exception using errcode = 'PN100', message = 'a payload is null',
             hint = 'A message is any JSON value; for JSON''s own null write ''null''.';
     end if;
-    return (penstock.put(_queue, array[_payload], array[_content_type], jsonb_build_array(_options)))[1]::uuid;
 end
 $$;
 

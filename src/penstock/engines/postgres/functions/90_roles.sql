@@ -8,12 +8,13 @@
 create or replace view penstock.role_right as
 select role, unnest(string_to_array(functions, ' ')) as function
 from (values
-    ('penstock_producer', 'now_us injected_now send send_bytes send_many append put prepare batch_open batch_start batch_cancel '
-        'stage_chunk stage_part release_staged discard_staged'),
+    ('penstock_producer', 'now_us injected_now send send_bytes send_many append put prepare batch_open batch_set_end '
+        'batch_set_abort batch_start batch_cancel stage_chunk stage_part release_staged discard_staged'),
     ('penstock_consumer', 'now_us injected_now receive take take_over ready_in settle ack nak reject reschedule extend '
         'extend_each ack_whole leases position_of register heartbeat deregister advance'),
     ('penstock_observer', 'now_us injected_now stats audit trail peek next_messages find browse position_of unread ended '
-        'ended_messages states situation letters leases ready_in reached consumers horizon earliest cut parts'),
+        'ended_messages states situation letters leases ready_in reached consumers horizon earliest cut parts '
+        'check_part'),
     ('penstock_admin', 'declare remove trim flush forget pause resume seek redrive purge sweep claim_sweep sweep_queue '
         'sweep_consumers sweep_segments schedule_put schedule_pause schedule_fire unschedule record_facts create_queue_schema '
         'create_message_schema drop_queue_schema drop_message_schema install_cron uninstall_cron')

@@ -16,7 +16,8 @@ select penstock.cut(%s, %s, %s, %s::bigint, %s::bigint, %s);
 
 -- name: parts
 -- Pieces of a window.
-select n, last_tx, last_seq from penstock.parts(%s, %s, %s, %s::integer, %s);
+select n, is_counted, last_tx, last_seq, epoch, given, removals, freed
+from penstock.parts(%s, %s, %s, %s::integer, %s);
 
 -- name: stream_position
 -- Where a stream group stands.
@@ -39,6 +40,12 @@ order by n.lane_id;
 -- Messages between two marks, after a place and not beyond another, as a statement.
 select penstock._between(q, %s, %s, %s::text::xid8, %s::bigint, %s::text::xid8, %s::bigint)
 from penstock.queue as q where q.name = %s;
+
+-- name: check_part
+-- Refuse a part of which rows have gone.
+select penstock.check_part(
+    %s, %s, %s, %s, %s::text::xid8, %s::bigint, %s::text::xid8, %s::bigint, %s::bigint, %s::bigint, %s::bigint, %s::bigint
+);
 
 -- name: message_rows
 -- Such messages in order.
@@ -78,13 +85,13 @@ order by h.entry, m.seq;
 
 -- name: raw_id
 -- A message's id if it was chosen.
-m.id::text as id
+m.id::text
 
 -- name: raw_batch
 -- The name of a message's batch.
 case when m.batch_id is not null then (
     select b.name from penstock.batch as b where b.batch_id = m.batch_id
-) end as batch
+) end
 
 -- name: letter_rows
 -- Dead letters after a place, not beyond another.
@@ -97,4 +104,4 @@ order by m.seq, m.group_id;
 
 -- name: raw_group
 -- The name of a dead letter's group.
-reader.name as "group"
+reader.name

@@ -1,12 +1,17 @@
 -- name: record
--- One step of the messages in a range. The numbers of entries that are gone are not given out again.
+-- One step of the messages in a range. The numbers of entries that are gone are not given out again. Not as a select:
+-- its rows would be put aside first, because it reads the table that is written.
 insert into penstock_audit (
     entry_id, last_position, first_position, queue_id, group_id, at, event, state, by, reason, attempt, token
 )
-select max(value, (select coalesce(max(entry_id), 0) from penstock_audit)) + 1,
+values (
+    (
+        select max(value, (select coalesce(max(entry_id), 0) from penstock_audit)) + 1
+        from penstock_store
+        where name = 'last_entry'
+    ),
     ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
-from penstock_store
-where name = 'last_entry';
+);
 
 -- name: count_succeeded
 -- Count how messages ended in the group.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Hashable
 from functools import lru_cache, partial
-from itertools import takewhile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.domain.message import Draft, Options
 from penstock.domain.observations import LeaseInfo
@@ -13,14 +13,18 @@ from penstock.domain.times import check_seconds
 from penstock.engines.contract import PAYLOAD, POSITION, Receipt
 from penstock.servers.access import Right
 from penstock.servers.resp.arguments import Blob, Flag, GroupName, QueueName, Seconds, Words, read_name, read_seconds
+from penstock.servers.resp.chorus import dealt
 from penstock.servers.resp.commands.events import event_id, told_id
 from penstock.servers.resp.door import Door, portions
-from penstock.servers.resp.encoder import NO_ARRAY, OK, RESP2, Encoded, Reply, encode, integers, nothing
+from penstock.servers.resp.encoder import NO_ARRAY, OK, RESP2, Reply, encode, integers, nothing
 from penstock.servers.resp.remembering import Lease
 from penstock.servers.resp.session import Begun, Session
 from penstock.servers.resp.table import Order, command, several
 from penstock.servers.resp.words import CommandError, failure, wrong_arity
 from penstock.servers.resp.work import Waiting, Work
+
+if TYPE_CHECKING:
+    from penstock.servers.resp.connection import Slot
 
 logger = logging.getLogger("penstock.resp")
 FAMILY = "queue"
@@ -42,26 +46,34 @@ def _same(message_id: str) -> Reply:
     return message_id
 
 
-@several("QADD")
-def add_several(session: Session, calls: list[list[bytes]]) -> tuple[int, Work | None]:
-    first = calls[0]
-    if len(first) != 4:
-        return 0, None
-    head = first[1:3]
-    calls = list(takewhile(lambda one: len(one) == 4 and one[1:3] == head, calls))
-    queue = read_queue(first[1])
+def _add_key(session: Session, words: list[bytes]) -> Hashable:
+    if len(words) != 4:
+        return None
+    queue = read_queue(words[1])
+    _lasting(words[2])
     session.check_one(Right.SEND, queue)
-    options = _options(read_seconds(first[2]))
-    drafts: list[Draft] = [(one[3], None, options) for one in calls]
-    return len(calls), session.door.send_several(queue, drafts, _told_ids, merges=True)
+    return queue, words[2]
 
 
-def _told_ids(ids: list[Any]) -> Reply:
+@several("QADD", _add_key)
+def add_several(door: Door, slots: list[Slot]) -> Work:
+    _, name, seconds, _ = slots[0].calls[0]
+    options = _lasting(seconds)
+    drafts: list[Draft] = [(one[3], None, options) for slot in slots for one in slot.calls]
+    return door.send_several(read_queue(name), drafts, partial(_told_ids, slots), merges=True)
+
+
+def _told_ids(slots: list[Slot], ids: list[Any]) -> list[bytes]:
     try:
-        return Encoded(("$36\r\n" + "\r\n$36\r\n".join(ids) + "\r\n").encode())
+        told = [f"$36\r\n{one}\r\n".encode() if len(one) == 36 else encode(one, RESP2) for one in ids]
     except TypeError:  # not all of them were sent
-        told = [failure(one) if isinstance(one, BaseException) else one for one in ids]
-        return Encoded(b"".join(encode(one, RESP2) for one in told))
+        told = [encode(failure(one) if isinstance(one, BaseException) else one, RESP2) for one in ids]
+    return dealt(slots, told)
+
+
+@lru_cache(maxsize=1024)
+def _lasting(seconds: bytes) -> Options:
+    return _options(read_seconds(seconds))
 
 
 @lru_cache(maxsize=1024)
@@ -110,44 +122,58 @@ def get(session: Session, queue: QueueName, group: GroupName, *, ex: Seconds = L
     return take_next(session, queue, group, ex)
 
 
-@several("QGET")
-def get_several(session: Session, calls: list[list[bytes]]) -> tuple[int, Work | None]:
-    first = calls[0]
-    if len(first) != 3:
-        return 0, None
-    calls = list(takewhile(lambda one: one == first, calls))
-    queue, group = read_queue(first[1]), read_group(first[2])
+def _get_key(session: Session, words: list[bytes]) -> Hashable:
+    if len(words) != 3:
+        return None
+    queue, group = read_queue(words[1]), read_group(words[2])
     session.check_one(Right.RECEIVE, queue)
-    return len(calls), _take(session, queue, group, LEASE_SECONDS, len(calls))
+    return queue, group
+
+
+@several("QGET", _get_key)
+def get_several(door: Door, slots: list[Slot]) -> Work:
+    _, queue, group = slots[0].calls[0]
+    wishes = [(slot.connection.session.consumer, len(slot.calls)) for slot in slots]
+    call = door.take_each(read_queue(queue), read_group(group), 1, LEASE_SECONDS, wishes)
+    return door.receive(read_queue(queue), call, partial(_given_events, door, slots))
 
 
 def take_next(session: Session, queue: str, group: str, seconds: float) -> Work:
-    if seconds == 0:
-        return session.door.receive_and_ack(queue, group, session.consumer, 1, _told_event)
-    check_seconds("EX", seconds, above=True)
-    return _take(session, queue, group, seconds, 1)
-
-
-def _take(session: Session, queue: str, group: str, seconds: float, times: int) -> Work:
     door = session.door
-    call = door.take(queue, group, session.consumer, 1, seconds, times=times)
-    return door.receive(queue, call, partial(_given_events, door, times, nothing(session.protocol)))
+    if seconds == 0:
+        return door.receive_and_ack(queue, group, session.consumer, 1, _told_event)
+    check_seconds("EX", seconds, above=True)
+    call = door.take(queue, group, session.consumer, 1, seconds)
+    return door.receive(queue, call, partial(_given_event, door))
 
 
-def _given_events(door: Door, times: int, nothing: bytes, receipts: list[Receipt]) -> Reply:
-    """Under leases, which are remembered."""
-    parts: list[bytes] = []
+def _given_event(door: Door, receipts: list[Receipt]) -> Reply:
+    """Under a lease, which is remembered."""
+    door.remember(receipts[0], told_id)
+    return _told_event(receipts[0])
+
+
+def _given_events(door: Door, slots: list[Slot], shares: list[list[Receipt]]) -> list[bytes]:
+    answers: list[bytes] = []
     leases: dict[bytes, Lease] = {}
-    for receipt, rows in portions(receipts, 1, times):
-        if not rows:
-            parts.append(nothing)
+    for slot, receipts in zip(slots, shares, strict=True):
+        if slot.cancelled():
+            door.let_go(receipts)
+            answers.append(b"")
             continue
-        row = rows[0]
-        name, payload = told_id(row, receipt), row[PAYLOAD]
-        leases[name] = receipt.token, row[POSITION]
-        parts.append(b"*2\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(name), name, len(payload), payload))
-    door.remembered.put(receipts[0].queue, receipts[0].group, leases)
-    return Encoded(b"".join(parts))
+        told: list[bytes] = []
+        for receipt, rows in portions(receipts, 1, len(slot.calls)):
+            if not rows:
+                told.append(nothing(slot.protocol))
+                continue
+            row = rows[0]
+            name, payload = told_id(row, receipt), row[PAYLOAD]
+            leases[name] = receipt.token, row[POSITION]
+            told.append(b"*2\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(name), name, len(payload), payload))
+        answers.append(told[0] if len(told) == 1 else b"".join(told))
+    receipt = shares[0][0]
+    door.remembered.put(receipt.queue, receipt.group, leases)
+    return answers
 
 
 def _told_event(receipt: Receipt) -> Reply:
@@ -163,23 +189,22 @@ def acknowledge(session: Session, queue: QueueName, words: Words) -> Begun:
     if len(words) not in (1, 2):
         raise wrong_arity("qack")
     group = read_group(words[0]) if len(words) == 2 else OLDER_GROUP
-    return _acknowledge(session, queue, group, [words[-1]])
+    return session.door.ack(queue, group, [words[-1]], partial(_find_lease, session.door, queue, group), integers)
 
 
-@several("QACK")
-def acknowledge_several(session: Session, calls: list[list[bytes]]) -> tuple[int, Work | None]:
-    first = calls[0]
-    if len(first) != 4:
-        return 0, None
-    head = first[1:3]
-    calls = list(takewhile(lambda one: len(one) == 4 and one[1:3] == head, calls))
-    queue, group = read_queue(first[1]), read_group(first[2])
+def _acknowledge_key(session: Session, words: list[bytes]) -> Hashable:
+    if len(words) != 4:
+        return None
+    queue, group = read_queue(words[1]), read_group(words[2])
     session.check_one(Right.RECEIVE, queue)
-    return len(calls), _acknowledge(session, queue, group, [one[3] for one in calls])
+    return queue, group
 
 
-def _acknowledge(session: Session, queue: str, group: str, names: list[bytes]) -> Work:
-    return session.door.ack(queue, group, names, partial(_find_lease, session.door, queue, group), integers)
+@several("QACK", _acknowledge_key)
+def acknowledge_several(door: Door, slots: list[Slot]) -> Work:
+    queue, group = read_queue(slots[0].calls[0][1]), read_group(slots[0].calls[0][2])
+    names = [[one[3] for one in slot.calls] for slot in slots]
+    return door.ack_each(queue, group, names, partial(_find_lease, door, queue, group), integers)
 
 
 def _find_lease(door: Door, queue: str, group: str, name: bytes) -> LeaseInfo | None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Hashable
 from datetime import timedelta
 from functools import partial
-from itertools import takewhile
+from typing import TYPE_CHECKING
 
 from penstock.domain.observations import LeaseInfo
 from penstock.domain.times import EPOCH
@@ -23,17 +23,22 @@ from penstock.servers.resp.commands.entries import (
 from penstock.servers.resp.commands.stream_groups import check_group
 from penstock.servers.resp.commands.stream_reading import find_lease
 from penstock.servers.resp.commands.streams import BEGINNING
+from penstock.servers.resp.door import Door
 from penstock.servers.resp.encoder import NO_ARRAY, Reply, integers
 from penstock.servers.resp.session import Begun, Session
 from penstock.servers.resp.table import Order, command, several
 from penstock.servers.resp.words import CommandError, wrong_arity
 from penstock.servers.resp.work import Work
 
+if TYPE_CHECKING:
+    from penstock.servers.resp.connection import Slot
+
 FAMILY = "stream"
 MOST = 1_000_000
 MILLISECOND = timedelta(milliseconds=1)
 # How many entries XAUTOCLAIM looks at for each that it may claim, as Redis does.
 LOOKS_PER_CLAIM = 10
+read_queue, read_group = read_name("queue"), read_name("group")
 
 
 @command("XACK", Order.SEND, Right.RECEIVE, FAMILY, usage="XACK key group id [id ...]")
@@ -43,25 +48,22 @@ def acknowledge(session: Session, queue: QueueName, group: GroupName, words: Wor
         raise wrong_arity("xack")
     for word in words:
         read_parts(word)
-    return _acknowledge(session, queue, group, words, sum)
+    return session.door.ack(queue, group, words, partial(find_lease, session.door, queue, group), sum)
 
 
-@several("XACK")
-def acknowledge_several(session: Session, calls: list[list[bytes]]) -> tuple[int, Work | None]:
-    first = calls[0]
-    head = first[1:3]
-    calls = list(takewhile(lambda one: len(one) == 4 and one[1:3] == head and is_whole_id(one[3]), calls))
-    if not calls:
-        return 0, None
-    queue, group = read_name("queue")(first[1]), read_name("group")(first[2])
+def _acknowledge_key(session: Session, words: list[bytes]) -> Hashable:
+    if len(words) != 4 or not is_whole_id(words[3]):
+        return None
+    queue, group = read_queue(words[1]), read_group(words[2])
     session.check_one(Right.RECEIVE, queue)
-    return len(calls), _acknowledge(session, queue, group, [one[3] for one in calls], integers)
+    return queue, group
 
 
-def _acknowledge(
-    session: Session, queue: str, group: str, names: list[bytes], finish: Callable[[list[bool]], Reply]
-) -> Work:
-    return session.door.ack(queue, group, names, partial(find_lease, session.door, queue, group), finish)
+@several("XACK", _acknowledge_key)
+def acknowledge_several(door: Door, slots: list[Slot]) -> Work:
+    queue, group = read_queue(slots[0].calls[0][1]), read_group(slots[0].calls[0][2])
+    names = [[one[3] for one in slot.calls] for slot in slots]
+    return door.ack_each(queue, group, names, partial(find_lease, door, queue, group), integers)
 
 
 @command(

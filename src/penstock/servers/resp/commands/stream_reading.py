@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import lru_cache, partial
-from itertools import takewhile
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -29,12 +29,15 @@ from penstock.servers.resp.commands.entries import (
 )
 from penstock.servers.resp.commands.stream_groups import check_group
 from penstock.servers.resp.door import Door, portions
-from penstock.servers.resp.encoder import NO_ARRAY, RESP3, Encoded, Pairs, Reply, nothing
+from penstock.servers.resp.encoder import NO_ARRAY, RESP2, RESP3, Pairs, Reply, nothing
 from penstock.servers.resp.remembering import Lease
 from penstock.servers.resp.session import Begun, Session
 from penstock.servers.resp.table import Order, command, several
 from penstock.servers.resp.words import CommandError, quoted
 from penstock.servers.resp.work import Waiting, Work
+
+if TYPE_CHECKING:
+    from penstock.servers.resp.connection import Slot
 
 FAMILY = "stream"
 READ_USAGE = (
@@ -76,44 +79,61 @@ def read(session: Session, words: Words) -> Begun:
     )
 
 
-@several("XREADGROUP")
-def read_several(session: Session, calls: list[list[bytes]]) -> tuple[int, Work | None]:
+def _read_key(session: Session, words: list[bytes]) -> Hashable:
     """New entries of one stream, without waiting."""
-    first = calls[0]
-    if len(first) > MOST_REMEMBERED_WORDS:
-        return 0, None
-    reading = _remembered_reading(tuple(first))
+    if len(words) > MOST_REMEMBERED_WORDS:
+        return None
+    reading = _remembered_reading(tuple(words))
     if reading.blocks or reading.noack or len(reading.streams) != 1 or reading.streams[0][1] != b">":
-        return 0, None
+        return None
     queue = reading.streams[0][0]
     session.check_one(Right.RECEIVE, queue)
     if not session.door.knows_group(queue, reading.group):
-        return 0, None
-    times = len(calls) if len(calls) == 1 else sum(1 for _ in takewhile(lambda one: one == first, calls))
-    session.door.consumers.meet(queue, reading.group, reading.consumer)
-    call = _take(session, reading, queue, times)
-    return times, session.door.receive(queue, call, partial(_deal_several, session, reading.count, times))
+        return None
+    return queue, reading.group, reading.count, session.server.stream_lease_seconds
 
 
-def _deal_several(session: Session, count: int, times: int, receipts: list[Receipt]) -> Reply:
-    if len(receipts) == times == 1 and not receipts[0].rows:
-        return NO_ARRAY
-    queue = receipts[0].queue.encode()
-    opening = b"%%1\r\n$%d\r\n%b\r\n" if session.protocol == RESP3 else b"*1\r\n*2\r\n$%d\r\n%b\r\n"
-    opening %= len(queue), queue
-    parts: list[bytes] = []
+@several("XREADGROUP", _read_key)
+def read_several(door: Door, slots: list[Slot]) -> Work:
+    reading, lease = _reading_of(slots[0]), slots[0].connection.server.stream_lease_seconds
+    queue, group = reading.streams[0][0], reading.group
+    wishes: list[tuple[str, int]] = []
+    for slot in slots:
+        consumer = _reading_of(slot).consumer
+        door.consumers.meet(queue, group, consumer)
+        wishes.append((consumer, len(slot.calls)))
+    call = door.take_each(queue, group, reading.count, lease, wishes)
+    return door.receive(queue, call, partial(_deal_several, door, slots, reading.count))
+
+
+def _reading_of(slot: Slot) -> _Reading:
+    return _remembered_reading(tuple(slot.calls[0]))
+
+
+def _deal_several(door: Door, slots: list[Slot], count: int, shares: list[list[Receipt]]) -> list[bytes]:
+    queue, group = shares[0][0].queue, shares[0][0].group
+    name = b"$%d\r\n%b\r\n" % (len(queue.encode()), queue.encode())
+    openings = {RESP2: b"*1\r\n*2\r\n" + name, RESP3: b"%1\r\n" + name}
+    answers: list[bytes] = []
     leases: dict[bytes, Lease] = {}
-    for receipt, rows in portions(receipts, count, times):
-        if not rows:
-            parts.append(nothing(session.protocol))
+    for slot, receipts in zip(slots, shares, strict=True):
+        if slot.cancelled():
+            door.let_go(receipts)
+            answers.append(b"")
             continue
-        parts.append(b"%b*%d\r\n" % (opening, len(rows)))
-        for row in rows:
-            name = row_name(row, receipt)
-            leases[name] = receipt.token, row[POSITION]
-            parts.append(encode_row(row, name))
-    session.door.remembered.put(receipts[0].queue, receipts[0].group, leases)
-    return Encoded(b"".join(parts))
+        parts: list[bytes] = []
+        for receipt, rows in portions(receipts, count, len(slot.calls)):
+            if not rows:
+                parts.append(nothing(slot.protocol))
+                continue
+            parts.append(b"%b*%d\r\n" % (openings[slot.protocol], len(rows)))
+            for row in rows:
+                entry = row_name(row, receipt)
+                leases[entry] = receipt.token, row[POSITION]
+                parts.append(encode_row(row, entry))
+        answers.append(b"".join(parts))
+    door.remembered.put(queue, group, leases)
+    return answers
 
 
 @lru_cache(4096)
@@ -207,9 +227,9 @@ def _begin_reading(session: Session, reading: _Reading) -> Work:
     return session.door.change(operation, finish)
 
 
-def _take(session: Session, reading: _Reading, queue: str, times: int = 1) -> Call:
+def _take(session: Session, reading: _Reading, queue: str) -> Call:
     lease = session.server.stream_lease_seconds
-    return session.door.take(queue, reading.group, reading.consumer, reading.count, lease, times=times)
+    return session.door.take(queue, reading.group, reading.consumer, reading.count, lease)
 
 
 def _deal(session: Session, queue: str, receipts: list[Receipt] | None) -> Reply:

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from itertools import takewhile
-from typing import Any
+from collections.abc import Hashable
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any
 
 from penstock.domain.message import Draft, Message
 from penstock.domain.times import to_time
 from penstock.servers.access import Right
 from penstock.servers.resp.arguments import Blob, QueueName, Words, read_count, read_name
+from penstock.servers.resp.chorus import dealt
 from penstock.servers.resp.commands.bounds import after_bound, upto_bound
 from penstock.servers.resp.commands.entries import message_entry, pack, read_bound
 from penstock.servers.resp.commands.stream_removing import Trim, read_trim
-from penstock.servers.resp.door import NOW, sent
-from penstock.servers.resp.encoder import NO_ARRAY, RESP2, Encoded, Reply, encode
+from penstock.servers.resp.door import NOW, Door, sent
+from penstock.servers.resp.encoder import NO_ARRAY, RESP2, Reply, encode
 from penstock.servers.resp.session import Begun, Session
 from penstock.servers.resp.table import Order, command, several
 from penstock.servers.resp.words import CommandError, failure, quoted, wrong_arity
 from penstock.servers.resp.work import Work
 
+if TYPE_CHECKING:
+    from penstock.servers.resp.connection import Slot
+
 FAMILY = "stream"
 MOST_ENTRIES = 1_000_000
 BEGINNING = 0
+read_queue = read_name("queue")
 
 
 @command(
@@ -50,20 +55,23 @@ def add(session: Session, queue: QueueName, words: Words) -> Begun:
     return session.door.send(queue, message, _stream_id)
 
 
-@several("XADD")
-def add_several(session: Session, calls: list[list[bytes]]) -> tuple[int, Work | None]:
-    key = calls[0][1] if len(calls[0]) > 1 else b""
-    calls = list(takewhile(lambda one: len(one) >= 5 and len(one) % 2 and one[1] == key and one[2] == b"*", calls))
-    if not calls:
-        return 0, None
-    queue = read_name("queue")(key)
+def _add_key(session: Session, words: list[bytes]) -> Hashable:
+    if len(words) < 5 or not len(words) % 2 or words[2] != b"*":
+        return None
+    queue = read_queue(words[1])
     session.check_one(Right.SEND, queue)
-    drafts: list[Draft] = [(*pack(one[3:]), NOW) for one in calls]
-    return len(calls), session.door.send_several(queue, drafts, _told_ids, merges=True)
+    return queue
 
 
-def _told_ids(ids: list[Any]) -> Reply:
-    return Encoded(b"".join([encode(_told_id(one), RESP2) for one in ids]))
+@several("XADD", _add_key)
+def add_several(door: Door, slots: list[Slot]) -> Work:
+    queue = read_queue(slots[0].calls[0][1])
+    drafts: list[Draft] = [(*pack(one[3:]), NOW) for slot in slots for one in slot.calls]
+    return door.send_several(queue, drafts, partial(_told_ids, slots), merges=True)
+
+
+def _told_ids(slots: list[Slot], ids: list[Any]) -> list[bytes]:
+    return dealt(slots, [encode(_told_id(one), RESP2) for one in ids])
 
 
 def _told_id(outcome: Any) -> Reply:
