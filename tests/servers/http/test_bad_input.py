@@ -38,7 +38,7 @@ SEND = "/api/v1/queues/q/messages"
         (b'{"payload": 1, "priority": "high"}', "the body: priority must be a whole number, not 'high'"),
         (b'{"payload": 1, "priority": 1.5}', "whole number"),
         (b'{"payload": 1, "priority": -1}', "priority must be at least 0, not -1"),
-        (b'{"payload": 1, "headers": {"a": 1}}', "headers"),
+        (b'{"payload": 1, "headers": {"a": 1}}', "headers[...] must be text, not a whole number"),
         (b'{"payload": 1, "id": "seven"}', "'seven'"),
         (b'{"payload": 1, "deadline_at": "tomorrow"}', "$.deadline_at"),
         (b'{"payload": 1, "ttl_seconds": 1e300}', "ttl_seconds must be at most "),
