@@ -34,7 +34,7 @@ class AsyncCalls:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self._loop = loop = asyncio.get_running_loop()
-        self._writes = Gatherer(loop, "penstock-writer", partial(run_together, engine))
+        self._writes = Gatherer(loop, "penstock-writer", partial(run_together, engine), waits=True)
         self._reads = Gatherer(loop, "penstock-reader", run_each)
         self._watcher = Watcher(loop, engine, lambda operation: self._reads.submit(Call(operation)))
         self._closing: asyncio.Task[None] | None = None

@@ -1,8 +1,8 @@
 """Calls made by many tasks, handed to one thread in groups.
 
-While the thread works on a group the next one gathers, so groups grow with the load, and a call that finds the thread
-idle begins at once. When others wait already, those that were just answered get a moment to join them with their next
-call: otherwise callers would fall into two camps that take turns, and each commit would serve only one of them.
+While the thread works on a group the next one gathers, so groups grow with the load. When a group of several was
+answered, the next one waits a moment for them to come back with their next call, as long as they keep coming: otherwise
+callers would fall into camps that take turns, and each commit would serve only one of them. A lone caller never waits.
 
 A call costs one future; a group costs one wake-up in each direction. All state belongs to the event loop: the thread
 only sees the group it was given, and nothing needs a lock.
@@ -39,7 +39,8 @@ class Call:
     """One call on its way to the engine.
 
     `items` are handed to the operation when there are any. Calls with equal `key` may be run as one by `merge`, which
-    gives an outcome for each. An outcome that nobody awaits any more goes to `unwanted`.
+    gives an outcome for each. An outcome that nobody awaits any more goes to `unwanted`. `callers` is how many are
+    answered by it.
     """
 
     __slots__ = ("callers", "future", "items", "key", "merge", "operation", "outcome", "unwanted", "weight")
@@ -73,16 +74,24 @@ class Gatherer:
     """One thread, started by the first call. `run` sets the outcome of each call: a result or an exception."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, name: str, run: Callable[[Sequence[Call]], None], cap: int = MAX_GROUP
+        self,
+        loop: asyncio.AbstractEventLoop,
+        name: str,
+        run: Callable[[Sequence[Call]], None],
+        cap: int = MAX_GROUP,
+        waits: bool = False,
     ) -> None:
+        """`waits` says that a larger group costs hardly more than a small one, so that company is worth a moment."""
         self._loop = loop
+        self._waits = waits
         self._name = name
         self._run = run
         self._cap = cap
         self._calls: deque[Call] = deque()
         self._busy = False
         self._moment: asyncio.TimerHandle | None = None
-        self._waiting = 0  # callers
+        self._more = 0  # callers that wait beyond the one of each call
+        self._answering = 0  # callers of the group that the thread has
         self._expected = 0
         self._inbox: SimpleQueue[list[Call] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
@@ -98,12 +107,13 @@ class Gatherer:
         """As `submit`, for those who are told otherwise than by a future."""
         call.future = answer
         self._calls.append(call)
-        self._waiting += call.callers
+        if call.callers > 1:
+            self._more += call.callers - 1
         if not self._busy:
             self._busy = True
             # Not at once: the other tasks that are about to run can still join.
             self._loop.call_soon(self._hand_over)
-        elif self._moment is not None and self._waiting >= self._expected:
+        elif self._moment is not None and len(self._calls) + self._more >= self._expected:
             self._moment.cancel()
             self._moment = None
             self._loop.call_soon(self._hand_over)
@@ -137,7 +147,9 @@ class Gatherer:
     def _hand_over(self) -> None:
         self._moment = None
         self.hand_in()
+        before = self._waiting
         group = self._next_group()
+        self._answering = before - self._waiting
         self._busy = bool(group)
         if not group:
             return
@@ -152,16 +164,20 @@ class Gatherer:
         room = self._cap
         while self._calls and (room >= self._calls[0].weight or not group):
             call = self._calls.popleft()
-            self._waiting -= call.callers
+            if call.callers > 1:
+                self._more -= call.callers - 1
             if not call.future.cancelled():
                 group.append(call)
                 room -= call.weight
         return group
 
+    @property
+    def _waiting(self) -> int:
+        """How many callers wait."""
+        return len(self._calls) + self._more
+
     def _deliver(self, group: list[Call]) -> None:
-        answered = 0
         for call in group:
-            answered += call.callers
             outcome, future = call.outcome, call.future
             if future.cancelled():
                 if call.unwanted is not None and not isinstance(outcome, BaseException):
@@ -170,8 +186,8 @@ class Gatherer:
                 future.set_exception(outcome)
             else:
                 future.set_result(outcome)
-        self._expected = self._waiting + answered
-        if self._expected > 1:
+        self._expected = self._waiting + self._answering
+        if self._waits and self._expected > 1:
             # Counted from when they know: what follows from the answers is done first.
             self._loop.call_soon(self._expect, self._loop.time() + LONGEST_SECONDS)
         else:

@@ -29,11 +29,12 @@ LONGEST_REST_SECONDS = 0.1
 # are awaited.
 BACKSTOP_LOOKS = 50
 # There may be one message for a thousand tasks. So this many are woken first, and while there is still something, twice
-# as many each time: at the next commit, such as that of their receives, or after this long.
+# as many each time: at the next commit, such as that of their receives, or after this long, because they may have been
+# cancelled. That is twice as long each time too, because their receives may only wait for a slow disk.
 FIRST_WOKEN = 16
+WAKE_AGAIN_SECONDS = 0.01
 # A timer for what comes due by itself is set anew after this long: clocks may be set meanwhile.
 LONGEST_TIMER_SECONDS = 60.0
-WAKE_AGAIN_SECONDS = 0.01
 
 
 class Awaited:
@@ -152,9 +153,9 @@ class Watcher:
         for future in list(islice(awaited.waiting, awaited.share)):
             del awaited.waiting[future]
             _wake(future, None)
-        awaited.share *= 2
         if awaited.waiting:
-            self._look_again_in(awaited, WAKE_AGAIN_SECONDS)
+            self._look_again_in(awaited, WAKE_AGAIN_SECONDS * awaited.share / FIRST_WOKEN)
+            awaited.share *= 2
         else:
             self._forget(awaited)
 
