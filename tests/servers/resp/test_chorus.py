@@ -28,10 +28,13 @@ def hold(server: Server, monkeypatch: pytest.MonkeyPatch) -> Hold:
     def begin() -> Join:
         chorus, sing = server.door.chorus, Chorus.sing
         monkeypatch.setattr(Chorus, "sing", lambda self: None)
+        # A group that goes would take along what has joined so far.
+        monkeypatch.setattr(server.store._writes, "hand_in", lambda: None)
 
         async def let_go(count: int) -> None:
             await until(lambda: _waiting(server) == count)
             monkeypatch.setattr(Chorus, "sing", sing)
+            monkeypatch.setattr(server.store._writes, "hand_in", chorus.sing)
             chorus.sing()
 
         return let_go
