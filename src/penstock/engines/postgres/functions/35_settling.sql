@@ -17,31 +17,36 @@ declare
     e penstock.lease;
     _several integer;
 begin
-    -- The commonest case in one statement: as in penstock._succeed.
-    with gone as (
+    -- The commonest case in one statement: as in penstock._succeed. A lease is found by its token and never by its end,
+    -- here and elsewhere: an index by end is full of what is gone when somebody keeps a transaction open.
+    with place as materialized (
+        select u.queue_id, u.primary_group_id, r.group_id
+        from penstock.queue as u join penstock.reader as r using (queue_id)
+        where u.name = _queue and r.name = _group
+    ),
+    gone as (
         delete from penstock.lease as k
-        using penstock.queue as u, penstock.reader as r
-        where u.name = _queue and r.queue_id = u.queue_id and r.name = _group and k.group_id = r.group_id
-            and k.token = _token and k.n = _count and k.checksum = _checksum and k.ends_at > _now
-        returning k.*, u.queue_id, u.primary_group_id
+        where k.group_id = (select group_id from place)
+            and k.token = _token and k.n = _count and k.checksum = _checksum and k.ends_at - _now > 0
+        returning k.*
     ),
     written as (
         insert into penstock.step (
             entry, queue_id, group_id, tx, at, token, first, last, n, attempt, segment, event, state, by, positions
         )
-        select nextval('penstock.entry'), queue_id, group_id, _tx, _now, token, first, last, n, 1, _segment, 'ack',
-            'succeeded', consumer, case when last - first + 1 <> n then positions end
-        from gone
+        select nextval('penstock.entry'), place.queue_id, gone.group_id, _tx, _now, token, first, last, n, 1, _segment,
+            'ack', 'succeeded', consumer, case when last - first + 1 <> n then positions end
+        from gone cross join place
     )
-    select queue_id, positions, group_id = primary_group_id and (
+    select place.queue_id, positions, gone.group_id = primary_group_id and (
         exists (select 1 from penstock.member where seq between first and last)
         or exists (
             select 1 from penstock.address
-            where queue_id = gone.queue_id and seq between first and last and outcome is null
+            where queue_id = place.queue_id and seq between first and last and outcome is null
         )
     ) as frees
     into f
-    from gone;
+    from gone cross join place;
     if found then
         if f.frees then
             perform penstock._free(f.queue_id, f.positions, 'succeeded', null, _now);
@@ -136,7 +141,7 @@ declare
 begin
     for e in
         select * from penstock.lease
-        where group_id = g.group_id and token = _token and ends_at > _now and positions && _wanted
+        where group_id = g.group_id and token = _token and ends_at - _now > 0 and positions && _wanted
         order by lane_id
         for update
     loop
@@ -215,7 +220,7 @@ begin
         return penstock._tracked_flight(t);
     end if;
     select * into e from penstock.lease
-    where group_id = _group_id and token = _token and ends_at > _now and positions @> _seq
+    where group_id = _group_id and token = _token and ends_at - _now > 0 and positions @> _seq
     for update;
     if not found then
         return null;

@@ -29,7 +29,7 @@ begin
         from unnest(_tokens, _positions) as one (token, seq) where token = _token;
         for e in
             select * from penstock.lease
-            where group_id = g.group_id and token = _token and ends_at > _now and positions <@ _asked
+            where group_id = g.group_id and token = _token and ends_at - _now > 0 and positions <@ _asked
             order by lane_id for update
         loop
             select min(one.ends), max(one.ends) into _least, _most from (
@@ -63,7 +63,7 @@ begin
             continue;
         end if;
         select * into e from penstock.lease
-        where group_id = g.group_id and token = _tokens[place] and ends_at > _now and positions @> _positions[place];
+        where group_id = g.group_id and token = _tokens[place] and ends_at - _now > 0 and positions @> _positions[place];
         continue when not found;
         fl := penstock._land(g.group_id, _tokens[place], _positions[place], _now);
         -- Somebody was faster while this one waited for the lease.
