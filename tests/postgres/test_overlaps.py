@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime, timedelta
+
 import psycopg
 import pytest
 
@@ -98,10 +101,11 @@ def test_the_trail_of_a_call_that_waited_does_not_go_back_in_time(
     batch = queue.batch("nightly")
     batch.send(b"1")
     batch.start()
-    for name in ("first", "second"):
-        queue.register(name, heartbeat_seconds=0.01)
+    _, second = (queue.register(name, heartbeat_seconds=0.01) for name in ("first", "second"))
     queue.receive(consumer="first")
     other.execute("select 1 from penstock.batch for update")
+    while datetime.now(UTC) < second.info.heartbeat_at + timedelta(seconds=0.03):
+        time.sleep(0.001)  # both are missed by then
     begun = begin(store.sweep)
     message_id = queue.send(b"2")
     queue.receive(consumer="second")
