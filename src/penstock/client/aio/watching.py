@@ -103,7 +103,8 @@ class Watcher:
     def _begin(self, key: Hashable, ready_in: ReadyIn) -> Awaited:
         awaited = self._awaited[key] = Awaited(key, ready_in)
         self._wanted.set()
-        self._keep_looking()
+        if self._backstop is None:
+            self._keep_looking()
         if self._thread is None:
             self._thread = threading.Thread(target=self._watch, name="penstock-watcher", daemon=True)
             self._thread.start()
@@ -132,16 +133,17 @@ class Watcher:
 
     def _look_at_some(self) -> None:
         """The backstop: those that were not looked at for longest, which therefore go to the end."""
-        self._backstop = None
         some = list(islice(self._awaited.values(), BACKSTOP_LOOKS))
         for awaited in some:
             self._awaited[awaited.key] = self._awaited.pop(awaited.key)
         if some:
-            self._look(some)
-            self._keep_looking()
+            # The next look is counted from the end of this one, so that looks never pile up in a slow store.
+            self._look(some).add_done_callback(lambda _: self._keep_looking())
+        else:
+            self._backstop = None
 
     def _keep_looking(self) -> None:
-        if self._backstop is None:
+        if not self._stopped.is_set():
             self._backstop = self._loop.call_later(BACKSTOP_SECONDS, self._look_at_some)
 
     def _look_again_in(self, awaited: Awaited, seconds: float) -> None:
