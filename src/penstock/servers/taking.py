@@ -85,6 +85,8 @@ def _joined(takings: Sequence[Taking]) -> list[tuple[str, int]]:
 
 
 def _dealt(receipts: list[Receipt], takings: Sequence[Taking]) -> list[list[Receipt]]:
+    if len(receipts) == len(takings):
+        return [[receipt] for receipt in receipts]
     joint = iter(receipts)
     receipt, start = next(joint), 0
     dealt: list[list[Receipt]] = []

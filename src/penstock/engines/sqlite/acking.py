@@ -22,6 +22,36 @@ Wanted = dict[int, set[int]]
 
 def ack(transaction: Transaction, queue: Queue, group: Group, wanted: Wanted) -> set[tuple[int, int]]:
     """Those that were in flight as first attempts, as (token, position), and are done now."""
+    done: set[tuple[int, int]] = set()
+    others: Wanted = {}
+    for token, positions in wanted.items():
+        if _ack_in_a_row(transaction, queue, group, token, positions):
+            done.update([(token, position) for position in positions])
+        else:
+            others[token] = positions
+    return done | _ack_each(transaction, queue, group, others) if others else done
+
+
+def _ack_in_a_row(transaction: Transaction, queue: Queue, group: Group, token: int, positions: set[int]) -> bool:
+    """Whether they were whole leases in a row that nobody owns, which is the usual case of many consumers that receive
+    and ack alike. Then all is done without a look at each."""
+    first, last = min(positions), max(positions)
+    if not 1 < len(positions) == last - first + 1:
+        return False
+    bindings = {"token": token, "first": first, "last": last}
+    found = transaction.row(
+        tracking.SQL.leases_between, {**bindings, "group_id": group.group_id, "now": transaction.now}
+    )
+    count, widest, careful = found or (0, 0, 0)
+    if count != len(positions) or widest > ending.MAX_SPAN or (careful and group.name == queue.policy.primary_group):
+        return False
+    ending.record_leases(transaction, queue, Event.ACK, State.SUCCEEDED, token, first, last)
+    transaction.run(tracking.SQL.drop_leases, bindings)
+    transaction.run(ending.SQL.count_succeeded, {"group_id": group.group_id, "count": count})
+    return True
+
+
+def _ack_each(transaction: Transaction, queue: Queue, group: Group, wanted: Wanted) -> set[tuple[int, int]]:
     owners: list[Step] = []  # may have an address or a batch
     plain: list[Step] = []
     dropped: list[tuple[int, int]] = []

@@ -10,6 +10,7 @@ from penstock.domain.names import shown
 from penstock.engines.sqlite import batches, queues, sending
 from penstock.engines.sqlite.batches import ENDED
 from penstock.engines.sqlite.batches import SQL as BATCHES
+from penstock.engines.sqlite.connection import SQL as CONNECTION
 from penstock.engines.sqlite.queues import Group, Queue
 from penstock.engines.sqlite.transaction import Transaction
 from penstock.engines.statements import Statements
@@ -50,6 +51,24 @@ def record_all(transaction: Transaction, queue_id: int, group_id: int | None, st
     """Steps in the order given, by one statement."""
     rows = [row for step in steps for row in _entries(transaction, queue_id, group_id, step)]
     transaction.run_many(SQL.record, rows)
+
+
+def record_leases(
+    transaction: Transaction, queue: Queue, event: Event, state: State, token: int, first: int, last: int
+) -> None:
+    """The same step of all leases of a receive from `first` to `last`, which lie in a row and are no wider than an
+    entry may be: written without looking at any of them."""
+    bindings = {
+        "last_entry": transaction.value(CONNECTION.last_entry),
+        "queue_id": queue.queue_id,
+        "now": transaction.now,
+        "event": event,
+        "state": state,
+        "token": token,
+        "first": first,
+        "last": last,
+    }
+    transaction.run(SQL.record_leases, bindings)
 
 
 def _entries(

@@ -8,7 +8,7 @@ written down as ended.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from penstock.domain.lifecycle import Event, State
@@ -207,20 +207,19 @@ class _Receive:
 
     # -- several consumers -----------------------------------------------------------------------------------------
 
-    def _deal(self, rows: list[Row]) -> Iterable[list[Row]]:
-        """The rows that come next, in pieces for one consumer each; `consumer` is the one whose turn it is."""
-        return self._deal_out(rows) if len(self.shares) > 1 else (rows,)
-
-    def _deal_out(self, rows: list[Row]) -> Iterator[list[Row]]:
+    def _portions(self, count: int) -> list[tuple[str, int, int]]:
+        """Whose the next `count` rows are: a consumer, and from where up to where it gets them."""
+        if len(self.shares) <= 1:
+            return [(self.consumer, 0, count)]
+        portions: list[tuple[str, int, int]] = []
         at, start, edge = len(self.rows), 0, 0
         for consumer, limit in self.shares:
             edge += limit
-            count = min(edge - at, len(rows) - start)
-            if count > 0:
-                self.consumer = consumer
-                yield rows[start : start + count]
-                start += count
-                at += count
+            end = min(edge - at, count)
+            if end > start:
+                portions.append((consumer, start, end))
+                start = end
+        return portions
 
     # -- retries ---------------------------------------------------------------------------------------------------
 
@@ -240,9 +239,9 @@ class _Receive:
         timing = Attempt(row[ATTEMPT], row[EXPIRES_AT], row[DEADLINE_AT])
         ends_at = lease_end(timing, self.transaction.now, self.lease_seconds)
         leased = {"group_id": group_id, "position": position, "ends_at": ends_at, "token": self._take_token()}
-        for _ in self._deal([row]):
-            self.transaction.run(tracking.SQL.lease_tracked, {**leased, "consumer": self.consumer})
-            self._record(position, row[ATTEMPT], self.consumer)
+        for consumer, _, _ in self._portions(1):
+            self.transaction.run(tracking.SQL.lease_tracked, {**leased, "consumer": consumer})
+            self._record(position, row[ATTEMPT], consumer)
         self.rows.append((*row[:LEASE_ENDS_AT], ends_at))
 
     # -- unread messages -------------------------------------------------------------------------------------------
@@ -269,26 +268,28 @@ class _Receive:
             self._take_carefully(lane, room)
             return
         rows = self._read(lane, room)
+        first, last = rows[0][POSITION], rows[-1][POSITION]
+        portions = self._portions(len(rows))
         leased: list[Leased] = []
-        for piece in self._deal(rows):
-            first, last = piece[0][POSITION], piece[-1][POSITION]
-            if last - first + 1 == len(piece):
-                leased.append((self.consumer, first, last))
-            else:
-                leased += [(self.consumer, *stretch) for stretch in ranges(row[POSITION] for row in piece)]
+        if last - first + 1 == len(rows):
+            leased = [(consumer, first + start, first + end - 1) for consumer, start, end in portions]
+        else:
+            for consumer, start, end in portions:
+                leased += [(consumer, *stretch) for stretch in ranges(row[POSITION] for row in rows[start:end])]
         self._lease(lane, leased)
-        self._move_cursor(lane, rows[-1][POSITION], lane.passed + len(rows))
+        self._move_cursor(lane, last, lane.passed + len(rows))
         self.rows.extend(rows)
 
     def _take_carefully(self, lane: Lane, room: int) -> None:
         rows, upto, count = self._read_carefully(lane, room)
         leased: list[Leased] = []
         apart: list[tuple[str, Row]] = []
-        for piece in self._deal(rows):
+        for consumer, start, end in self._portions(len(rows)):
+            piece = rows[start:end]
             together = [row[POSITION] for row in piece if row[LEASE_ENDS_AT] == self.ends_at]
-            leased += [(self.consumer, *stretch) for stretch in ranges(together)]
+            leased += [(consumer, *stretch) for stretch in ranges(together)]
             if len(together) < len(piece):
-                apart += [(self.consumer, row) for row in piece if row[LEASE_ENDS_AT] != self.ends_at]
+                apart += [(consumer, row) for row in piece if row[LEASE_ENDS_AT] != self.ends_at]
         self._lease(lane, leased)
         self._lease_apart(lane, apart)
         self._move_cursor(lane, upto, lane.passed + count)
@@ -354,8 +355,13 @@ class _Receive:
         token, group_id = self._take_token(), self.group.group_id
         rows = [(token, first, last, group_id, lane.lane_id, who, self.ends_at) for who, first, last in leased]
         self.transaction.run_many(tracking.SQL.make_lease, rows)
-        steps = [self._step(first, last, 1, who) for who, first, last in leased]
-        ending.record_all(self.transaction, self.queue.queue_id, group_id, steps)
+        first, last = leased[0][1], leased[-1][2]
+        widths = [last - first + 1 for _, first, last in leased]
+        if 1 < len(widths) and sum(widths) == last - first + 1 and max(widths) <= ending.MAX_SPAN:
+            ending.record_leases(self.transaction, self.queue, Event.RECEIVE, State.LEASED, token, first, last)
+        else:
+            steps = [self._step(first, last, 1, who) for who, first, last in leased]
+            ending.record_all(self.transaction, self.queue.queue_id, group_id, steps)
 
     def _lease_apart(self, lane: Lane, apart: list[tuple[str, Row]]) -> None:
         """Messages whose lease ends at a time of their own."""

@@ -175,16 +175,30 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.heard_at = self.loop.time()
-        was_midway = self._parser.is_midway
-        commands = self._parser.feed(data)
+        parser, slots = self._parser, self._slots
+        was_midway = parser.is_midway
+        commands = parser.feed(data)
         if commands or not was_midway:
             self._begun_at = self.heard_at
-        self._commands.extend(commands)
         self._backlog += len(data)
+        if len(commands) == 1 and not slots and not self._commands and self._join_alone(commands[0]):
+            return
+        self._commands.extend(commands)
         self._begin_commands()
-        slots = self._slots
         if not slots or type(slots[0]) is bytes or len(slots) > 1 or self._backlog > HIGH_WATER:
             self._flush()
+
+    def _join_alone(self, words: list[bytes]) -> bool:
+        """The short way for a client that says one plain command at a time, as most do."""
+        command = find(words[0])
+        if command is None or command.several is None or not self._can_write or not self.session.is_plain:
+            return False
+        key = self._key(command, words)
+        if key is None or self.session.wants_close or self._parser.error is not None:
+            return False
+        slot = self._slot(command.order, self.session.protocol, [words])
+        self.server.door.chorus.join(command, (command.name, key), slot)
+        return True
 
     def _begin_commands(self) -> None:
         commands, session = self._commands, self.session
@@ -307,7 +321,11 @@ class Connection(asyncio.Protocol):
         self._sends -= slot.order is Order.SEND
         self._is_alone = False
         self._waiter = None
-        if not self._flush_is_due:
+        if self._flush_is_due:
+            return
+        if len(self._slots) == 1 and not self._commands and self._parser.error is None and not self.is_gone:
+            self._flush()
+        else:
             # Once for all replies of a commit.
             self._flush_is_due = True
             self.server.flush_soon(self)

@@ -13,6 +13,17 @@ values (
     ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?
 );
 
+-- name: record_leases
+-- One step of all leases of a receive that lie in a row between two positions: an entry for each, numbered by where it
+-- begins.
+insert into penstock_audit (
+    entry_id, last_position, first_position, queue_id, group_id, at, event, state, by, reason, attempt, token
+)
+select :last_entry + 1 + first_position - :first, last_position, first_position, :queue_id, group_id, :now, :event,
+    :state, consumer, null, 1, token
+from penstock_lease
+where token = :token and first_position between :first and :last;
+
 -- name: count_succeeded
 -- Count how messages ended in the group.
 update penstock_group set succeeded = succeeded + :count where group_id = :group_id;

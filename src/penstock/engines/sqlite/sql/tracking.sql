@@ -67,6 +67,20 @@ where token = ? and first_position <= ?
 order by first_position desc
 limit 1;
 
+-- name: leases_between
+-- How many messages of a receive are in flight in ranges that lie between two positions, how many the widest of these
+-- ranges has, and whether any may have an owner.
+select coalesce(sum(lease.last_position - lease.first_position + 1), 0),
+    max(lease.last_position - lease.first_position + 1), max(lane.careful)
+from penstock_lease as lease
+join penstock_lane as lane using (lane_id)
+where lease.token = :token and lease.first_position >= :first and lease.last_position <= :last
+    and lease.group_id = :group_id and lease.ends_at > :now;
+
+-- name: drop_leases
+-- The ranges of a receive between two positions are no longer in flight.
+delete from penstock_lease where token = :token and first_position between :first and :last;
+
 -- name: drop_lease
 -- A range is no longer in flight.
 delete from penstock_lease where token = ? and first_position = ?;
