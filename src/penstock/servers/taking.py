@@ -10,12 +10,50 @@ from collections.abc import Callable, Sequence
 
 from penstock.engines.contract import Engine, Receipt
 
+# What a client asks for: the consumer, how many messages, and how many times over.
+Wish = tuple[str, int, int]
 
-class Taking:
-    """The operation of a receive, alone or for several clients at once: `limit` messages, `times` over. `prepare` is
-    called with the queue before it."""
 
-    __slots__ = ("consumer", "engine", "group", "lease_seconds", "limit", "prepare", "queue", "times")
+class _Source:
+    """Where wishes are fulfilled. `prepare` is called with the queue before."""
+
+    __slots__ = ("engine", "group", "lease_seconds", "prepare", "queue", "wishes")
+
+    def __init__(
+        self,
+        engine: Engine,
+        queue: str,
+        group: str | None,
+        lease_seconds: float | None,
+        prepare: Callable[[str], None] | None,
+        wishes: list[Wish],
+    ) -> None:
+        self.engine = engine
+        self.queue = queue
+        self.group = group
+        self.lease_seconds = lease_seconds
+        self.prepare = prepare
+        self.wishes = wishes
+
+    def take(self, wishes: Sequence[Wish]) -> list[list[Receipt]]:
+        """To each what it asked for: one receipt for all its shares, or one for each share of an ordered queue."""
+        if self.prepare is not None:
+            self.prepare(self.queue)
+        engine = self.engine
+        consumer, limit, times = wishes[0]
+        if len(wishes) == times == 1:
+            return [[engine.receive(self.queue, self.group, consumer, limit, self.lease_seconds)]]
+        if engine.policy(self.queue).ordered:
+            # A lease may hold several messages of a key, which must not be worked on side by side.
+            shares = [(consumer, limit) for consumer, limit, times in wishes for _ in range(times)]
+            receipts = iter(engine.receive_each(self.queue, self.group, shares, self.lease_seconds))
+            return [[next(receipts) for _ in range(times)] for _, _, times in wishes]
+        joint = engine.receive_each(self.queue, self.group, _joined(wishes), self.lease_seconds)
+        return _dealt(joint, wishes)
+
+
+class Taking(_Source):
+    """The operation of one client's receive, alone or together with those of others: `limit` messages."""
 
     def __init__(
         self,
@@ -26,75 +64,52 @@ class Taking:
         limit: int,
         lease_seconds: float | None,
         prepare: Callable[[str], None] | None = None,
-        times: int = 1,
     ) -> None:
-        self.engine = engine
-        self.queue = queue
-        self.group = group
-        self.consumer = consumer
-        self.limit = limit
-        self.lease_seconds = lease_seconds
-        self.prepare = prepare
-        self.times = times
+        super().__init__(engine, queue, group, lease_seconds, prepare, [(consumer, limit, 1)])
 
     def __call__(self) -> list[Receipt]:
-        return self.share([self])[0]
+        return self.take(self.wishes)[0]
 
     def share(self, others: Sequence[Taking]) -> list[list[Receipt]]:
-        """To each what it asked for: one receipt for all its shares, or one for each share of an ordered queue."""
-        if self.prepare is not None:
-            self.prepare(self.queue)
-        engine = self.engine
-        if len(others) == 1 and self.times == 1:
-            return [[engine.receive(self.queue, self.group, self.consumer, self.limit, self.lease_seconds)]]
-        if engine.policy(self.queue).ordered:
-            # A lease may hold several messages of a key, which must not be worked on side by side.
-            shares = [(one.consumer, one.limit) for one in others for _ in range(one.times)]
-            receipts = iter(engine.receive_each(self.queue, self.group, shares, self.lease_seconds))
-            return [[next(receipts) for _ in range(one.times)] for one in others]
-        joint = engine.receive_each(self.queue, self.group, _joined(others), self.lease_seconds)
-        return _dealt(joint, others)
+        return self.take([one.wishes[0] for one in others])
 
 
-class Takings:
+class Takings(_Source):
     """Those of several clients, as one operation."""
 
-    __slots__ = ("takings",)
-
-    def __init__(self, takings: list[Taking]) -> None:
-        self.takings = takings
-
     def __call__(self) -> list[list[Receipt]]:
-        return self.takings[0].share(self.takings)
+        return self.take(self.wishes)
 
     def share(self, others: Sequence[Takings]) -> list[list[list[Receipt]]]:
         """For each of them what it gives alone, received as one."""
-        shares = iter(self.takings[0].share([one for other in others for one in other.takings]))
-        return [[next(shares) for _ in other.takings] for other in others]
+        shares = iter(self.take([wish for other in others for wish in other.wishes]))
+        return [[next(shares) for _ in other.wishes] for other in others]
 
 
-def _joined(takings: Sequence[Taking]) -> list[tuple[str, int]]:
+def _joined(wishes: Sequence[Wish]) -> list[tuple[str, int]]:
     """Neighbours that are the same consumer become one share: one lease instead of many."""
     shares: list[tuple[str, int]] = []
-    for one in takings:
-        wanted = one.limit * one.times
-        if shares and shares[-1][0] == one.consumer:
+    before = None
+    for consumer, limit, times in wishes:
+        wanted = limit * times
+        if consumer == before:
             wanted += shares.pop()[1]
-        shares.append((one.consumer, wanted))
+        shares.append((consumer, wanted))
+        before = consumer
     return shares
 
 
-def _dealt(receipts: list[Receipt], takings: Sequence[Taking]) -> list[list[Receipt]]:
-    if len(receipts) == len(takings):
+def _dealt(receipts: list[Receipt], wishes: Sequence[Wish]) -> list[list[Receipt]]:
+    if len(receipts) == len(wishes):
         return [[receipt] for receipt in receipts]
     joint = iter(receipts)
     receipt, start = next(joint), 0
     dealt: list[list[Receipt]] = []
-    for one in takings:
-        if one.consumer != receipt.consumer:
+    for consumer, limit, times in wishes:
+        if consumer != receipt.consumer:
             receipt, start = next(joint), 0
-        end = start + one.limit * one.times
+        end = start + limit * times
         rows = receipt.rows[start:end]
-        dealt.append([Receipt(receipt.token, receipt.queue, receipt.group, one.consumer, receipt.salt, rows)])
+        dealt.append([Receipt(receipt.token, receipt.queue, receipt.group, consumer, receipt.salt, rows)])
         start = end
     return dealt

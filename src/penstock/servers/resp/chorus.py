@@ -80,7 +80,7 @@ class Part:
             self.set_exception(error)
             return
         for slot, answer in zip(self.slots, answers, strict=True):
-            if isinstance(answer, Work):
+            if type(answer) is Work:
                 slot.connection.submit(slot, answer)
             else:
                 slot.fill(answer)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import socket
 from collections import deque
 from collections.abc import Hashable, Sequence
@@ -129,11 +130,16 @@ class Connection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         address = peer[0] if isinstance(peer, tuple) else "local"
         self.session = Session(self.server, address, _is_local(address))
-        self.session.on_known = self._parser.trust
-        self._parser.trust(self.session.user_name is not None)
+        self.session.on_known = self._know
+        self._know(self.session.user_name is not None)
         refusal = self.server.admit(self)
         if refusal is not None:
             self._write_and_close(encode(Failure(refusal), 2))
+
+    def _know(self, known: bool) -> None:
+        """Whether the client has said who it is."""
+        self._parser.trust(known)
+        self.be_looked_at(self.loop.time())
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_gone = True
@@ -323,12 +329,25 @@ class Connection(asyncio.Protocol):
         self._waiter = None
         if self._flush_is_due:
             return
-        if len(self._slots) == 1 and not self._commands and self._parser.error is None and not self.is_gone:
-            self._flush()
+        if len(self._slots) == 1 and not self._commands and self._is_at_ease():
+            self._slots.clear()
+            self._backlog = 0
+            self.transport.write(slot.data)
+            self._check_unread()
         else:
             # Once for all replies of a commit.
             self._flush_is_due = True
             self.server.flush_soon(self)
+
+    def _is_at_ease(self) -> bool:
+        """Whether nothing but its replies is to be seen to."""
+        return (
+            self._is_reading
+            and not self._has_ended
+            and not self.is_gone
+            and not self.session.wants_close
+            and self._parser.error is None
+        )
 
     def go_on(self) -> None:
         self._flush_is_due = False
@@ -391,18 +410,28 @@ class Connection(asyncio.Protocol):
 
     # -- time passes -----------------------------------------------------------------------------------------------
 
-    def overstays(self, now: float) -> bool:
-        """Whether the client has kept the server waiting for too long."""
+    def be_looked_at(self, now: float) -> None:
+        """As soon as it may have kept the server waiting for too long: for what it does now, or begins to do."""
+        if self.is_gone:
+            return
         limits = self.server.limits
-        silent = now - self.heard_at
+        soonest = min(limits.request_seconds or math.inf, limits.idle_seconds or math.inf)
+        self.server.patience.look_at(self, min(self.overstays_at(), now + soonest))
+
+    def overstays_at(self) -> float:
+        """From when on the client has kept the server waiting for too long, if it does nothing more."""
+        limits = self.server.limits
         if self.session.user_name is None and limits.handshake_seconds:
-            return now - self.made_at > limits.handshake_seconds
-        # From when the command began: a byte now and then does not buy more time.
-        if limits.request_seconds and self._parser.is_midway and now - self._begun_at > limits.request_seconds:
-            return True
-        if limits.request_seconds and not self._can_write and now - self.stalled_at > limits.request_seconds:
-            return True
-        return bool(limits.idle_seconds) and silent > limits.idle_seconds and not self._slots
+            return self.made_at + limits.handshake_seconds
+        ends = math.inf
+        if limits.request_seconds and self._parser.is_midway:
+            # From when the command began: a byte now and then does not buy more time.
+            ends = self._begun_at + limits.request_seconds
+        if limits.request_seconds and not self._can_write:
+            ends = min(ends, self.stalled_at + limits.request_seconds)
+        if limits.idle_seconds and not self._slots:
+            ends = min(ends, self.heard_at + limits.idle_seconds)
+        return ends
 
 
 async def _with_protocol(coroutine: Any, session: Session) -> tuple[int, Reply]:

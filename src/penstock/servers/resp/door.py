@@ -7,7 +7,7 @@ another server, or after a restart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -28,7 +28,7 @@ from penstock.servers.resp.consumers import Consumers
 from penstock.servers.resp.encoder import Reply
 from penstock.servers.resp.remembering import Lease, Remembered
 from penstock.servers.resp.work import Finish, Work
-from penstock.servers.taking import Taking, Takings
+from penstock.servers.taking import Taking, Takings, Wish
 
 # A queue that begins with a command of this protocol: nothing is dead here, an unread message just expires, and one
 # that was not acknowledged comes back until it does.
@@ -143,18 +143,11 @@ class Door:
         key = ("take", queue, group, lease_seconds, makes)
         return Call(taking, None, key, share_receive, unwanted=self.let_go, weight=limit)
 
-    def take_each(
-        self, queue: str, group: str, limit: int, lease_seconds: float | None, wishes: Iterable[tuple[str, int]]
-    ) -> Call:
-        """Receives of several clients, each with its consumer and how often it asks; a list of receipts for each."""
-        takings = Takings(
-            [
-                Taking(self.engine, queue, group, consumer, limit, lease_seconds, self.make, times)
-                for consumer, times in wishes
-            ]
-        )
+    def take_each(self, queue: str, group: str, lease_seconds: float | None, wishes: list[Wish]) -> Call:
+        """Receives of several clients; a list of receipts for each."""
+        takings = Takings(self.engine, queue, group, lease_seconds, self.make, wishes)
         key = ("takes", queue, group, lease_seconds)
-        weight = limit * sum([one.times for one in takings.takings])
+        weight = sum([limit * times for _, limit, times in wishes])
         return Call(takings, None, key, share_receive, unwanted=self._let_all_go, weight=weight)
 
     def receive(self, queue: str, call: Call, finish: Callable[[list[Receipt]], Reply]) -> Work:
@@ -227,7 +220,10 @@ class Door:
             return Work(Call(partial(self._ack_found, queue, group, lost, find)), partial(both, told))
 
         def done(results: list[Settled]) -> Reply:
-            told = iter(_spread(leases, results))
+            spread = _spread(leases, results)
+            if len(spread) == len(names) and all(spread):  # one each, as most say it
+                return [finish([True])] * len(names)
+            told = iter(spread)
             return [answer(own, [next(told) for _ in own]) for own in names]
 
         if known:

@@ -80,6 +80,13 @@ class Parser:
         """Take whole commands off the front as long as no argument has a line's end in it; what is left."""
         lines = data.split(b"\r\n")
         size = len(lines) - 1  # the last one is not ended
+        count = QUICK_COUNTS.get(lines[0], 0)
+        if size == 2 * count + 1 and not lines[size] and 0 < count <= self._max_arguments:
+            # One command and nothing else: what clients send that wait for each reply.
+            arguments = lines[2::2]
+            if [*map(QUICK_BULKS.get, lines[1:size:2])] == [*map(len, arguments)]:
+                commands.append(arguments)
+                return b""
         at = 0
         before: list[bytes] = []
         while at < size:

@@ -17,12 +17,13 @@ from penstock.servers.resp import commands as _commands  # noqa: F401  # fills t
 from penstock.servers.resp.connection import Connection
 from penstock.servers.resp.desks import Desks
 from penstock.servers.resp.door import Door
+from penstock.servers.resp.patience import Patience
 from penstock.servers.resp.words import CommandError
 from penstock.settings import Limits, RespSettings
 from penstock.workers.sweeper import Sweeper
 
 logger = logging.getLogger("penstock.resp")
-# How often clients are looked at that keep the server waiting.
+# How often those clients are looked at that may have kept the server waiting.
 LOOK_EVERY_SECONDS = 1.0
 # What is under way at the end gets this long to finish.
 GRACE_SECONDS = 10.0
@@ -46,6 +47,7 @@ class Server:
         self.guard = Guard(self.limits.failed_logins_per_second)
         self.started_at = time.time()
         self.connections: set[Connection] = set()
+        self.patience = Patience()
         self.background = 0  # sends that were answered before they were stored
         self.total_connections = 0
         self._answered: list[Connection] = []
@@ -115,6 +117,7 @@ class Server:
 
     def dismiss(self, connection: Connection) -> None:
         self.connections.discard(connection)
+        self.patience.forget(connection)
 
     def check_user_limit(self, name: str) -> None:
         most = self.limits.clients_per_user
@@ -128,10 +131,11 @@ class Server:
         while True:
             await asyncio.sleep(LOOK_EVERY_SECONDS)
             now = asyncio.get_running_loop().time()
-            for connection in list(self.connections):
-                if connection.overstays(now):
+            for connection in self.patience.due(now):
+                if connection.overstays_at() < now:
                     logger.info("client %d kept the server waiting: closed", connection.session.id)
                     connection.transport.abort()
+                connection.be_looked_at(now)
 
 
 async def sweep_forever(store: AsyncStore, every_seconds: float) -> None:

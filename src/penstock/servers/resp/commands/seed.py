@@ -133,8 +133,8 @@ def _get_key(session: Session, words: list[bytes]) -> Hashable:
 @several("QGET", _get_key)
 def get_several(door: Door, slots: list[Slot]) -> Work:
     _, queue, group = slots[0].calls[0]
-    wishes = [(slot.connection.session.consumer, len(slot.calls)) for slot in slots]
-    call = door.take_each(read_queue(queue), read_group(group), 1, LEASE_SECONDS, wishes)
+    wishes = [(slot.connection.session.consumer, 1, len(slot.calls)) for slot in slots]
+    call = door.take_each(read_queue(queue), read_group(group), LEASE_SECONDS, wishes)
     return door.receive(read_queue(queue), call, partial(_given_events, door, slots))
 
 

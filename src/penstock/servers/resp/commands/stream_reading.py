@@ -45,6 +45,9 @@ READ_USAGE = (
 )
 # Redis gives everything without COUNT; a reply has to end somewhere.
 WITHOUT_COUNT = 10_000
+read_consumer = read_name("consumer")
+# Where the consumer stands in a command that was found right.
+CONSUMER_AT = 3
 # What names one stream is shorter; what is longer is not worth remembering.
 MOST_REMEMBERED_WORDS = 12
 
@@ -95,19 +98,13 @@ def _read_key(session: Session, words: list[bytes]) -> Hashable:
 
 @several("XREADGROUP", _read_key)
 def read_several(door: Door, slots: list[Slot]) -> Work:
-    reading, lease = _reading_of(slots[0]), slots[0].connection.server.stream_lease_seconds
-    queue, group = reading.streams[0][0], reading.group
-    wishes: list[tuple[str, int]] = []
-    for slot in slots:
-        consumer = _reading_of(slot).consumer
+    reading, lease = _remembered_reading(tuple(slots[0].calls[0])), slots[0].connection.server.stream_lease_seconds
+    queue, group, count = reading.streams[0][0], reading.group, reading.count
+    wishes = [(read_consumer(slot.calls[0][CONSUMER_AT]), count, len(slot.calls)) for slot in slots]
+    for consumer, _, _ in wishes:
         door.consumers.meet(queue, group, consumer)
-        wishes.append((consumer, len(slot.calls)))
-    call = door.take_each(queue, group, reading.count, lease, wishes)
+    call = door.take_each(queue, group, lease, wishes)
     return door.receive(queue, call, partial(_deal_several, door, slots, reading.count))
-
-
-def _reading_of(slot: Slot) -> _Reading:
-    return _remembered_reading(tuple(slot.calls[0]))
 
 
 def _deal_several(door: Door, slots: list[Slot], count: int, shares: list[list[Receipt]]) -> list[bytes]:
@@ -145,7 +142,7 @@ def _remembered_reading(words: tuple[bytes, ...]) -> _Reading:
 def _read_words(words: list[bytes]) -> _Reading:
     if len(words) < 3 or words[0].upper() != b"GROUP":
         raise CommandError("ERR Missing GROUP option for XREADGROUP")
-    group, consumer = read_name("group")(words[1]), read_name("consumer")(words[2])
+    group, consumer = read_name("group")(words[1]), read_consumer(words[2])
     count, block, noack, at = WITHOUT_COUNT, None, False, 3
     while at < len(words):
         word, value = words[at].upper(), words[at + 1] if at + 1 < len(words) else None
