@@ -144,7 +144,7 @@ class AsyncCalls:
         await asyncio.shield(self._closing)
 
     async def _shut(self) -> None:
-        await self._watcher.close()
+        self._watcher.stop()
         await self._reads.drain()
         # Twice, because a receive that nobody awaits any more is answered by letting its messages go.
         await self._writes.drain()
@@ -152,6 +152,7 @@ class AsyncCalls:
         try:
             await closing
         finally:
+            await self._watcher.end()
             for gatherer in (self._reads, self._writes):
                 gatherer.end()
                 gatherer.join()

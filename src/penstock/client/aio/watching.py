@@ -20,8 +20,9 @@ from penstock.domain.errors import PenstockError
 from penstock.engines.contract import Engine
 
 ReadyIn = Callable[[], float | None]
-# How long the thread may take to notice that the store is closed.
-SLICE_SECONDS = 0.1
+# How long the thread may take to notice that nobody waits any more.
+SLICE_SECONDS = 1.0
+RETRY_SECONDS = 0.1
 # In a busy store looking takes at most this share of the time, and at most this long passes between two looks.
 LOOKING_SHARE = 0.2
 LONGEST_REST_SECONDS = 0.1
@@ -85,8 +86,8 @@ class Watcher:
             if not awaited.waiting:
                 self._forget(awaited)
 
-    async def close(self) -> None:
-        """Wake everybody, and let the thread go."""
+    def stop(self) -> None:
+        """Wake everybody, and nobody waits from now on."""
         self._stopped.set()
         self._wanted.set()
         self._looked.set()
@@ -94,6 +95,9 @@ class Watcher:
             self._backstop.cancel()
         for awaited in list(self._awaited.values()):
             self._rouse_all(awaited, None)
+
+    async def end(self) -> None:
+        """After the engine was closed, which wakes the thread too: let it go."""
         if self._thread is not None:
             await self._ended
             self._thread.join()
@@ -203,7 +207,7 @@ class Watcher:
                     self._call_for_a_look()
         except PenstockError:
             # The store cannot be read for now. Those who wait find out by their own looks; this thread tries again.
-            self._stopped.wait(SLICE_SECONDS)
+            self._stopped.wait(RETRY_SECONDS)
 
     def _call_for_a_look(self) -> None:
         began = time.monotonic()

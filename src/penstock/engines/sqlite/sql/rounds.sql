@@ -6,9 +6,9 @@ from penstock_queue
 where held > 0 or exists (select 1 from penstock_lane as lane where lane.queue_id = penstock_queue.queue_id);
 
 -- name: groups
--- All groups: how many messages ended, how far they have read, whether they look after single messages, when the next
--- lease ends, and when the oldest dead letter died.
-select reader.queue_id, reader.group_id,
+-- All groups of these queues: how many messages ended, how far they have read, whether they look after single messages,
+-- when the next lease ends, and when the oldest dead letter died.
+select queue_id, reader.group_id,
     reader.succeeded + reader.rejected + reader.failed + reader.lease_expired + reader.expired + reader.cancelled,
     coalesce(reader.stream_position, 0) + (
         select coalesce(sum(cursor.position), 0) from penstock_cursor as cursor where cursor.group_id = reader.group_id
@@ -16,7 +16,9 @@ select reader.queue_id, reader.group_id,
     exists (select 1 from penstock_tracked as tracked where tracked.group_id = reader.group_id),
     (select min(lease.ends_at) from penstock_lease as lease where lease.group_id = reader.group_id),
     (select min(dead.died_at) from penstock_dead_letter as dead where dead.group_id = reader.group_id)
-from penstock_group as reader;
+from penstock_group as reader
+join penstock_queue as queue using (queue_id)
+where queue.held > 0 or exists (select 1 from penstock_lane as lane where lane.queue_id = queue.queue_id);
 
 -- name: expiring
 -- Queues with messages whose time has passed since unread ones were last looked at.
