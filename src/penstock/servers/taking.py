@@ -35,6 +35,11 @@ class _Source:
         self.prepare = prepare
         self.wishes = wishes
 
+    @property
+    def weight(self) -> int:
+        """How many messages are asked for."""
+        return sum([limit * times for _, limit, times in self.wishes])
+
     def take(self, wishes: Sequence[Wish]) -> list[list[Receipt]]:
         """To each what it asked for: one receipt for all its shares, or one for each share of an ordered queue."""
         if self.prepare is not None:

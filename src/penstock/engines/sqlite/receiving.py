@@ -357,7 +357,7 @@ class _Receive:
         self.transaction.run_many(tracking.SQL.make_lease, rows)
         first, last = leased[0][1], leased[-1][2]
         widths = [last - first + 1 for _, first, last in leased]
-        if 1 < len(widths) and sum(widths) == last - first + 1 and max(widths) <= ending.MAX_SPAN:
+        if len(widths) > 1 and sum(widths) == last - first + 1 and max(widths) <= ending.MAX_SPAN:
             ending.record_leases(self.transaction, self.queue, Event.RECEIVE, State.LEASED, token, first, last)
         else:
             steps = [self._step(first, last, 1, who) for who, first, last in leased]

@@ -80,7 +80,7 @@ class Part:
             self.set_exception(error)
             return
         for slot, answer in zip(self.slots, answers, strict=True):
-            if type(answer) is Work:
+            if isinstance(answer, Work):
                 slot.connection.submit(slot, answer)
             else:
                 slot.fill(answer)

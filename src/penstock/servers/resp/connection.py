@@ -187,7 +187,8 @@ class Connection(asyncio.Protocol):
         if commands or not was_midway:
             self._begun_at = self.heard_at
         self._backlog += len(data)
-        if len(commands) == 1 and not slots and not self._commands and self._join_alone(commands[0]):
+        is_lone = len(commands) == 1 and not slots and not self._commands and self._backlog <= HIGH_WATER
+        if is_lone and self._join_alone(commands[0]):
             return
         self._commands.extend(commands)
         self._begin_commands()
@@ -330,6 +331,7 @@ class Connection(asyncio.Protocol):
         if self._flush_is_due:
             return
         if len(self._slots) == 1 and not self._commands and self._is_at_ease():
+            assert slot.data is not None
             self._slots.clear()
             self._backlog = 0
             self.transport.write(slot.data)

@@ -147,8 +147,7 @@ class Door:
         """Receives of several clients; a list of receipts for each."""
         takings = Takings(self.engine, queue, group, lease_seconds, self.make, wishes)
         key = ("takes", queue, group, lease_seconds)
-        weight = sum([limit * times for _, limit, times in wishes])
-        return Call(takings, None, key, share_receive, unwanted=self._let_all_go, weight=weight)
+        return Call(takings, None, key, share_receive, unwanted=self._let_all_go, weight=takings.weight)
 
     def receive(self, queue: str, call: Call, finish: Callable[[list[Receipt]], Reply]) -> Work:
         """`finish` has to remember what it was given."""

@@ -94,7 +94,7 @@ async def _take(call: Call, taking: Taking) -> Receipt:
     """Together with others who ask for the same at this moment."""
     key = ("take", taking.queue, taking.group, taking.lease_seconds)
     let_go = call.store._let_go
-    taken = StoreCall(taking, None, key, share_receive, unwanted=lambda one: let_go(one[0]), weight=taking.limit)
+    taken = StoreCall(taking, None, key, share_receive, unwanted=lambda one: let_go(one[0]), weight=taking.weight)
     [receipt] = await call.store._writes.answer(taken)
     return cast(Receipt, receipt)
 

@@ -120,10 +120,7 @@ def _deal_several(door: Door, slots: list[Slot], count: int, shares: list[list[R
             continue
         parts: list[bytes] = []
         for receipt, rows in portions(receipts, count, len(slot.calls)):
-            if not rows:
-                parts.append(nothing(slot.protocol))
-                continue
-            parts.append(b"%b*%d\r\n" % (openings[slot.protocol], len(rows)))
+            parts.append(b"%b*%d\r\n" % (openings[slot.protocol], len(rows)) if rows else nothing(slot.protocol))
             for row in rows:
                 entry = row_name(row, receipt)
                 leases[entry] = receipt.token, row[POSITION]
