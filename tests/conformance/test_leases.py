@@ -218,6 +218,39 @@ def test_several_consumers_receive_at_once(queue: Queue, clock: Clock) -> None:
     assert queue.stats(group="default").done == 8
 
 
+@pytest.mark.parametrize(("ttl_seconds", "left_out"), [(None, None), (None, 3), (900, None)])
+def test_several_consumers_ack_at_once(queue: Queue, ttl_seconds: int | None, left_out: int | None) -> None:
+    sent = queue.send_many([Outgoing(payload=number, ttl_seconds=ttl_seconds) for number in range(7)])
+    shares = [("a", 1), ("b", 3), ("c", 1), ("d", 2)]
+    queue.engine.receive_each("orders", None, shares, 37)
+    leases = queue.engine.leases("orders", "default")
+    acked = [lease for place, lease in enumerate(leases) if place != left_out]
+    for _ in range(2):  # the second time is harmless
+        acks = [Settle(Event.ACK, one.id, one.position, one.token) for one in acked]
+        assert all(one.ok for one in queue.engine.settle("orders", "default", acks))
+    assert [lease.id for lease in queue.engine.leases("orders", "default")] == (
+        [] if left_out is None else [sent[left_out]]
+    )
+    for lease in acked:
+        assert [(entry.event, entry.by) for entry in queue.audit(lease.id)[1:]] == [
+            (Event.RECEIVE, lease.consumer),
+            (Event.ACK, lease.consumer),
+        ]
+        assert_trail_is_legal(queue, lease.id)
+    assert queue.stats(group="default").done == len(acked)
+    assert_books_balance(queue, 7)
+
+
+def test_acks_of_leases_that_have_ended_change_nothing(queue: Queue, clock: Clock) -> None:
+    sent = [queue.send(number) for number in range(3)]
+    queue.engine.receive_each("orders", None, [("a", 1), ("b", 1), ("c", 1)], 37)
+    leases = queue.engine.leases("orders", "default")
+    clock.advance(seconds=38)
+    acks = [Settle(Event.ACK, one.id, one.position, one.token) for one in leases]
+    assert [type(one.error) for one in queue.engine.settle("orders", "default", acks)] == [LeaseLost] * 3
+    assert ids(take_all(queue)) == sent
+
+
 def test_several_consumers_of_an_ordered_queue_never_share_a_key(store: Store) -> None:
     queue = store.queue("ordered", ordered=True, shards=3)
     for number in range(4):
