@@ -144,7 +144,7 @@ def one_live_lease(history: list[Step], dump: Dump) -> Iterator[Violation]:
 
 
 def tokens_grow(history: list[Step], dump: Dump) -> Iterator[Violation]:
-    """In the order of the clock, of calls that did not overlap: a later receive has a greater token."""
+    """A later attempt has a greater token, and so has a later receive that did not overlap with the earlier one."""
     deliveries: dict[tuple[str, str], list[Step]] = defaultdict(list)
     for step in history:
         if step["op"] == "delivery":
@@ -152,7 +152,8 @@ def tokens_grow(history: list[Step], dump: Dump) -> Iterator[Violation]:
     for (group, message_id), steps in deliveries.items():
         for earlier in steps:
             for later in steps:
-                if later["asked_at"] > earlier["t"] and later["token"] <= earlier["token"]:
+                is_later = later["attempt"] > earlier["attempt"] or later["asked_at"] > earlier["t"]
+                if is_later and later["token"] <= earlier["token"]:
                     yield Violation("I07", f"{message_id} in {group}: token {later['token']} after {earlier['token']}")
 
 
