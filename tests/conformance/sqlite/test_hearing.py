@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import pytest
 
-import penstock
 from penstock import Store
 from penstock.engines.sqlite import hearing, watching
 from penstock.engines.sqlite.watching import FileWatch
