@@ -14,7 +14,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.synchronize import Barrier, Event
 from pathlib import Path
@@ -73,7 +73,7 @@ def measure(url: str, port: int, pid: int, rounds: int, seconds: float) -> list[
     results = []
     with _browser(port) as browser, penstock.connect(url) as store:
         queue = store.queue("work")
-        meters = (Meter([os.getpid()]), Meter([pid]), Meter(_database_processes(url)))
+        meters = (Meter(lambda: [os.getpid()]), Meter(lambda: [pid]), Meter(_database(url)))
         _work(queue, seconds)
         for number in range(rounds):
             turns: dict[str, Turn] = {}
@@ -103,12 +103,12 @@ def _work(queue: penstock.Queue, seconds: float) -> int:
 class Meter:
     """Processor seconds of processes and of the children that they have waited for."""
 
-    def __init__(self, processes: Sequence[int]) -> None:
+    def __init__(self, processes: Callable[[], Sequence[int]]) -> None:
         self._processes = processes
 
     def read(self) -> float:
         ticks = 0
-        for process in self._processes:
+        for process in self._processes():
             with contextlib.suppress(OSError):
                 ticks += sum(int(field) for field in _fields(process)[11:15])
         return ticks / os.sysconf("SC_CLK_TCK")
@@ -119,15 +119,26 @@ def _fields(process: int) -> list[str]:
     return Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
 
 
-def _database_processes(url: str) -> list[int]:
-    """Those of a PostgreSQL on this machine; none for SQLite, which works in the processes that use it."""
+def _database(url: str) -> Callable[[], Sequence[int]]:
+    """The processes of a PostgreSQL on this machine, whichever there are when it is read: connections come and go. None
+    for SQLite, which works in the processes that use it."""
     if not url.startswith("postgres"):
-        return []
+        return list
     with psycopg.connect(url, autocommit=True) as connection:
-        rows = connection.execute("select pid from pg_stat_activity").fetchall()
-    here = [pid for (pid,) in rows if _is_postgres(pid)]
-    # What ends meanwhile is counted by the process that started it.
-    return [*here, *{int(_fields(pid)[1]) for pid in here}]
+        process = connection.info.backend_pid
+        # The process that starts all others; what has ended is counted by it.
+        postmaster = int(_fields(process)[1]) if _is_postgres(process) else None
+    return list if postmaster is None else lambda: [postmaster, *_children(postmaster)]
+
+
+def _children(process: int) -> list[int]:
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError):
+                if int(_fields(int(folder.name))[1]) == process:
+                    found.append(int(folder.name))
+    return found
 
 
 def _is_postgres(pid: int) -> bool:

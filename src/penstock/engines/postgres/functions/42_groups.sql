@@ -221,6 +221,7 @@ begin
     delete from penstock.tracked where group_id = g.group_id;
     delete from penstock.skip where group_id = g.group_id;
     delete from penstock.dead_letter where group_id = g.group_id;
+    delete from penstock.dead_change where group_id = g.group_id;
     delete from penstock.consumer where group_id = g.group_id;
     delete from penstock.step where queue_id = q.queue_id and group_id = g.group_id;
     delete from penstock.reader where group_id = g.group_id;
