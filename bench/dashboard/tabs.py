@@ -6,7 +6,6 @@ browser itself is left out: it would run on the machine of who watches.
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
 import multiprocessing
@@ -14,17 +13,15 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.synchronize import Barrier, Event
-from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-import psycopg
-
 import penstock
 from bench.dashboard.filling import LARGE
+from bench.meter import Meter, database_meter
 
 BATCH = 100
 # As the pages themselves wait between two reads.
@@ -73,7 +70,7 @@ def measure(url: str, port: int, pid: int, rounds: int, seconds: float) -> list[
     results = []
     with _browser(port) as browser, penstock.connect(url) as store:
         queue = store.queue("work")
-        meters = (Meter(lambda: [os.getpid()]), Meter(lambda: [pid]), Meter(_database(url)))
+        meters = (Meter([os.getpid()]), Meter([pid]), database_meter(url))
         _work(queue, seconds)
         for number in range(rounds):
             turns: dict[str, Turn] = {}
@@ -98,54 +95,6 @@ def _work(queue: penstock.Queue, seconds: float) -> int:
         queue.send_many([b"x" * 200] * BATCH)
         done += queue.ack_many(queue.receive(limit=BATCH, consumer="worker"))
     return done
-
-
-class Meter:
-    """Processor seconds of processes and of the children that they have waited for."""
-
-    def __init__(self, processes: Callable[[], Sequence[int]]) -> None:
-        self._processes = processes
-
-    def read(self) -> float:
-        ticks = 0
-        for process in self._processes():
-            with contextlib.suppress(OSError):
-                ticks += sum(int(field) for field in _fields(process)[11:15])
-        return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def _fields(process: int) -> list[str]:
-    # The name in the second field may hold spaces: count from the bracket that closes it.
-    return Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-
-
-def _database(url: str) -> Callable[[], Sequence[int]]:
-    """The processes of a PostgreSQL on this machine, whichever there are when it is read: connections come and go. None
-    for SQLite, which works in the processes that use it."""
-    if not url.startswith("postgres"):
-        return list
-    with psycopg.connect(url, autocommit=True) as connection:
-        process = connection.info.backend_pid
-        # The process that starts all others; what has ended is counted by it.
-        postmaster = int(_fields(process)[1]) if _is_postgres(process) else None
-    return list if postmaster is None else lambda: [postmaster, *_children(postmaster)]
-
-
-def _children(process: int) -> list[int]:
-    found = []
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            with contextlib.suppress(OSError):
-                if int(_fields(int(folder.name))[1]) == process:
-                    found.append(int(folder.name))
-    return found
-
-
-def _is_postgres(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text(encoding="ascii").strip() == "postgres"
-    except OSError:
-        return False
 
 
 # -- the tabs, in a process of their own -------------------------------------------------------------------------------
