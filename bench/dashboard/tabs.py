@@ -6,7 +6,6 @@ browser itself is left out: it would run on the machine of who watches.
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
 import multiprocessing
@@ -17,14 +16,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.synchronize import Barrier, Event
-from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-import psycopg
-
 import penstock
 from bench.dashboard.filling import LARGE
+from bench.meter import Meter, database_meter
 
 BATCH = 100
 # As the pages themselves wait between two reads.
@@ -73,7 +70,7 @@ def measure(url: str, port: int, pid: int, rounds: int, seconds: float) -> list[
     results = []
     with _browser(port) as browser, penstock.connect(url) as store:
         queue = store.queue("work")
-        meters = (Meter([os.getpid()]), Meter([pid]), Meter(_database_processes(url)))
+        meters = (Meter([os.getpid()]), Meter([pid]), database_meter(url))
         _work(queue, seconds)
         for number in range(rounds):
             turns: dict[str, Turn] = {}
@@ -98,43 +95,6 @@ def _work(queue: penstock.Queue, seconds: float) -> int:
         queue.send_many([b"x" * 200] * BATCH)
         done += queue.ack_many(queue.receive(limit=BATCH, consumer="worker"))
     return done
-
-
-class Meter:
-    """Processor seconds of processes and of the children that they have waited for."""
-
-    def __init__(self, processes: Sequence[int]) -> None:
-        self._processes = processes
-
-    def read(self) -> float:
-        ticks = 0
-        for process in self._processes:
-            with contextlib.suppress(OSError):
-                ticks += sum(int(field) for field in _fields(process)[11:15])
-        return ticks / os.sysconf("SC_CLK_TCK")
-
-
-def _fields(process: int) -> list[str]:
-    # The name in the second field may hold spaces: count from the bracket that closes it.
-    return Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-
-
-def _database_processes(url: str) -> list[int]:
-    """Those of a PostgreSQL on this machine; none for SQLite, which works in the processes that use it."""
-    if not url.startswith("postgres"):
-        return []
-    with psycopg.connect(url, autocommit=True) as connection:
-        rows = connection.execute("select pid from pg_stat_activity").fetchall()
-    here = [pid for (pid,) in rows if _is_postgres(pid)]
-    # What ends meanwhile is counted by the process that started it.
-    return [*here, *{int(_fields(pid)[1]) for pid in here}]
-
-
-def _is_postgres(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text(encoding="ascii").strip() == "postgres"
-    except OSError:
-        return False
 
 
 # -- the tabs, in a process of their own -------------------------------------------------------------------------------

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
+
 from bench.postgres.contenders import Contender
 from bench.postgres.tally import FIRST_SENDER, FIRST_TAKER, Tally
 
@@ -59,6 +61,7 @@ class Crew:
 def at_work(
     contender: Contender, url: str, batch: int, senders: int = 2, takers: int = 2, most_waiting: int = MOST_WAITING
 ) -> Iterator[Crew]:
+    _settle_down(url)
     with tempfile.TemporaryDirectory() as folder:
         tally = Tally(Path(folder) / "tally")
         slots = [("send", FIRST_SENDER + place) for place in range(senders)]
@@ -84,6 +87,12 @@ def at_work(
             tally.stop()
             for process in processes:
                 _end(process)
+
+
+def _settle_down(url: str) -> None:
+    """What those before have left in memory is written: everybody begins alike, and it falls into nobody's turn."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("checkpoint")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

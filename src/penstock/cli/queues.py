@@ -15,6 +15,7 @@ from penstock.cli.looking import policy_view
 from penstock.cli.options import QueueName, Yes, zoned_time
 from penstock.cli.rendering import cell, plural, sentence, table
 from penstock.cli.session import Session, known_queue
+from penstock.client.settling import SEEK_TARGETS
 from penstock.domain.names import shown
 from penstock.domain.observations import QueueInfo
 from penstock.domain.policy import check_changes
@@ -24,7 +25,15 @@ def place(text: str) -> int | datetime | str:
     """Where to seek to."""
     if text in ("start", "end"):
         return text
-    return int(text) if text.isascii() and text.isdigit() else zoned_time(text)
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"seek goes to {SEEK_TARGETS} (such as 2026-01-31T12:00:00Z), not {shown(text)}"
+        ) from None
+    return zoned_time(text)
 
 
 def list_queues(session: Session) -> None:

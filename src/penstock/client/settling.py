@@ -17,6 +17,7 @@ from penstock.domain.times import check_integer, check_seconds, from_time
 from penstock.engines.contract import POSITION, Edge, Receipt
 
 MAX_TOKEN = (1 << 63) - 1
+SEEK_TARGETS = "a position, a time, 'start' or 'end'"
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -77,10 +78,10 @@ def checked_target(target: int | datetime | str) -> tuple[int | str, bool]:
     """Where to seek, and whether it is a time."""
     if isinstance(target, datetime):
         return from_time("target", target), True
-    if isinstance(target, str):
-        if target not in ("start", "end"):
-            raise InvalidInput(f"seek goes to a position, a time, 'start' or 'end', not {shown(target)}")
-        return target, False
+    if target in ("start", "end"):
+        return str(target), False
+    if isinstance(target, bool) or not isinstance(target, int):
+        raise InvalidInput(f"seek goes to {SEEK_TARGETS}, not {shown(target)}")
     return check_integer("position", target, 0, 1 << 48), False
 
 

@@ -13,6 +13,8 @@ from tests.conformance.engines import ENGINES
 
 # Enough that a planner without statistics prefers to look for a position in every transaction of a lane.
 SENDS, EACH, FINISHED = 400, 100, 4_000
+# Sent to another queue since.
+BEHIND = 20_000
 # Of several thousand that the log alone has.
 MOST_BLOCKS = 300
 LOOKS = {
@@ -57,7 +59,10 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
         for _ in range(SENDS):
             long.send_many([b"x" * 400] * EACH)
         store.sweep()
+        store.queue("behind").send_many([b"x"] * BEHIND)
         with psycopg.connect(url, autocommit=True) as connection:
+            # As after a while in which others were at work.
+            connection.execute("delete from penstock.moment")
             yield Filled(connection, middle, finished[0], long.peek(1)[0].id)
 
 

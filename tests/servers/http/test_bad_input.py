@@ -51,6 +51,34 @@ async def test_a_wrong_body_is_told(client: httpx.AsyncClient, store: AsyncStore
     assert await store.queues() == []
 
 
+@pytest.mark.parametrize("path", ["queues/q/pause", "queues/q/flush", "queues/q/batches/b/start", "sweep"])
+async def test_a_call_that_takes_no_body_says_so(client: httpx.AsyncClient, api: Api, path: str) -> None:
+    """What somebody meant with it would not happen."""
+    await api.send("q", 1)
+    response = await client.post(f"/api/v1/{path}", content=b'{"seconds": 5}', headers=JSON)
+    assert "unknown field 'seconds': this call takes none" in problem(response, 400)
+    problem(await client.post(f"/api/v1/{path}", content=b"[", headers=JSON), 400)
+    assert (await api.get("queues", "q", "policy"))["policy"]["paused"] is False
+    assert (await api.get("queues", "q", "stats"))["groups"]["default"]["available"] == 1
+    for empty in (b"", b"{}"):
+        assert (await client.post("/api/v1/queues/q/pause", content=empty, headers=JSON)).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({"edge": "middle"}, "edge must be one of start, end, not 'middle'"),
+        ({"edge": "strat"}, "did you mean 'start'?"),
+        ({"position": "x"}, "position must be a whole number, not 'x'"),
+        ({}, "exactly one of position and time and edge"),
+        ({"position": 1, "edge": "end"}, "exactly one of position and time and edge"),
+    ],
+)
+async def test_where_a_seek_can_go_is_told(api: Api, body: dict[str, Any], told: str) -> None:
+    await api.send("q", 1)
+    assert told in problem(await api.ask("POST", "queues", "q", "groups", "default", "seek", body=body), 400)
+
+
 @pytest.mark.parametrize(
     ("path", "told"),
     [

@@ -21,6 +21,8 @@ begin
         perform penstock._check_messages(payloads, '{}', null);
         ids := '{}';
         return;
+    elsif array_position(payloads, null) is not null then
+        perform penstock._refuse_null(payloads);
     end if;
     select u.queue_id, u.max_payload_bytes, l.lane_id,
         u.delay_seconds = 0 and u.ttl_seconds is null and u.shards = 1

@@ -9,7 +9,7 @@ declare
     one record;
 begin
     if _payloads is null or array_position(_payloads, null) is not null then
-        raise exception using errcode = 'PN100', message = 'a payload is null: a message is bytes, if only none';
+        perform penstock._refuse_null(_payloads);
     elsif cardinality(_types) is distinct from _n then
         raise exception using errcode = 'PN100', message = format(
             '%s payloads have %s content types: give one, or null, for each', _n, coalesce(cardinality(_types)::text, 'no')
@@ -27,6 +27,20 @@ begin
     loop
         perform penstock._check_option(one.o);
     end loop;
+end
+$$;
+
+-- Refuse payloads of which one, or all, are null. An array counts from where it begins, people from 1.
+create or replace function penstock._refuse_null(_payloads bytea[]) returns void
+language plpgsql as $$
+begin
+    raise exception using errcode = 'PN100', message = case when _payloads is null
+        then 'payloads are null: give an array of them, if only an empty one'
+        else format(
+            'payload %s of %s is null: a message is bytes, if only none',
+            array_position(_payloads, null) - array_lower(_payloads, 1) + 1, cardinality(_payloads)
+        )
+    end;
 end
 $$;
 

@@ -15,6 +15,12 @@ declare
     _position bigint;
     n penstock.lane;
 begin
+    if target is null or target not in ('start', 'end') and target !~ '^-?[0-9]{1,18}$' then
+        raise exception using errcode = 'PN100', message = format(
+            'seek goes to a position, a time (with is_time, in microseconds since 1970), ''start'' or ''end'', not %s',
+            coalesce(penstock._shown(target), 'null')
+        );
+    end if;
     if target = 'start' then
         _position := q.trimmed_position;
     elsif target = 'end' then
@@ -221,6 +227,7 @@ begin
     delete from penstock.tracked where group_id = g.group_id;
     delete from penstock.skip where group_id = g.group_id;
     delete from penstock.dead_letter where group_id = g.group_id;
+    delete from penstock.dead_change where group_id = g.group_id;
     delete from penstock.consumer where group_id = g.group_id;
     delete from penstock.step where queue_id = q.queue_id and group_id = g.group_id;
     delete from penstock.reader where group_id = g.group_id;

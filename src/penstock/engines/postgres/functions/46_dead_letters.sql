@@ -1,5 +1,26 @@
 -- Dead letters: messages that ended in a group without success. dead -> ready by a redrive, or gone by a purge.
 
+-- Whoever makes letters or takes them away writes down how many: see penstock._dead.
+create or replace function penstock._note_letters() returns trigger
+language plpgsql as $$
+begin
+    insert into penstock.dead_change (group_id, n)
+    select group_id, case tg_op when 'INSERT' then count(*) else -count(*) end from changed group by group_id;
+    return null;
+end
+$$;
+
+create or replace trigger note_new_letters after insert on penstock.dead_letter
+referencing new table as changed for each statement execute function penstock._note_letters();
+create or replace trigger note_gone_letters after delete on penstock.dead_letter
+referencing old table as changed for each statement execute function penstock._note_letters();
+
+-- How many dead letters a group has: those counted before, and what came and went since.
+create or replace function penstock._dead(g penstock.reader) returns bigint
+language sql stable as $$
+    select g.dead + coalesce(sum(c.n), 0) from penstock.dead_change as c where c.group_id = g.group_id
+$$;
+
 -- The group to look in: none for a queue that was never sent to; one that the queue does not have is a mistake.
 create or replace function penstock._letters_group(_queue text, _group text, out q penstock.queue, out g penstock.reader)
 language plpgsql as $$

@@ -149,29 +149,25 @@ begin
 end
 $$;
 
--- The last position of a lane, or a later one; null for not known. The newest transaction has it, unless one that began
--- before had not ended: such a one began after the last moment before.
-create or replace function penstock._lane_end(_lane_id integer) returns bigint
-language plpgsql stable as $$
-declare
-    _seq bigint;
-    _tx xid8;
-begin
-    select m.seq into _seq from penstock.log as m
-    where m.lane_id = _lane_id order by m.tx desc, m.seq desc limit 1;
-    if not found then
-        return 0;
-    end if;
-    select max(o.tx) into _tx from penstock.moment as o where o.seq <= _seq;
-    if _tx is null then
-        return null;
-    end if;
-    -- With an offset, or the planner would go along all positions to find the greatest.
-    return greatest(_seq, (
-        select max(late.seq)
-        from (select m.seq from penstock.log as m where m.lane_id = _lane_id and m.tx >= _tx offset 0) as late
-    ));
-end
+-- The last position of a lane, or a later one: as counted before, or among those that came since. With an offset, or the
+-- planner would go along all positions to find the greatest.
+drop function if exists penstock._lane_end(integer);
+create or replace function penstock._lane_end(n penstock.lane) returns bigint
+language sql stable as $$
+    select greatest(n.last, max(late.seq))
+    from (
+        (
+            select m.seq from penstock.log as m
+            where m.lane_id = n.lane_id and m.tx >= pg_snapshot_xmax(n.counted)
+            offset 0
+        )
+        union all
+        select open.seq
+        from pg_snapshot_xip(n.counted) as o (x)
+        cross join lateral (
+            select m.seq from penstock.log as m where m.lane_id = n.lane_id and m.tx = o.x offset 0
+        ) as open
+    ) as late
 $$;
 
 -- Messages of the log between two positions, whatever became of them. A short queue is read as a whole, so that long ones
@@ -189,7 +185,7 @@ set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 declare
     q penstock.queue;
     _from bigint;
-    _last bigint := _upto;
+    _last bigint;
     _seqs bigint[];
 begin
     select * into q from penstock.queue where name = _queue;
@@ -207,14 +203,11 @@ begin
             limit _limit
         );
     elsif _backwards then
-        select case when bool_and(one.place is not null) then least(_upto, max(one.place)) else _upto end into _last
-        from (
-            select penstock._lane_end(n.lane_id) as place
-            from penstock.lane as n where n.queue_id = q.queue_id and n.priority >= 0
-        ) as one;
+        select least(_upto, max(penstock._lane_end(n))) into _last
+        from penstock.lane as n where n.queue_id = q.queue_id and n.priority >= 0;
         _seqs := array(
             select l.seq from penstock.log as l join penstock.lane as n using (lane_id)
-            where l.seq > _from and l.seq <= coalesce(_last, 9223372036854775807)
+            where l.seq > _from and l.seq <= _last
                 and n.queue_id = q.queue_id and n.priority >= 0
             order by l.seq desc limit _limit
         );

@@ -69,15 +69,34 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
     where q.name = _queue
 $$;
 
--- How many messages of the queue's log a group has not read.
+-- How many messages of the queue's log a group has not read: those that were sent without those behind its cursor. Behind
+-- a queue that much is sent to, all that came since the last sweep would have to be counted; a group that keeps up has
+-- fewer before it.
 create or replace function penstock._lag(q penstock.queue, _group_id integer) returns bigint
-language sql stable as $$
-    select coalesce(sum(
-        penstock._sent(l) - case when c.number = 0 then l.trimmed else c.passed end
-    ), 0)::bigint
-    from penstock.lane as l
-    cross join lateral penstock._cursor(_group_id, l.lane_id, penstock._segment()) as c
-    where l.queue_id = q.queue_id and l.priority >= 0
+language plpgsql stable as $$
+declare
+    n penstock.lane;
+    c penstock.claim;
+    _since bigint;
+    _unread bigint;
+    _lag bigint := 0;
+begin
+    for n in select * from penstock.lane where queue_id = q.queue_id and priority >= 0 loop
+        c := penstock._cursor(_group_id, n.lane_id, penstock._segment());
+        _unread := null;
+        select count(*) into _since from (
+            select from penstock.log as m where m.lane_id = n.lane_id and m.tx >= pg_snapshot_xmax(n.counted) limit 100
+        ) as one;
+        if _since = 100 then
+            select count(*) into _unread from penstock._unread(n.lane_id, c, q.trimmed_position, 1000);
+        end if;
+        if _unread is null or _unread >= 1000 then
+            _unread := penstock._sent(n) - case when c.number = 0 then n.trimmed else c.passed end;
+        end if;
+        _lag := _lag + _unread;
+    end loop;
+    return _lag;
+end
 $$;
 
 -- Every group's counts, in one snapshot and without reading messages.
@@ -132,7 +151,7 @@ begin
             count(*) filter (where t.state = 'held')
         into in_progress, redo, _backing_off
         from penstock.tracked as t where t.group_id = g.group_id;
-        select count(*) into dead from penstock.dead_letter as d where d.group_id = g.group_id;
+        dead := penstock._dead(g);
         select count(*) into consumers from penstock.consumer as c where c.group_id = g.group_id;
         available := _unread - (select count(*) from penstock.skip as s where s.group_id = g.group_id);
         lag := _unread;

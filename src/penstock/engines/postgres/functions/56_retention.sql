@@ -47,19 +47,22 @@ declare
     g penstock.reader;
     _snap pg_snapshot;
     _sent bigint;
+    _last bigint;
     ended record;
+    letters record;
 begin
     _snap := penstock._snapshot();
     for n in select * from penstock.lane where queue_id = q.queue_id for update skip locked loop
-        select count(*) into _sent from (
-            select m.tx from penstock.log as m where m.lane_id = n.lane_id and m.tx >= pg_snapshot_xmax(n.counted)
+        select count(*), max(one.seq) into _sent, _last from (
+            select m.tx, m.seq from penstock.log as m where m.lane_id = n.lane_id and m.tx >= pg_snapshot_xmax(n.counted)
             union all
-            select m.tx from pg_snapshot_xip(n.counted) as o (x)
+            select m.tx, m.seq from pg_snapshot_xip(n.counted) as o (x)
             join penstock.log as m on m.lane_id = n.lane_id and m.tx = o.x
         ) as one
         where pg_visible_in_snapshot(one.tx, _snap);
         if _sent > 0 then
-            update penstock.lane set sent = sent + _sent, counted = _snap where lane_id = n.lane_id;
+            update penstock.lane set sent = sent + _sent, last = greatest(last, _last), counted = _snap
+            where lane_id = n.lane_id;
         end if;
     end loop;
     for g in select * from penstock.reader where queue_id = q.queue_id for update skip locked loop
@@ -83,6 +86,11 @@ begin
                 failed = failed + ended.failed, lease_expired = lease_expired + ended.lease_expired,
                 expired = expired + ended.expired, cancelled = cancelled + ended.cancelled, counted = _snap
             where group_id = g.group_id;
+        end if;
+        with gone as (delete from penstock.dead_change as c where c.group_id = g.group_id returning c.n)
+        select count(*) as changes, coalesce(sum(gone.n), 0) as n into letters from gone;
+        if letters.changes > 0 then
+            update penstock.reader set dead = dead + letters.n where group_id = g.group_id;
         end if;
     end loop;
 end

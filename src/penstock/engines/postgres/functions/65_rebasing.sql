@@ -18,7 +18,7 @@ begin
     if exists (select 1 from penstock.store where system_identifier = _identifier) then
         return false;
     end if;
-    update penstock.lane as l set sent = penstock._sent(l);
+    update penstock.lane as l set sent = penstock._sent(l), last = penstock._lane_end(l);
     update penstock.reader as r
     set (succeeded, rejected, failed, lease_expired, expired, cancelled) = (select * from penstock._ended(r));
     for q in select * from penstock.queue loop

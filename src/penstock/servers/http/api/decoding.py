@@ -22,6 +22,7 @@ from penstock.servers.http.problems import Problem
 
 PLAIN_JSON = JSON.encode()
 UNKNOWN = re.compile(r"unknown field `(?P<name>.*?)`", re.DOTALL)
+NO_CHOICE = re.compile(r"Invalid enum value '?(?P<value>.*?)'? - at `\$\.(?P<path>[^`]*)`", re.DOTALL)
 
 
 class Body:
@@ -31,6 +32,7 @@ class Body:
         self.kind = kind
         self._decode = msgspec.json.Decoder(kind).decode
         self._fields = sorted(set(_fields(kind)))
+        self._choices = dict(_choices(kind))
         self.is_optional = _needs_nothing(kind)
 
     async def read(self, request: Asked) -> Any:
@@ -58,12 +60,19 @@ class Body:
             raise Problem(400, f"{where} is nested too deeply", "MalformedJson") from None
 
     def _refusal(self, message: str, where: str, body: bytes) -> Problem:
+        chosen = NO_CHOICE.fullmatch(message)
+        if chosen is not None and chosen["path"] in self._choices:
+            words = self._choices[chosen["path"]]
+            like = nearest(chosen["value"], words)
+            told = f"{chosen['path']} must be one of {', '.join(words)}, not {shown(chosen['value'])}{like}"
+            return Problem(400, f"{where}: {told}", "InvalidInput")
         found = UNKNOWN.search(message)
         if found is None:
             told = refusal(message, body) or _lower_first(message)
             return Problem(400, told if told.startswith(where) else f"{where}: {told}", "InvalidInput")
         name = found["name"]
-        told = f"unknown field {shown(name)}{nearest(name, self._fields)}{message[found.end() :]}"
+        like = nearest(name, self._fields) if self._fields else ": this call takes none"
+        told = f"unknown field {shown(name)}{like}{message[found.end() :]}"
         return Problem(400, f"{where}: {told}", "UnknownField")
 
 
@@ -75,6 +84,17 @@ def _fields(kind: Any) -> Iterator[str]:
             yield from _fields(field.type)
     for part in get_args(kind):
         yield from _fields(part)
+
+
+def _choices(kind: Any) -> Iterator[tuple[str, list[str]]]:
+    """The words among which a field of the body itself has one."""
+    if inspect.isclass(kind) and issubclass(kind, msgspec.Struct):
+        for field in msgspec.structs.fields(kind):
+            for part in (field.type, *get_args(field.type)):
+                if get_origin(part) is Literal:
+                    yield field.encode_name, [str(word) for word in get_args(part)]
+                elif inspect.isclass(part) and issubclass(part, Enum):
+                    yield field.encode_name, [str(one.value) for one in part]
 
 
 def _needs_nothing(kind: Any) -> bool:

@@ -25,5 +25,9 @@ class Input(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             raise ValueError(f"exactly one of {' and '.join(self.either)} must be given")
 
 
+class Nothing(Input, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """For a call that takes no body: what somebody meant with a field would not happen."""
+
+
 def all_inputs(kind: Any = Input) -> list[type[Input]]:
     return [one for child in kind.__subclasses__() for one in (child, *all_inputs(child))]

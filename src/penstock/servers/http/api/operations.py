@@ -25,6 +25,7 @@ from penstock.domain.names import nearest, shown
 from penstock.servers.access import Right
 from penstock.servers.http.answering import JSON, Answer
 from penstock.servers.http.api.decoding import Body, QueryValue
+from penstock.servers.http.api.inputs import Nothing
 from penstock.servers.http.asking import Asked
 from penstock.servers.http.auth import Identity, check_right, identity_of
 from penstock.servers.http.problems import Problem
@@ -34,6 +35,7 @@ from penstock.servers.http.site import Site, site_of
 PREFIX = "/api/v1"
 _encode = msgspec.json.Encoder().encode
 MAX_PARAMETERS = 100
+NO_BODY = Body(Nothing)
 
 
 class Call:
@@ -90,6 +92,7 @@ class Operation(Route):
         "returns",
         "status",
         "tag",
+        "takes_nothing",
         "values",
     )
 
@@ -119,6 +122,7 @@ class Operation(Route):
         self.values = {name: hints[name] for name in parameters if name in named}
         assert set(self.values) == named, f"{self} takes {sorted(self.values)}"
         self.body = Body(hints["body"]) if "body" in parameters else None
+        self.takes_nothing = self.body is None and method != "GET" and media_type == JSON
         self.query = {
             name: QueryValue(name, hints[name], one.default)
             for name, one in parameters.items()
@@ -131,6 +135,8 @@ class Operation(Route):
             options = self._read_query(request)
             if self.body is not None:
                 values["body"] = await self.body.read(request)
+            elif self.takes_nothing:
+                await NO_BODY.read(request)
             outcome = await run(Call(request), **values, **options)
             if isinstance(outcome, Response):
                 return outcome

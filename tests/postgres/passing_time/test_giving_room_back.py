@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
-from datetime import UTC, datetime
 
 import psycopg
 import pytest
@@ -13,27 +11,10 @@ import pytest
 import penstock
 from penstock import Queue, Store
 from tests.conformance.clock import Clock
+from tests.postgres.passing_time.history import HISTORY
 
-HISTORY = 1000
 SIZE = 2000
 COUNT = 400
-
-
-@pytest.fixture
-def clock() -> Clock:
-    """It begins when the schema was made, because the first segment was opened then."""
-    return Clock(datetime.now(UTC))
-
-
-@pytest.fixture
-def store(postgres_url: str, clock: Clock) -> Iterator[Store]:
-    with penstock.connect(postgres_url, clock=clock) as store:
-        yield store
-
-
-@pytest.fixture
-def queue(store: Store) -> Queue:
-    return store.queue("orders", history_seconds=HISTORY)
 
 
 def fill(queue: Queue) -> list[str]:

@@ -3,39 +3,20 @@ notices that rows have gone since."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable
 
 import psycopg
 import pytest
 
-import penstock
 from penstock import Outgoing, Queue, RangeTrimmed, Store
 from penstock.domain.observations import Part
 from tests.conformance.clock import Clock
+from tests.postgres.passing_time.history import HISTORY
 
 pytest.importorskip("pyarrow", reason="windows are read as Arrow: needs pyarrow")
 
-HISTORY = 1000
 MANY = 24_000
 CHUNK = 4_000
-
-
-@pytest.fixture
-def clock() -> Clock:
-    """It begins when the schema was made, because the first segment was opened then."""
-    return Clock(datetime.now(UTC))
-
-
-@pytest.fixture
-def store(postgres_url: str, clock: Clock) -> Iterator[Store]:
-    with penstock.connect(postgres_url, clock=clock) as store:
-        yield store
-
-
-@pytest.fixture
-def queue(store: Store) -> Queue:
-    return store.queue("orders", history_seconds=HISTORY)
 
 
 def fill(queue: Queue) -> list[str]:
