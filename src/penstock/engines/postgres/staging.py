@@ -1,15 +1,18 @@
 """Messages put aside part by part, then sent all at once and only once: how many tasks send exactly once.
 
-They travel and lie there in chunks, so that nothing is done for a single message before it is sent.
+They travel and lie there in chunks, so that nothing is done for a single message before it is sent. Large parts are not
+put aside: they are pledged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from penstock.engines import outgoing
-from penstock.engines.postgres import shapes
+from penstock.engines.postgres import pledging, shapes
 from penstock.engines.postgres.arrays import Column, Payloads
 from penstock.engines.postgres.connection import Database
 from penstock.engines.statements import Statements
@@ -23,19 +26,40 @@ CHUNK_ROWS = 10_000
 CHUNK_BYTES = 16 * 1024 * 1024
 # Messages with options are looked at one by one.
 CAREFUL_ROWS = 1_000
+# What a part has at least to be worth a pledge, which waits for the disk three times.
+LARGE_ROWS = 20_000
+LARGE_BYTES = 16 * 1024 * 1024
 
 
 def stage(database: Database, queue: str, key: str, part: str, batches: Iterable[pyarrow.RecordBatch]) -> int:
+    waiting = iter(batches)
+    first = list(_until_large(waiting))
     count = ordinal = 0
-    for batch in batches:
-        outgoing.check_batch(batch)
-        for chunk in _chunks(batch):
-            database.rows(SQL.stage_chunk, (queue, key, part, ordinal, *chunk))
-            ordinal += 1
-        count += batch.num_rows
-    if ordinal:
-        database.rows(SQL.stage_part, (queue, key, part, ordinal))
+    with pledging.pledged(database, queue, key, part) if _is_large(first) else nullcontext() as pledge:
+        for batch in chain(first, waiting):
+            outgoing.check_batch(batch)
+            for payloads, longest, priority, kind, kinds, options in _chunks(batch):
+                if pledge is not None and priority is not None:
+                    pledge.write(payloads, longest, priority, kind, kinds)
+                else:
+                    chunk = (payloads, longest, priority, kind, kinds, options)
+                    database.rows(SQL.stage_chunk, (queue, key, part, ordinal, *chunk))
+                    ordinal += 1
+            count += batch.num_rows
+        if ordinal:
+            database.rows(SQL.stage_part, (queue, key, part, ordinal))
     return count
+
+
+def _until_large(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+    seen: list[pyarrow.RecordBatch] = []
+    while not _is_large(seen) and (batch := next(batches, None)) is not None:
+        seen.append(batch)
+        yield batch
+
+
+def _is_large(batches: list[pyarrow.RecordBatch]) -> bool:
+    return sum(one.num_rows for one in batches) >= LARGE_ROWS or sum(one.nbytes for one in batches) >= LARGE_BYTES
 
 
 def _chunks(batch: pyarrow.RecordBatch) -> Iterator[tuple[Any, ...]]:
@@ -73,4 +97,10 @@ def _types(batch: pyarrow.RecordBatch) -> tuple[str | None, list[str | None] | N
 
 def release(database: Database, queue: str, key: str, parts: Sequence[str]) -> int | None:
     count: int | None = database.value(SQL.release_staged, (queue, key, list(parts)))
+    pledging.finish(database, queue, key)
     return count
+
+
+def discard(database: Database, queue: str, key: str) -> None:
+    database.rows(SQL.discard_staged, (queue, key))
+    pledging.finish(database, queue, key)
