@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
 
 import psycopg
 from psycopg import Connection
 
 from penstock.domain.errors import Refused
 from penstock.domain.names import shown
+from penstock.engines.postgres import copying
+from penstock.engines.postgres.arrays import Column
 from penstock.engines.postgres.connection import SQL as CONNECTION
 from penstock.engines.postgres.connection import Database
 from penstock.engines.statements import Statements
@@ -41,14 +42,19 @@ class Pledge:
         return bool(self._database.on(self._connection, SQL.take_place, (self._name,))[0][0])
 
     def write(
-        self, payloads: Any, longest: int, priority: int, kind: str | None, kinds: list[str | None] | None
+        self, chunk: Column, longest: int, priority: int, kind: str | None, kinds: list[str | None] | None
     ) -> None:
         if priority not in self._priorities:
             # In a transaction of its own: others who need the lane would have to wait for the end of this one.
             self._database.rows(SQL.prepare_lane, (self._queue, [priority]))
             self._priorities.add(priority)
-        self._database.on(self._connection, SQL.append_chunk, (self._queue, payloads, longest, priority, kind, kinds))
-        self._messages += len(payloads.items)
+        wanted = (self._queue, priority, len(chunk.items), longest)
+        [(tx, *found)] = self._database.on(self._connection, SQL.take_positions, wanted)
+        place = copying.Place(int(tx), *found)
+        statement = SQL.copy.replace("{segment}", str(place.segment)).replace("{columns}", ", ".join(copying.COLUMNS))
+        with self._database.translated(), self._connection.cursor().copy(statement) as copy:
+            copy.write(copying.rows(place, chunk.items, kind, kinds))
+        self._messages += len(chunk.items)
 
     def end(self) -> None:
         self._run(SQL.pledge.replace("{name}", self._name))

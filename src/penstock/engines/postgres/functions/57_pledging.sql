@@ -1,15 +1,16 @@
 -- Large parts of a sink go straight into the log, written by a transaction that is not committed but pledged (PREPARE
 -- TRANSACTION): the server keeps it, whatever dies, until it is told what becomes of it.
 
--- Begin to write a part: the name for its transaction. Null when the part has to be put aside instead, because its
--- messages must be looked at one by one, or because the server keeps no transactions.
+-- Begin to write a part: the name for its transaction. Null when the part has to be put aside instead: because its
+-- messages must be looked at one by one, the server keeps no transactions, or the role may only call verbs.
 create or replace function penstock.begin_pledge(_queue text, _key text, _part text) returns text
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
     q penstock.queue := penstock._ensure_queue(penstock._check_name('queue', _queue));
     _name text := 'penstock ' || gen_random_uuid();
 begin
-    if current_setting('max_prepared_transactions') = '0' or not penstock._takes_plain(q) then
+    if current_setting('max_prepared_transactions') = '0' or not penstock._takes_plain(q)
+        or not has_table_privilege(session_user, 'penstock.log_1', 'insert') then
         return null;
     end if;
     perform penstock._ensure_primary(q);
@@ -44,35 +45,30 @@ begin
 end
 $$;
 
--- Plain messages of one priority into the log, with one content type or one for each. The longest payload has _longest
--- bytes. Nobody is woken: a transaction that has notified anybody cannot be pledged.
-create or replace function penstock.append_chunk(
-    _queue text, _payloads bytea[], _longest integer, _priority integer, _type text, _types text[]
-) returns void
-language plpgsql security definer
-set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set jit = off as $$
+-- Where the next messages of one priority go: their lane and segment, and positions that mostly follow each other (then
+-- only the first). The longest payload has _longest bytes. Nobody is woken: a transaction that has notified anybody cannot be
+-- pledged.
+create or replace function penstock.take_positions(
+    _queue text, _priority integer, _count integer, _longest integer,
+    out tx text, out created_at bigint, out lane_id integer, out segment smallint, out first bigint, out seqs bigint[]
+)
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-    _tx xid8 := pg_current_xact_id();
-    _segment smallint := penstock._segment();
     q penstock.queue := penstock._get_queue(_queue);
-    _lane_id integer;
-    _n integer := cardinality(_payloads);
-    _seqs bigint[];
 begin
+    tx := pg_current_xact_id();
     if _longest > q.max_payload_bytes then
-        perform penstock._check_sizes(_payloads, q.max_payload_bytes);
+        raise exception using errcode = 'PN105', message = format(
+            'payload has %s bytes: this queue takes at most %s (max_payload_bytes)', _longest, q.max_payload_bytes
+        );
     end if;
-    _lane_id := penstock._lane(q.queue_id, _priority, floor(penstock._random() * q.shards)::integer);
-    -- All at once, so that they mostly follow each other.
-    select array_agg(nextval('penstock.position')) into _seqs from generate_series(1, _n);
-    if _types is null and _seqs[_n] - _seqs[1] = _n - 1 then
-        insert into penstock.log (seq, tx, created_at, lane_id, segment, content_type, payload)
-        select _seqs[1] + place - 1, _tx, penstock.now_us(), _lane_id, _segment, _type, payload
-        from unnest(_payloads) with ordinality as one (payload, place);
-    else
-        insert into penstock.log (seq, tx, created_at, lane_id, segment, content_type, payload)
-        select seq, _tx, penstock.now_us(), _lane_id, _segment, coalesce(type, _type), payload
-        from unnest(_payloads, _seqs, _types) as one (payload, seq, type);
+    created_at := penstock.now_us();
+    lane_id := penstock._lane(q.queue_id, _priority, floor(penstock._random() * q.shards)::integer);
+    segment := penstock._segment();
+    select array_agg(nextval('penstock.position')) into seqs from generate_series(1, _count);
+    first := seqs[1];
+    if seqs[_count] - first = _count - 1 then
+        seqs := null;
     end if;
 end
 $$;

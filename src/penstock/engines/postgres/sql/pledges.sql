@@ -3,8 +3,8 @@
 select penstock.begin_pledge(%s, %s, %s);
 
 -- name: wait_for_rows
--- Rows come as fast as somebody makes them: the transaction may wait for them.
-set local idle_in_transaction_session_timeout = 0;
+-- Rows come as fast as somebody makes them, so the transaction may wait for them; texts come as Arrow has them.
+set local idle_in_transaction_session_timeout = 0; set local client_encoding = 'UTF8';
 
 -- name: take_place
 -- Whether the server can keep another transaction.
@@ -14,9 +14,13 @@ select penstock.take_place(%s);
 -- Make the lanes of a priority.
 select penstock.prepare(%s, %s::integer[]);
 
--- name: append_chunk
--- Plain messages into the log.
-select penstock.append_chunk(%s, %s, %s::integer, %s::integer, %s, %s::text[]);
+-- name: take_positions
+-- Where messages go.
+select tx, created_at, lane_id, segment, first, seqs from penstock.take_positions(%s, %s::integer, %s::integer, %s::integer);
+
+-- name: copy
+-- Messages into a segment of the log.
+copy penstock.log_{segment} ({columns}) from stdin (format binary);
 
 -- name: pledge
 -- The transaction can be kept or dropped by anybody from now on, whatever dies.
