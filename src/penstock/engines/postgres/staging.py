@@ -32,11 +32,10 @@ LARGE_BYTES = 16 * 1024 * 1024
 
 
 def stage(database: Database, queue: str, key: str, part: str, batches: Iterable[pyarrow.RecordBatch]) -> int:
-    waiting = iter(batches)
-    first = list(_until_large(waiting))
+    first, rest = _beginning(iter(batches))
     count = ordinal = 0
-    with pledging.pledged(database, queue, key, part) if _is_large(first) else nullcontext() as pledge:
-        for batch in chain(first, waiting):
+    with nullcontext() if rest is None else pledging.pledged(database, queue, key, part) as pledge:
+        for batch in chain(first, rest or ()):
             outgoing.check_batch(batch)
             for payloads, longest, priority, kind, kinds, options in _chunks(batch):
                 if pledge is not None and priority is not None:
@@ -51,15 +50,19 @@ def stage(database: Database, queue: str, key: str, part: str, batches: Iterable
     return count
 
 
-def _until_large(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-    seen: list[pyarrow.RecordBatch] = []
-    while not _is_large(seen) and (batch := next(batches, None)) is not None:
-        seen.append(batch)
-        yield batch
-
-
-def _is_large(batches: list[pyarrow.RecordBatch]) -> bool:
-    return sum(one.num_rows for one in batches) >= LARGE_ROWS or sum(one.nbytes for one in batches) >= LARGE_BYTES
+def _beginning(
+    batches: Iterator[pyarrow.RecordBatch],
+) -> tuple[list[pyarrow.RecordBatch], Iterator[pyarrow.RecordBatch] | None]:
+    """As much of a part as shows that it is large, and its rest; no rest when the part is small."""
+    first: list[pyarrow.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        first.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= LARGE_ROWS or size >= LARGE_BYTES:
+            return first, batches
+    return first, None
 
 
 def _chunks(batch: pyarrow.RecordBatch) -> Iterator[tuple[Any, ...]]:
