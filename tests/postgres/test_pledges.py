@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -198,6 +199,23 @@ def test_what_was_decided_is_finished_by_a_sweep(
     assert (kept(watcher), taken(queue)) == (1, [])
     store.sweep()
     assert (kept(watcher), taken(queue)) == (0, list(range(LARGE_ROWS)))
+
+
+def test_a_sweep_leaves_alone_what_it_may_not_end(
+    url: str, store: Store, queue: Queue, watcher: psycopg.Connection
+) -> None:
+    _die_at("when it was decided", url)
+    sweeper = f"penstock_sweeper_{os.getpid()}"
+    watcher.execute(f"create role {sweeper} login")
+    try:
+        watcher.execute(f"grant penstock_admin to {sweeper}")
+        with penstock.connect(url.replace("postgres@", f"{sweeper}@", 1)) as other:
+            other.sweep()
+        assert kept(watcher) == 1
+        store.sweep()
+        assert taken(queue) == list(range(LARGE_ROWS))
+    finally:
+        watcher.execute(f"drop role {sweeper}")
 
 
 def _die_at(step: str, url: str) -> None:

@@ -120,7 +120,8 @@ language sql as $$
 $$;
 
 -- Pledges of a key that have to be brought to their end; of all keys without one, and then also those that nobody decided
--- on in a day. Only a statement of its own can end a prepared transaction.
+-- on in a day, but not those of other roles, which only a superuser may end. Only a statement of its own can end a prepared
+-- transaction.
 create or replace function penstock.decided_pledges(_queue text default null, _key text default null)
 returns table (name text, fate text)
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -132,7 +133,12 @@ begin
     end if;
     return query
     select p.name, p.fate from penstock.pledge as p join penstock.queue as q using (queue_id)
-    where p.fate is not null and (_key is null or (q.name = _queue and p.key = _key));
+    where p.fate is not null and case when _key is not null then q.name = _queue and p.key = _key
+        else not exists (
+            select 1 from pg_prepared_xacts as x
+            where x.gid = p.name and x.owner <> session_user
+                and not (select r.rolsuper from pg_roles as r where r.rolname = session_user)
+        ) end;
 end
 $$;
 
