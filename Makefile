@@ -24,6 +24,8 @@ demo: .venv/.spark-ready ## see Penstock work, in a minute or two
 	@$(BIN)/penstock demo $(ARGS)
 
 test: check clients databases ## check, then run all tests
+	@# tests start hundreds of processes: compiled once, also where Python is told to leave no bytecode behind
+	@$(BIN)/python -m compileall -q src tests
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 check: .venv/.test-ready ## formatting, lint and strict types

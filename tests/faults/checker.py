@@ -144,15 +144,19 @@ def one_live_lease(history: list[Step], dump: Dump) -> Iterator[Violation]:
 
 
 def tokens_grow(history: list[Step], dump: Dump) -> Iterator[Violation]:
-    """In the order of the clock, of calls that did not overlap: a later receive has a greater token."""
+    """A later receive has a greater token. It is known to be later if the calls did not overlap. So it is if both were
+    settled: who has settled had the message to himself from when he was handed it until then."""
     deliveries: dict[tuple[str, str], list[Step]] = defaultdict(list)
     for step in history:
         if step["op"] == "delivery":
             deliveries[step["group"], step["id"]].append(step)
+    settled = {(step["group"], step["id"], step["token"]) for step in _answers(history, "settle")}
     for (group, message_id), steps in deliveries.items():
-        for earlier in steps:
-            for later in steps:
-                if later["asked_at"] > earlier["t"] and later["token"] <= earlier["token"]:
+        own = [(group, message_id, step["token"]) in settled for step in steps]
+        for earlier, was_settled in zip(steps, own, strict=True):
+            for later, is_settled in zip(steps, own, strict=True):
+                is_later = was_settled and is_settled and later["t"] > earlier["t"]
+                if (is_later or later["asked_at"] > earlier["t"]) and later["token"] <= earlier["token"]:
                     yield Violation("I07", f"{message_id} in {group}: token {later['token']} after {earlier['token']}")
 
 

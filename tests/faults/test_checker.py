@@ -118,6 +118,12 @@ def give_a_lower_token(history: list[Step], dump: Dump) -> None:
             one["token"] = 0
 
 
+def give_a_lower_token_to_a_receive_that_overlapped(history: list[Step], dump: Dump) -> None:
+    history.append(delivery(78, B, "poison-1", token=2, attempt=2, ends=120, process="c1", asked_at=70))
+    history.append(settle(79, "invoke", B, "nak", token=2, ends=120, process="c1", call=2))
+    history.append(settle(80, "ok", B, "nak", token=2, ends=120, process="c1", call=2, state="failed"))
+
+
 def accept_a_stale_token(history: list[Step], dump: Dump) -> None:
     next(one for one in history if one["type"] == "refused").update(type="ok", state="ready", repeat=False)
 
@@ -218,6 +224,7 @@ PLANTED: list[tuple[str, Callable[[list[Step], Dump], None]]] = [
     ("I04", send_again_under_a_new_id),
     ("I06", lease_twice),
     ("I07", give_a_lower_token),
+    ("I07", give_a_lower_token_to_a_receive_that_overlapped),
     ("I08", accept_a_stale_token),
     ("I08", accept_after_the_end),
     ("I09", settle_for_good_twice),

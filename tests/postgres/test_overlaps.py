@@ -36,6 +36,30 @@ def test_a_lease_that_was_settled_meanwhile_is_not_extended(
     assert queue.stats("default").in_progress == 1
 
 
+def test_a_receive_with_a_lower_token_leaves_what_a_later_one_gave_back(
+    queue: Queue, other: psycopg.Connection
+) -> None:
+    """It began before the other, and came to the message after it: the tokens of a message grow all the same."""
+    queue.send(b"1")
+    (delivery,) = queue.receive()
+    delivery.nak(delay_seconds=0)
+
+    def retake(token: int) -> list[int]:
+        taken = other.execute(
+            """
+            select attempt from penstock.queue as q join penstock.reader as g using (queue_id),
+                penstock._take_retries(q, g, 'early', 10, 60, %s, penstock.now_us(), 100)
+            where q.name = 'orders' and g.name = 'default'
+            """,
+            (token,),
+        )
+        return [row[0] for row in taken.fetchall()]
+
+    assert retake(delivery.token - 1) == []
+    assert retake(delivery.token) == []
+    assert retake(delivery.token + 1) == [2]
+
+
 def test_a_receive_that_waited_while_a_segment_was_opened_takes_nothing_twice(
     queue: Queue, other: psycopg.Connection, begin: Begin
 ) -> None:

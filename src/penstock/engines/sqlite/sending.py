@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import NamedTuple
 
+import apsw
+
 from penstock.domain.errors import DuplicateAddress, InvalidInput
 from penstock.domain.identity import made_id, made_ids, position_of, random_id
 from penstock.domain.message import PLAIN, Draft, Options, check_size
@@ -85,12 +87,9 @@ def _is_timed(options: Options) -> bool:
 
 def _send_timed(transaction: Transaction, lane_id: int, drafts: Sequence[Draft]) -> list[str]:
     now = transaction.now
+    ends = [now + microseconds(options.ttl_seconds or 0) for _, _, options in drafts]
     first, last = take_positions(transaction, len(drafts))
-    rows = [
-        (position, lane_id, now, content_type, now + microseconds(options.ttl_seconds or 0), payload)
-        for position, (payload, content_type, options) in enumerate(drafts, first)
-    ]
-    transaction.run_many(SQL.append_timed, rows)
+    _append_many(transaction, first, lane_id, drafts, ends)
     add_run(transaction, lane_id, first, last, careful=True)
     return made_ids(now, transaction.salt, first, last)
 
@@ -100,13 +99,25 @@ def _send_plain(transaction: Transaction, lane_id: int, drafts: Sequence[Draft])
     first, last = take_positions(transaction, len(drafts))
     if first == last:
         payload, content_type, _ = drafts[0]
-        transaction.run(SQL.append_plain, (first, lane_id, now, content_type, payload))
+        transaction.run(SQL.append_plain, (first, lane_id, now, content_type, None, payload))
     else:
-        payloads, types, _ = zip(*drafts, strict=True)
-        rows = zip(range(first, last + 1), repeat(lane_id), repeat(now), types, payloads)
-        transaction.run_many(SQL.append_plain, rows)
+        _append_many(transaction, first, lane_id, drafts, [None] * len(drafts))
     add_run(transaction, lane_id, first, last, careful=False)
     return made_ids(now, transaction.salt, first, last)
+
+
+def _append_many(
+    transaction: Transaction, first: int, lane_id: int, drafts: Sequence[Draft], ends: Sequence[int | None]
+) -> None:
+    """Most often they differ in nothing but their payload: then it is one statement, which costs a third."""
+    payloads, types, _ = zip(*drafts, strict=True)
+    if types.count(types[0]) == len(types) and ends.count(ends[0]) == len(ends):
+        alike = (first - 1, lane_id, transaction.now, types[0], ends[0], apsw.carray(payloads))
+        transaction.run(SQL.append_alike, alike)
+    else:
+        positions = range(first, first + len(drafts))
+        rows = zip(positions, repeat(lane_id), repeat(transaction.now), types, ends, payloads)
+        transaction.run_many(SQL.append_plain, rows)
 
 
 class _Send:

@@ -58,7 +58,8 @@ begin
 end
 $$;
 
--- Retries that are ready, up to a priority. Those that another receive is taking are passed by.
+-- Retries that are ready, up to a priority. Those that another receive is taking are passed by, and so are those that a
+-- receive which began later has had and given back meanwhile: the tokens of a message grow.
 create or replace function penstock._take_retries(
     q penstock.queue, g penstock.reader, _consumer text, _room integer, _lease_seconds double precision, _token bigint,
     _now bigint, _priority integer
@@ -69,7 +70,7 @@ declare
 begin
     for t in
         select * from penstock.tracked
-        where group_id = g.group_id and state = 'ready' and priority <= _priority
+        where group_id = g.group_id and state = 'ready' and priority <= _priority and coalesce(token, 0) < _token
         order by priority, seq
         limit _room
         for update skip locked

@@ -19,12 +19,13 @@ insert into penstock_lane (queue_id, priority, shard) values (:queue_id, :priori
 returning lane_id;
 
 -- name: append_plain
--- (new) -> ready, for a message that is nothing but a payload.
-insert into penstock_log (position, lane_id, created_at, content_type, payload) values (?, ?, ?, ?, ?);
-
--- name: append_timed
--- A message with nothing but its payload and its end.
+-- (new) -> ready, for a message that is nothing but a payload, perhaps with an end.
 insert into penstock_log (position, lane_id, created_at, content_type, expires_at, payload) values (?, ?, ?, ?, ?, ?);
+
+-- name: append_alike
+-- The same for messages that differ in nothing but their payload. Rows of an array are counted from 1.
+insert into penstock_log (position, lane_id, created_at, content_type, expires_at, payload)
+select ?1 + rowid, ?2, ?3, ?4, ?5, value from carray(?6);
 
 -- name: append
 -- (new) or held -> ready.
