@@ -34,9 +34,17 @@ def batches():
 """
 STAGE = 'engine.stage("orders", "job/1", "doomed", batches())\n'
 RELEASE = STAGE + 'engine.release("orders", "job/1", ["doomed"])\n'
+PLEDGE = "pledging.Pledge.end = lambda self: (self._run(pledging.SQL.pledge.replace('{name}', self._name)), die())\n"
+GIVEN_UP = """
+def given_up():
+    yield from batches()
+    engine.discard("orders", "job/1")
+engine.stage("orders", "job/1", "doomed", given_up())
+"""
 STEPS = {
     "while it writes": "pledging.Pledge.end = die\n" + STAGE,
-    "when it has pledged": "pledging.Database.value = lambda self, *_: die()\n" + STAGE,
+    "when it has pledged": PLEDGE + STAGE,
+    "when it has pledged what was given up": PLEDGE + GIVEN_UP,
     "when it was decided": "pledging.finish = die\n" + RELEASE,
     "when it was kept": "pledging._end = lambda *given, end=pledging._end: (end(*given), die())\n" + RELEASE,
 }
@@ -199,6 +207,15 @@ def test_what_was_decided_is_finished_by_a_sweep(
     assert (kept(watcher), taken(queue)) == (1, [])
     store.sweep()
     assert (kept(watcher), taken(queue)) == (0, list(range(LARGE_ROWS)))
+
+
+def test_a_pledge_that_is_made_after_it_was_given_up_is_dropped_by_a_sweep(
+    url: str, store: Store, queue: Queue, watcher: psycopg.Connection
+) -> None:
+    _die_at("when it has pledged what was given up", url)
+    assert kept(watcher) == 1
+    store.sweep()
+    assert (kept(watcher), taken(queue)) == (0, [])
 
 
 def test_a_sweep_leaves_alone_what_it_may_not_end(
