@@ -19,6 +19,8 @@ from tests.postgres.server import Server
 
 # Where Debian's package libpostgresql-jdbc-java has it.
 JDBC_JAR = Path("/usr/share/java/postgresql.jar")
+# What a server that Spark writes to should have: twice as many as tasks that write at the same time.
+PLEDGES = "8"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +52,7 @@ def _server(folder: Path) -> Iterator[str]:
     """Reached by TCP, because JDBC knows no other way. It waits for the disk, as a real one does."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    settings = {**SETTINGS, "listen_addresses": "127.0.0.1", "port": str(port)}
+    settings = {**SETTINGS, "listen_addresses": "127.0.0.1", "port": str(port), "max_prepared_transactions": PLEDGES}
     server = Server(folder, durable=True, settings=settings)
     try:
         yield f"postgresql://postgres@127.0.0.1:{port}/postgres"

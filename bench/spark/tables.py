@@ -1,18 +1,19 @@
 """Plain tables with the rows of a queue, for Spark's own JDBC source to read and its writer to fill.
 
-The one to fill has what a message of the sink has, as a hand-made queue would: numbered, stamped with a time, and
-indexed in the order of serving.
+The one to read has the columns, types and values that a queue gives, so that both make the same files. The one to fill
+has what a message of the sink has, as a hand-made queue would: numbered, stamped with a time, and indexed in the order
+of serving.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlsplit
 
 READ_TABLE = "bench_read"
 WRITE_TABLE = "bench_written"
+# What all messages have that were sent as bytes.
+CONTENT_TYPE = "application/octet-stream"
 # What both sides read: the same columns of the same rows.
 COLUMNS = ("position", "id", "created_at", "priority", "content_type", "payload")
 
@@ -37,18 +38,6 @@ def peer_of(url: str) -> Peer:
     return Peer(place, "org.postgresql.Driver", {name: value for name, value in options.items() if value}, 2)
 
 
-def rows(count: int, payload: bytes) -> Iterator[tuple[Any, ...]]:
-    for position in range(1, count + 1):
-        yield (
-            position,
-            f"00000000-0000-7000-8000-{position:012x}",
-            1_700_000_000_000_000 + position,
-            0,
-            "text",
-            payload,
-        )
-
-
 def fill(url: str, count: int, payload: bytes) -> None:
     """The table that JDBC reads, and an empty one for it to write."""
     if url.startswith("sqlite:///"):
@@ -67,8 +56,12 @@ def _fill_sqlite(path: str, count: int, payload: bytes) -> None:
         "created_at text default current_timestamp, queue text, priority integer, content_type text, payload blob); "
         f"create index {WRITE_TABLE}_order on {WRITE_TABLE} (queue, priority, position)"
     )
-    with connection:
-        connection.executemany(f"insert into {READ_TABLE} values (?, ?, ?, ?, ?, ?)", rows(count, payload))
+    connection.execute(
+        "with recursive number (n) as (select 1 union all select n + 1 from number where n < ?) "
+        f"insert into {READ_TABLE} "
+        "select n, format('00000000-0000-7000-8000-%012x', n), 1700000000000000 + n, 0, ?, ? from number",
+        (count, CONTENT_TYPE, payload),
+    )
     connection.close()
 
 
@@ -78,17 +71,19 @@ def _fill_postgres(url: str, count: int, payload: bytes) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"drop table if exists {READ_TABLE}, {WRITE_TABLE}")
         connection.execute(
-            f"create table {READ_TABLE} (position bigint primary key, id text, created_at bigint, priority integer, "
-            "content_type text, payload bytea)"
+            f"create table {READ_TABLE} (position bigint primary key, id text, created_at timestamptz, "
+            "priority integer, content_type text, payload bytea)"
         )
         connection.execute(
             f"create table {WRITE_TABLE} (position bigint generated always as identity primary key, "
             "created_at timestamptz default now(), queue text, priority integer, content_type text, payload bytea)"
         )
         connection.execute(f"create index on {WRITE_TABLE} (queue, priority, position)")
-        with connection.cursor().copy(f"copy {READ_TABLE} from stdin") as copy:
-            for row in rows(count, payload):
-                copy.write_row(row)
+        connection.execute(
+            f"insert into {READ_TABLE} select n, '00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'), "
+            "timestamptz '2026-01-01 UTC' + n * interval '1 microsecond', 0, %s, %s from generate_series(1, %s) as n",
+            (CONTENT_TYPE, payload, count),
+        )
         connection.execute(f"analyze {READ_TABLE}")
 
 

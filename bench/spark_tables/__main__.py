@@ -1,7 +1,8 @@
 """`python -m bench.spark_tables`: the tables of one generated lake, on one core and on two.
 
 Each number of cores is a Spark of its own. They take turns, so that a busy moment of the machine hits both, and every
-turn computes every table once; the first turn of each is not counted, because Java is still compiling then.
+turn computes every table once. Before, each computes them from one file of the lake, because Java is still compiling
+then. How long each table takes is told as it comes.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
 
 from bench.spark_tables.history import history, messages_for
 from penstock.spark.failures import failures, poison
@@ -54,9 +57,12 @@ def main() -> None:
 
 
 def _generate(folder: Path, rows: int) -> int:
+    began = time.perf_counter()
     with open_session("history", "local[2]") as spark:
         history(spark, messages_for(rows), partitions=FILES).write.parquet(str(folder / "audit"))
-        return spark.read.parquet(str(folder / "audit")).count()
+        count = spark.read.parquet(str(folder / "audit")).count()
+    print(f"  {count:,} audit rows made in {time.perf_counter() - began:.0f} s", flush=True)
+    return count
 
 
 def _measure(folder: Path, rounds: int) -> dict[int, list[float]]:
@@ -68,42 +74,67 @@ def _measure(folder: Path, rounds: int) -> dict[int, list[float]]:
     found: dict[int, list[float]] = {1: [], 2: []}
     for turn in range(rounds + 1):
         for cores, worker in workers.items():
-            assert worker.stdin is not None
-            assert worker.stdout is not None
-            print("go", file=worker.stdin, flush=True)
-            seconds = float(worker.stdout.readline())
-            print(f"  turn {turn}, local[{cores}]: {seconds:.1f} s{' (not counted)' if turn == 0 else ''}", flush=True)
+            took = _turn(worker, f"turn {turn}, local[{cores}]")
             if turn:
-                found[cores].append(seconds)
+                found[cores].append(took)
     for worker in workers.values():
         worker.communicate()
     return found
 
 
+def _turn(worker: subprocess.Popen[str], name: str) -> float:
+    """Every table once; the sum of their seconds."""
+    assert worker.stdin is not None
+    assert worker.stdout is not None
+    print("go", file=worker.stdin, flush=True)
+    total = 0.0
+    for line in worker.stdout:
+        table, seconds = line.split()
+        if table == "all":
+            break
+        total += float(seconds)
+        print(f"  {name}, {table}: {float(seconds):.1f} s", flush=True)
+    else:
+        raise SystemExit(f"{name}: Spark has ended")
+    print(f"  {name}: {total:.1f} s", flush=True)
+    return total
+
+
 def _work(folder: Path, cores: int) -> None:
-    """Every table once for each line that comes in; how long it took goes out."""
+    """Every table once for each line that comes in, at first of a part of the lake; how long each took goes out."""
     with open_session("tables", f"local[{cores}]", {"spark.driver.memory": "3g"}) as spark:
-        audit = spark.read.parquet(str(folder / "audit"))
-        for _ in sys.stdin:
-            began = time.perf_counter()
-            kept = str(folder / f"lifecycles-{cores}")
-            lifecycles(audit).write.mode("overwrite").parquet(kept)
-            lives = spark.read.parquet(kept)
-            for table in (
-                outcomes(lives),
-                metrics(flows(audit), lives),
-                failures(audit),
-                poison(audit),
-                utilisation(leases(audit)),
-            ):
-                table.write.format("noop").mode("overwrite").save()
-            print(time.perf_counter() - began, flush=True)
+        whole = str(folder / "audit")
+        part = str(next((folder / "audit").glob("*.parquet")))
+        for turn, _ in enumerate(sys.stdin):
+            _compute(spark, spark.read.parquet(whole if turn else part), str(folder / f"lifecycles-{cores}"))
+            print("all", 0, flush=True)
+
+
+def _compute(spark: SparkSession, audit: DataFrame, kept: str) -> None:
+    began = time.perf_counter()
+    lifecycles(audit).write.mode("overwrite").parquet(kept)
+    _tell("lifecycles", began)
+    lives = spark.read.parquet(kept)
+    for name, table in (
+        ("outcomes", outcomes(lives)),
+        ("metrics", metrics(flows(audit), lives)),
+        ("failures", failures(audit)),
+        ("poison", poison(audit)),
+        ("utilisation", utilisation(leases(audit))),
+    ):
+        began = time.perf_counter()
+        table.write.format("noop").mode("overwrite").save()
+        _tell(name, began)
+
+
+def _tell(table: str, began: float) -> None:
+    print(table, time.perf_counter() - began, flush=True)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.spark_tables", description=__doc__)
     parser.add_argument("--rows", type=int, help="audit rows (default 2,000,000; with --full 10,000,000)")
-    parser.add_argument("--rounds", type=int, default=3, help="turns that count (default 3)")
+    parser.add_argument("--rounds", type=int, help="turns that count (default 3; with --full 1)")
     parser.add_argument("--full", action="store_true", help="a lake of 10 million audit rows")
     parser.add_argument("--quick", action="store_true", help="small: to see that it works")
     parser.add_argument("--out", default="bench-results", help="where results go (default ./bench-results)")
@@ -111,6 +142,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--place", default="", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     arguments.rows = arguments.rows or (10_000_000 if arguments.full else 100_000 if arguments.quick else 2_000_000)
+    arguments.rounds = arguments.rounds or (1 if arguments.full else 3)
     return arguments
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +46,28 @@ def test_many_tasks_send_every_row_once(spark: SparkSession, store: Store, url: 
     rows = spark.range(0, 30_000, 1, 5).select(F.col("id").cast("string").alias("payload"))
     send(rows, url)
     assert numbers(store.queue("out")) == list(range(30_000))
+
+
+def test_large_parts_are_sent_once_whatever_their_tasks_do(
+    spark: SparkSession, store: Store, url: str, tmp_path: Path
+) -> None:
+    """On PostgreSQL they are pledged: a task dies behind its rows, when the other one may have made its pledge."""
+    died = tmp_path / "died"
+
+    def dying(batches: Iterator[Any]) -> Iterator[Any]:
+        yield from batches
+        if not died.exists():
+            died.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    numbered = spark.range(0, 50_000, 1, 2).select(F.col("id").cast("string").alias("payload"))
+    rows = numbered.mapInArrow(dying, numbered.schema)
+    with pytest.raises(Exception, match="crashed"):
+        send(rows, url, ledger="large")
+    assert store.queue("out").receive() == []
+    send(rows, url, ledger="large")
+    send(rows, url, ledger="large")
+    assert numbers(store.queue("out")) == list(range(50_000))
 
 
 def test_a_ledger_makes_a_write_happen_once(spark: SparkSession, store: Store, url: str) -> None:

@@ -80,6 +80,10 @@ class Database:
         rows: Rows = self._repeated(lambda connection: self._execute(connection, statement, parameters))
         return rows
 
+    def on(self, connection: Connection, statement: str, parameters: Sequence[Any] = ()) -> Rows:
+        """Run one statement on a connection whose transaction is the caller's business."""
+        return self._execute(connection, statement, parameters)
+
     def script(self, text: str) -> None:
         """Run several statements at once, without parameters, as a part of the transaction of this thread."""
         with self.translated():

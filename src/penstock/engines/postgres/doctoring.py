@@ -43,3 +43,7 @@ def _transactions(database: Database) -> Iterator[Check]:
     for pid, seconds in database.rows(SQL.long_transactions, (LONG_TRANSACTION_SECONDS,)):
         finding = f"a transaction of process {pid} has been open for {seconds:.0f} s: nothing can be trimmed meanwhile"
         yield Check("transactions", "warning", finding, f"end it; select pg_terminate_backend({pid}) as a last resort")
+    for name, seconds in database.rows(SQL.long_pledges, (LONG_TRANSACTION_SECONDS,)):
+        finding = f"the prepared transaction {name!r} has waited for {seconds:.0f} s: nothing can be trimmed meanwhile"
+        advice = "run the write again that it belongs to; a sweep drops those of a sink after a day"
+        yield Check("transactions", "warning", finding, advice)

@@ -36,6 +36,7 @@ from penstock.engines.postgres import (
     explaining,
     migration,
     outside,
+    pledging,
     reading,
     scheduling,
     sending,
@@ -411,6 +412,7 @@ class PostgresEngine:
             for count, number in zip(counts, self._rows(SQL.sweep_queue, name)[0], strict=True):
                 counts[count] += number
         self._rows(SQL.sweep_segments)
+        pledging.finish(self.database)
         if removed or fired or any(counts.values()):
             self.watch.committed()
         return SweepReport(fired=fired, removed_consumers=removed, **counts)
@@ -478,7 +480,8 @@ class PostgresEngine:
         return count
 
     def discard(self, queue: str, key: str) -> None:
-        self._rows(SQL.discard_staged, queue, key)
+        _ = self.salt
+        staging.discard(self.database, queue, key)
 
     # -- the ledger --------------------------------------------------------------------------------------------------
 

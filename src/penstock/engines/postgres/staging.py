@@ -1,15 +1,18 @@
 """Messages put aside part by part, then sent all at once and only once: how many tasks send exactly once.
 
-They travel and lie there in chunks, so that nothing is done for a single message before it is sent.
+They travel and lie there in chunks, so that nothing is done for a single message before it is sent. Large parts are not
+put aside: they are pledged.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from penstock.engines import outgoing
-from penstock.engines.postgres import shapes
+from penstock.engines.postgres import pledging, shapes
 from penstock.engines.postgres.arrays import Column, Payloads
 from penstock.engines.postgres.connection import Database
 from penstock.engines.statements import Statements
@@ -23,19 +26,43 @@ CHUNK_ROWS = 10_000
 CHUNK_BYTES = 16 * 1024 * 1024
 # Messages with options are looked at one by one.
 CAREFUL_ROWS = 1_000
+# What a part has at least to be worth a pledge, which waits for the disk three times.
+LARGE_ROWS = 20_000
+LARGE_BYTES = 16 * 1024 * 1024
 
 
 def stage(database: Database, queue: str, key: str, part: str, batches: Iterable[pyarrow.RecordBatch]) -> int:
+    first, rest = _beginning(iter(batches))
     count = ordinal = 0
-    for batch in batches:
-        outgoing.check_batch(batch)
-        for chunk in _chunks(batch):
-            database.rows(SQL.stage_chunk, (queue, key, part, ordinal, *chunk))
-            ordinal += 1
-        count += batch.num_rows
-    if ordinal:
-        database.rows(SQL.stage_part, (queue, key, part, ordinal))
+    with nullcontext() if rest is None else pledging.pledged(database, queue, key, part) as pledge:
+        for batch in chain(first, rest or ()):
+            outgoing.check_batch(batch)
+            for payloads, longest, priority, kind, kinds, options in _chunks(batch):
+                if pledge is not None and priority is not None:
+                    pledge.write(payloads, longest, priority, kind, kinds)
+                else:
+                    chunk = (payloads, longest, priority, kind, kinds, options)
+                    database.rows(SQL.stage_chunk, (queue, key, part, ordinal, *chunk))
+                    ordinal += 1
+            count += batch.num_rows
+        if ordinal:
+            database.rows(SQL.stage_part, (queue, key, part, ordinal))
     return count
+
+
+def _beginning(
+    batches: Iterator[pyarrow.RecordBatch],
+) -> tuple[list[pyarrow.RecordBatch], Iterator[pyarrow.RecordBatch] | None]:
+    """As much of a part as shows that it is large, and its rest; no rest when the part is small."""
+    first: list[pyarrow.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        first.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+        if rows >= LARGE_ROWS or size >= LARGE_BYTES:
+            return first, batches
+    return first, None
 
 
 def _chunks(batch: pyarrow.RecordBatch) -> Iterator[tuple[Any, ...]]:
@@ -73,4 +100,10 @@ def _types(batch: pyarrow.RecordBatch) -> tuple[str | None, list[str | None] | N
 
 def release(database: Database, queue: str, key: str, parts: Sequence[str]) -> int | None:
     count: int | None = database.value(SQL.release_staged, (queue, key, list(parts)))
+    pledging.finish(database, queue, key)
     return count
+
+
+def discard(database: Database, queue: str, key: str) -> None:
+    database.rows(SQL.discard_staged, (queue, key))
+    pledging.finish(database, queue, key)

@@ -95,7 +95,11 @@ class _File:
         self._schema = arrow_schema(table)
         self._stream = _Counting(_opened(f"{aside}/{self.path}"))
         few = [name for name in self._schema.names if name in FEW_VALUES]
-        self._parquet: Any = parquet.ParquetWriter(self._stream, self._schema, compression="zstd", use_dictionary=few)
+        # Numbers and times grow in small steps: their differences are short, and quicker to write than to compress.
+        steps = {field.name: "DELTA_BINARY_PACKED" for field in self._schema if _is_whole(field.type)}
+        self._parquet: Any = parquet.ParquetWriter(
+            self._stream, self._schema, compression="zstd", use_dictionary=few, column_encoding=steps
+        )
         self._waiting: list[pyarrow.RecordBatch] = []
         self._rows = self._written = 0
 
@@ -116,6 +120,11 @@ class _File:
         self._parquet.close()
         self._stream.close()
         return self._rows, self._stream.size, self._stream.digest.hexdigest()
+
+
+def _is_whole(kind: pyarrow.DataType) -> bool:
+    types = tables.pyarrow_module().types
+    return bool(types.is_integer(kind) or types.is_timestamp(kind))
 
 
 class _Counting:

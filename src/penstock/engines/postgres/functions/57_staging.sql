@@ -26,7 +26,8 @@ language sql security definer set search_path = pg_catalog, pg_temp as $$
 $$;
 
 -- Send what these parts have put aside, in that order, with an entry in the ledger; null, and nothing sent, when the
--- ledger has the entry already. What else was put aside under the key is dropped, and what nobody released in a day.
+-- ledger has the entry already. What else was put aside under the key is dropped, and what nobody released in a day. What
+-- was pledged counts as sent from now on; it is seen when the pledges have been brought to their end.
 create or replace function penstock.release_staged(_queue text, _key text, _parts text[]) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp set jit = off as $$
 declare
@@ -43,6 +44,7 @@ begin
         return null;
     end if;
     perform penstock._ensure_primary(q);
+    _count := penstock._keep_pledges(q, _key, _parts);
     foreach _part in array _parts loop
         _count := _count + penstock._release_part(q, _key, _part, _tx, _segment);
     end loop;
@@ -64,7 +66,7 @@ declare
         select chunks from penstock.staged_part where queue_id = q.queue_id and key = _key and part = _part
     );
     _shard integer := floor(penstock._random() * q.shards)::integer;
-    _is_simple boolean := q.delay_seconds = 0 and q.ttl_seconds is null and not q.ordered and not q.announces;
+    _is_simple boolean := penstock._takes_plain(q);
     _count bigint := 0;
     _some bigint;
     _priority integer;
@@ -120,9 +122,10 @@ begin
 end
 $$;
 
--- Drop what was put aside under a key, and what nobody released in a day.
+-- Drop what was put aside or pledged under a key, and what nobody released in a day.
 create or replace function penstock.discard_staged(_queue text, _key text) returns void
 language sql security definer set search_path = pg_catalog, pg_temp as $$
+    select penstock._drop_pledges(queue_id, _key) from penstock.queue where name = _queue;
     delete from penstock.staged
     where queue_id = (select queue_id from penstock.queue where name = _queue) and key = _key;
     delete from penstock.staged_part

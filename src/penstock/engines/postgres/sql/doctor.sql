@@ -13,6 +13,12 @@ from pg_stat_activity
 where datname = current_database() and xact_start < clock_timestamp() - %s * interval '1 second'
     and pid <> pg_backend_pid() and backend_type = 'client backend';
 
+-- name: long_pledges
+-- Prepared transactions of this database that nobody has ended for long.
+select gid, extract(epoch from clock_timestamp() - prepared)::double precision
+from pg_prepared_xacts
+where database = current_database() and prepared < clock_timestamp() - %s * interval '1 second';
+
 -- name: stuck_leases
 -- Leases that ended more than a minute ago and that nobody reclaimed.
 select q.name, g.name, count(*)
