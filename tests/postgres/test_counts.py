@@ -176,6 +176,7 @@ def _go_back(connection: psycopg.Connection) -> None:
     before = [name for name, _ in migration.steps()].index("007_counts")
     connection.execute("drop function penstock._note_letters() cascade")
     connection.execute("drop table penstock.dead_change")
+    connection.execute("drop table penstock.pledge cascade")  # of the step after
     connection.execute("alter table penstock.reader drop column dead")
     connection.execute("alter table penstock.lane drop column last")
     connection.execute("update penstock.store set schema_version = %s, functions_digest = ''", [before])

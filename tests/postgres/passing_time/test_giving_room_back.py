@@ -150,3 +150,23 @@ def test_nobody_who_sends_waits_for_segments_to_be_truncated(
     assert not errors
     assert sent[0] > 20
     assert truncated >= 3
+
+
+def test_a_group_that_is_far_behind_keeps_only_what_it_has_not_read(
+    store: Store, queue: Queue, clock: Clock, other: psycopg.Connection
+) -> None:
+    queue.send_many([b"%d" % number for number in range(100)])
+    store.sweep()
+    queue.send_many([b"%d" % number for number in range(100, 1300)])
+    queue.ack_many(queue.receive(limit=100))
+    for _ in range(3):
+        # As in a long time in which other queues are sent to.
+        other.execute("select nextval('penstock.position'), penstock._note_moment() from generate_series(1, 1100)")
+        other.commit()
+        store.sweep()
+    pass_time(store, clock, HISTORY + 1)
+    assert queue.archive() == []
+    assert [delivery.payload for delivery in queue.receive()] == [b"100"]
+    row = other.execute("select count(*) from penstock.moment").fetchone()
+    assert row is not None
+    assert row[0] < 2 * 1100
