@@ -23,8 +23,6 @@ def settle(transaction: Transaction, name: str, group_name: str, settles: Sequen
         return [_lost(one) for one in settles]
     if len(settles) == 1:
         return [_settle_one(transaction, queue, group, settles[0])]
-    if all([one.event is Event.ACK and one.reason is None for one in settles]):
-        return _ack_each(transaction, queue, group, settles)
     results: list[Settled] = []
     for is_ack, run in groupby(settles, key=_is_plain_ack):
         several = list(run)
@@ -46,7 +44,7 @@ def _is_plain_ack(settle: Settle) -> bool:
     return settle.event is Event.ACK and settle.reason is None
 
 
-def _ack_each(transaction: Transaction, queue: Queue, group: Group, acks: Sequence[Settle]) -> list[Settled]:
+def _ack_each(transaction: Transaction, queue: Queue, group: Group, acks: list[Settle]) -> list[Settled]:
     """Acks in any order: those of first attempts together, the others one by one."""
     wanted: acking.Wanted = {}
     for one in acks:
