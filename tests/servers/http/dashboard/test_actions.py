@@ -187,6 +187,22 @@ def test_a_consumer_is_released(page: Page, queue: penstock.Queue) -> None:
     assert queue.stats(group="default").in_progress == 0
 
 
+def test_a_question_stays_open_while_the_page_lives_on(page: Page, queue: penstock.Queue) -> None:
+    thinker = queue.register("thinker", heartbeat_seconds=900)
+    page.goto("/consumers")
+    row = page.locator("tbody tr", has_text=queue.name).filter(has_text="thinker")
+    row.get_by_text("Release…").click()
+    newcomer = queue.register("newcomer", heartbeat_seconds=900)
+    # With the second answer the first one has surely been swapped in, had it been let in.
+    for _ in range(2):
+        page.wait_for_event("response", lambda response: response.url.endswith("/consumers"))
+    expect(row.get_by_role("button", name="Yes, remove it")).to_be_visible()
+    row.get_by_text("Release…").click()
+    expect(page.locator("tbody tr", has_text=queue.name).filter(has_text="newcomer")).to_be_visible()
+    newcomer.deregister()
+    thinker.deregister()
+
+
 def test_a_group_is_moved_and_a_queue_flushed(page: Page, queue: penstock.Queue) -> None:
     queue.send_many([b"one", b"two", b"three"])
     queue.ack_many(queue.receive(limit=3))

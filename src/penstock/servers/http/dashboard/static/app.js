@@ -51,10 +51,14 @@ const live = {
     if (strange && $("#queues[data-all]")) document.body.dispatchEvent(new CustomEvent("penstock:rows"));
     if (chart) document.dispatchEvent(new CustomEvent("penstock:chart", {detail: chart}));
     document.body.dispatchEvent(new CustomEvent("penstock:sample"));
-    // What is open or being typed in must not change under the cursor.
-    if (changed && !$("details.sure[open], details.settle[open]")) document.body.dispatchEvent(new CustomEvent("penstock:changed"));
+    if (changed) document.body.dispatchEvent(new CustomEvent("penstock:changed"));
   },
 };
+
+// What is open or being typed in must not change or close under the cursor, also when the answer was under way before.
+document.addEventListener("htmx:before:swap", (event) => {
+  if (event.detail.tasks.some(({target}) => target instanceof Element && $("details.sure[open], details.settle[open]", target))) event.preventDefault();
+});
 
 // A tab that nobody sees keeps no connection: browsers allow six to one server.
 document.addEventListener("visibilitychange", () => (document.hidden ? live.stop() : live.start()));
