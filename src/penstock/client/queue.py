@@ -180,7 +180,7 @@ class Queue:
         every = self._read(lambda: self.engine.stats(self.name))
         if group is None:
             return every
-        if group not in every:
+        if check_name("group", group) not in every:
             raise NotFound(f"queue {self.name!r} has no group {shown(group)}{nearest(group, every)}")
         return every[group]
 
@@ -211,6 +211,8 @@ class Queue:
     ) -> list[Archived]:
         """Finished messages, latest first; `before` is the position of the last one seen, for paging."""
         check_integer("limit", limit, 1, MAX_LIMIT)
+        if before is not None:
+            check_integer("before", before, 0, MAX_POSITION)
         wanted = _outcome(outcome)
         reader = self._group(group)
         return self._read(lambda: self.engine.archive(self.name, reader, wanted, limit, before))
@@ -244,7 +246,8 @@ class Queue:
         limit: int = MAX_LIMIT,
     ) -> int:
         """Send dead letters again: all of the group, those with an outcome, or those with given ids. Counts them."""
-        wanted, message_ids = _outcome(outcome), _ids(ids)
+        check_integer("limit", limit, 1, MAX_LIMIT)
+        wanted, message_ids = _outcome(outcome), None if ids is None else _ids(ids)
         reader = self._group(group)
         return self._run(lambda: self.engine.redrive(self.name, reader, message_ids, wanted, limit))
 
@@ -257,7 +260,8 @@ class Queue:
         limit: int = MAX_LIMIT,
     ) -> int:
         """Remove dead letters for good. Counts them."""
-        wanted, message_ids = _outcome(outcome), _ids(ids)
+        check_integer("limit", limit, 1, MAX_LIMIT)
+        wanted, message_ids = _outcome(outcome), None if ids is None else _ids(ids)
         reader = self._group(group)
         return self._run(lambda: self.engine.purge(self.name, reader, message_ids, wanted, limit))
 
@@ -344,11 +348,11 @@ class Queue:
         """Remove every message, as if the queue had just been made. Counts them."""
         return self._run(lambda: self.engine.flush(self.name))
 
-    def remove(self, ids: Sequence[str]) -> int:
+    def remove(self, ids: Iterable[str] | str) -> int:
         """Take messages out of the queue for good, wherever they are; counts those that were there. Where they were
         live they end as cancelled, without a dead letter."""
-        known = [check_id(one) for one in ids]
-        return self._run(lambda: self.engine.remove(self.name, known))
+        message_ids = _ids(ids)
+        return self._run(lambda: self.engine.remove(self.name, message_ids))
 
     def trim(self, *, upto: int | None = None, keep: int | None = None) -> int:
         """Remove the oldest messages of the log: all up to a position, or all but the newest `keep`; counts them."""
@@ -416,7 +420,6 @@ def _outcome(value: str | None) -> State | None:
     return State(value)
 
 
-def _ids(ids: Iterable[str] | str | None) -> list[str] | None:
-    if ids is None:
-        return None
-    return [check_id(one) for one in ([ids] if isinstance(ids, str) else ids)]
+def _ids(ids: Iterable[str] | str) -> list[str]:
+    several = [ids] if isinstance(ids, str) or not isinstance(ids, Iterable) else ids
+    return [check_id(one) for one in several]

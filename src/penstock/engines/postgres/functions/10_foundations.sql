@@ -102,6 +102,18 @@ begin
 end
 $$;
 
+-- How many at most, of what a call takes or lists.
+create or replace function penstock._check_limit(_limit bigint) returns bigint
+language plpgsql immutable as $$
+begin
+    if _limit is null or _limit not between 1 and 1000000 then
+        raise exception using errcode = 'PN100',
+            message = format('limit must be between 1 and 1000000, not %s', coalesce(_limit::text, 'null'));
+    end if;
+    return _limit;
+end
+$$;
+
 -- The segment that is written now. The transaction number must have been taken before: then everything that a
 -- transaction after the sealing of a segment writes lies in a later one.
 create or replace function penstock._segment() returns smallint

@@ -189,12 +189,7 @@ declare
     last penstock.delivery_row;
     _name text;
 begin
-    if receive."limit" is null or receive."limit" not between 1 and 1000000 then
-        raise exception using errcode = 'PN100', message = format(
-            'limit must be between 1 and 1000000, not %s', coalesce(receive."limit"::text, 'null')
-        );
-    end if;
-    perform penstock._check_name('queue', receive.queue), penstock._check_optional('group', receive."group"),
+    perform penstock._check_limit(receive."limit"), penstock._check_name('queue', receive.queue), penstock._check_optional('group', receive."group"),
         penstock._check_seconds('lease_seconds', receive.lease_seconds);
     _name := penstock._check_name('consumer', coalesce(receive.consumer, penstock._session_name()));
     taken := array(
