@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MAX_LIMIT = 1_000_000
 MAX_POSITION = 2**62
-DEFAULT_CONSUMER = f"{socket.gethostname()}-{os.getpid()}"
+HOST = socket.gethostname()
 
 
 class Queue:
@@ -125,7 +125,7 @@ class Queue:
         check_seconds("wait_seconds", wait_seconds)
         if lease_seconds is not None:
             check_seconds("lease_seconds", lease_seconds, above=True)
-        consumer = DEFAULT_CONSUMER if consumer is None else check_name("consumer", consumer)
+        consumer = _own_name() if consumer is None else check_name("consumer", consumer)
         reader = None if group is None else check_name("group", group)
         ends = time.monotonic() + wait_seconds
         while True:
@@ -318,7 +318,7 @@ class Queue:
     ) -> Consumer:
         """Take a place in the birth order of the living consumers; two missed heartbeats lose it."""
         check_seconds("heartbeat_seconds", heartbeat_seconds, above=True)
-        name = DEFAULT_CONSUMER if consumer is None else check_name("consumer", consumer)
+        name = _own_name() if consumer is None else check_name("consumer", consumer)
         reader = self._group(group)
         info = self._run(lambda: self.engine.register(self.name, reader, name, heartbeat_seconds))
         return Consumer(self, info)
@@ -409,6 +409,11 @@ class Queue:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
+
+
+def _own_name() -> str:
+    """Of a consumer that was given none. A forked process is another one than its parent."""
+    return f"{HOST}-{os.getpid()}"
 
 
 def _outcome(value: str | None) -> State | None:
