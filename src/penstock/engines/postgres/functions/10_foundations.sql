@@ -102,15 +102,16 @@ begin
 end
 $$;
 
--- How many at most, of what a call takes or lists.
-create or replace function penstock._check_limit(_limit bigint) returns bigint
+-- A whole number within its bounds.
+create or replace function penstock._check_whole(_kind text, _number bigint, _from bigint, _upto bigint) returns bigint
 language plpgsql immutable as $$
 begin
-    if _limit is null or _limit not between 1 and 1000000 then
-        raise exception using errcode = 'PN100',
-            message = format('limit must be between 1 and 1000000, not %s', coalesce(_limit::text, 'null'));
+    if _number is null or _number not between _from and _upto then
+        raise exception using errcode = 'PN100', message = format(
+            '%s must be between %s and %s, not %s', _kind, _from, _upto, coalesce(_number::text, 'null')
+        );
     end if;
-    return _limit;
+    return _number;
 end
 $$;
 

@@ -53,7 +53,7 @@ $$;
 create or replace function penstock._check_choice(_outcome text, _limit bigint) returns void
 language plpgsql immutable as $$
 begin
-    perform penstock._check_limit(_limit);
+    perform penstock._check_whole('limit', _limit, 1, 1000000);
     if _outcome not in ('succeeded', 'rejected', 'failed', 'lease_expired', 'expired', 'cancelled') then
         raise exception using errcode = 'PN100', message = format(
             '%s is not an outcome (succeeded, rejected, failed, lease_expired, expired, cancelled)',
