@@ -4,8 +4,9 @@ While the thread works on a group the next one gathers, so groups grow with the 
 answered, the next one waits a moment for them to come back with their next call, as long as they keep coming: otherwise
 callers would fall into camps that take turns, and each commit would serve only one of them. A lone caller never waits.
 
-A call costs one future; a group costs one wake-up in each direction. All state belongs to the event loop: the thread
-only sees the group it was given, and nothing needs a lock.
+A call costs one future; callers who want the same with one item each make one call together; a group costs one wake-up
+in each direction. All state belongs to the event loop: the thread only sees the group it was given, and nothing needs a
+lock.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from typing import Any, Protocol
 
 # One transaction must not grow without bound: others wait for the write lock meanwhile.
 MAX_GROUP = 10_000
+# A call that is made together is not divided among groups, so it stays small beside them.
+MAX_TOGETHER = 1_000
 # A group waits for those who were just answered, a moment at a time, as long as some came within the last one. Event
 # loops count in milliseconds.
 MOMENT_SECONDS = 0.001
@@ -69,6 +72,78 @@ class Call:
     def run(self) -> Any:
         return self.operation() if self.items is None else self.operation(self.items)
 
+    def begin(self) -> bool:
+        """Leave out what nobody awaits any more, and say whether anything is left to do."""
+        return not self.future.cancelled()
+
+    def parts(self) -> list[Callable[[], Any]]:
+        """What to run when it failed along with others, so that each suffers for its own fault only."""
+        return [self.run]
+
+    def assemble(self, outcomes: list[Any]) -> Any:
+        """The outcome, from those of its parts."""
+        return outcomes[0]
+
+
+class SharedCall(Call):
+    """One call that several callers make together, with one item each. Each gets its own result, in a list, as if it
+    had made the call alone."""
+
+    __slots__ = ("futures",)
+
+    items: list[Any]
+
+    def __init__(
+        self, operation: Callable[..., Any], key: Hashable, merge: Callable[[Sequence[Call]], list[Any]]
+    ) -> None:
+        super().__init__(operation, [], key, merge, callers=0)
+        self.futures: list[asyncio.Future[list[Any]]] = []
+
+    def join(self, item: Any, future: asyncio.Future[list[Any]]) -> None:
+        self.items.append(item)
+        self.futures.append(future)
+        self.weight += 1
+        self.callers += 1
+
+    def begin(self) -> bool:
+        if any([future.cancelled() for future in self.futures]):
+            kept = [place for place, future in enumerate(self.futures) if not future.cancelled()]
+            self.items[:] = [self.items[place] for place in kept]
+            self.futures[:] = [self.futures[place] for place in kept]
+            self.weight = len(kept)
+        return bool(self.futures)
+
+    def parts(self) -> list[Callable[[], Any]]:
+        return [partial(self.operation, [item]) for item in self.items]
+
+    def assemble(self, outcomes: list[Any]) -> list[Any]:
+        return [one if isinstance(one, BaseException) else one[0] for one in outcomes]
+
+
+class SharedAnswer:
+    """For each who joined a call, its own outcome."""
+
+    __slots__ = ("futures",)
+
+    def __init__(self, futures: list[asyncio.Future[list[Any]]]) -> None:
+        self.futures = futures
+
+    def cancelled(self) -> bool:
+        """Never as a whole."""
+        return False
+
+    def set_result(self, results: list[Any], /) -> None:
+        for future, result in zip(self.futures, results, strict=True):
+            if future.cancelled():
+                continue
+            if isinstance(result, BaseException):
+                future.set_exception(result)
+            else:
+                future.set_result([result])
+
+    def set_exception(self, exception: BaseException, /) -> None:
+        self.set_result([own_copy(exception) for _ in self.futures])
+
 
 class Gatherer:
     """One thread, started by the first call. `run` sets the outcome of each call: a result or an exception."""
@@ -113,10 +188,29 @@ class Gatherer:
             self._busy = True
             # Not at once: the other tasks that are about to run can still join.
             self._loop.call_soon(self._hand_over)
-        elif self._moment is not None and len(self._calls) + self._more >= self._expected:
-            self._moment.cancel()
-            self._moment = None
-            self._loop.call_soon(self._hand_over)
+        elif self._moment is not None:
+            self._end_moment()
+
+    def share(
+        self,
+        operation: Callable[..., Any],
+        item: Any,
+        key: Hashable,
+        merge: Callable[[Sequence[Call]], list[Any]],
+    ) -> asyncio.Future[list[Any]]:
+        """As `submit` with one item. Who comes right after another with the same operation joins its call."""
+        future: asyncio.Future[list[Any]] = self._loop.create_future()
+        last = self._calls[-1] if self._calls else None
+        if type(last) is SharedCall and last.operation is operation and last.weight < MAX_TOGETHER:
+            last.join(item, future)
+            self._more += 1
+            if self._moment is not None:
+                self._end_moment()
+        else:
+            call = SharedCall(operation, key, merge)
+            call.join(item, future)
+            self.post(call, SharedAnswer(call.futures))
+        return future
 
     async def answer(self, call: Call) -> Any:
         """As `submit`, for a call with `unwanted`: a task may be cancelled after its answer came, before it goes on."""
@@ -144,6 +238,13 @@ class Gatherer:
 
     # -- on the event loop -----------------------------------------------------------------------------------------
 
+    def _end_moment(self) -> None:
+        """When all are there that were waited for."""
+        if self._moment is not None and self._waiting >= self._expected:
+            self._moment.cancel()
+            self._moment = None
+            self._loop.call_soon(self._hand_over)
+
     def _hand_over(self) -> None:
         self._moment = None
         self.hand_in()
@@ -166,7 +267,7 @@ class Gatherer:
             call = self._calls.popleft()
             if call.callers > 1:
                 self._more -= call.callers - 1
-            if not call.future.cancelled():
+            if call.begin():
                 group.append(call)
                 room -= call.weight
         return group
