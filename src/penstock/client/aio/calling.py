@@ -8,7 +8,8 @@ from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any, TypeVar
 
-from penstock.client.aio.gathering import Answer, Call, Gatherer, run_each
+from penstock.client.aio.call import Answer, Call
+from penstock.client.aio.gathering import Gatherer, run_each
 from penstock.client.aio.grouping import ALONE, can_merge, merge_items, merge_receives, run_together
 from penstock.client.aio.watching import Watcher
 from penstock.client.slot import current_slot

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol, cast
 
-from penstock.client.aio.gathering import Call, attempt, own_copy
+from penstock.client.aio.call import Call, attempt, own_copy
 from penstock.domain.errors import StoreError
 from penstock.domain.message import PLAIN, Draft
 from penstock.engines.contract import Engine, Receipt
