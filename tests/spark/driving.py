@@ -46,7 +46,14 @@ def keep(spark: SparkSession, url: str, path: str) -> None:
         archive(spark, open_lake(spark, store.engine, path, create=True), url)
 
 
-JOBS: dict[str, Callable[..., None]] = {"copy": copy, "handle": handle, "keep": keep}
+def pour(spark: SparkSession, url: str, rows: str) -> None:
+    """Many messages in two large parts."""
+    numbers = spark.range(0, int(rows), 1, 2).selectExpr("cast(cast(id as string) as binary) as payload")
+    options = {"url": url, "queue": "poured", "ledger": "pour", "batch": "1"}
+    numbers.write.format("penstock").mode("append").options(**options).save()
+
+
+JOBS: dict[str, Callable[..., None]] = {"copy": copy, "handle": handle, "keep": keep, "pour": pour}
 
 
 if __name__ == "__main__":
