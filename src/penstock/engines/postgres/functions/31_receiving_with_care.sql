@@ -128,10 +128,21 @@ begin
     );
     return row (
         t.seq, t.created_at, t.id::text, t.content_type, t.headers, t.expires_at, t.deadline_at, t.address, t.key,
-        (select b.name from penstock.batch as b where b.batch_id = t.batch_id), t.created_by, t.payload, t.priority,
-        t.attempt + 1, _ends
+        penstock._batch_name(t), t.created_by, t.payload, t.priority, t.attempt + 1, _ends
     )::penstock.delivery_row;
 end
+$$;
+
+-- The batch that a message was sent to. One that was redriven is no member any more, but was sent to it all the same.
+create or replace function penstock._batch_name(t penstock.tracked) returns text
+language sql stable as $$
+    select b.name from penstock.batch as b
+    where b.batch_id = case
+        when t.batch_id is not null then t.batch_id
+        when exists (select 1 from penstock.careful as r where r.lane_id = t.lane_id) then (
+            select m.batch_id from penstock.log as m where m.seq = t.seq and m.lane_id = t.lane_id
+        )
+    end
 $$;
 
 -- Messages that this very transaction has promoted, up to a priority. No snapshot shows them yet, so no cursor comes to
