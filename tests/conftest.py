@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
+from tests import java, memory
 from tests.conformance.doors import DOORS
 from tests.conformance.engines import ENGINES, capabilities
 
@@ -15,9 +15,8 @@ from tests.conformance.engines import ENGINES, capabilities
 settings.register_profile("penstock", deadline=None, max_examples=200)
 settings.load_profile("penstock")
 
-# For every Java that a test starts, in whatever process: most live for seconds, in which compiling well costs more than
-# it gains, and so does a collector with threads of its own.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+java.set_up()
+memory.set_up()
 
 
 @pytest.hookimpl(trylast=True)
