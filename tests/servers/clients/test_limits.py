@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.clients.processes import LOOPBACK, PenstockServer
+from tests.ports import LOOPBACK
+from tests.servers.clients.processes import PenstockServer
 from tests.servers.clients.speakers import SPEAKERS
 from tests.servers.clients.watching import until
 from tests.servers.clients.wire import Closed, Wire, frame

@@ -10,7 +10,8 @@ import pytest
 import redis
 import redis.asyncio
 
-from tests.servers.clients.processes import LOOPBACK, PenstockServer
+from tests.ports import LOOPBACK
+from tests.servers.clients.processes import PenstockServer
 from tests.servers.clients.watching import counts
 from tests.servers.clients.wire import Wire
 
