@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 import pytest
@@ -20,6 +21,8 @@ LONGEST = ("spark", "cluster", "dashboard")
 
 java.set_up()
 memory.set_up()
+# A run in the background of a shell ignores interrupts, and so would every program that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(trylast=True)
