@@ -14,7 +14,6 @@ import penstock
 from tests.conformance.engines import ENGINES
 from tests.faults.crew import Crew
 
-
 # Whatever `TMPDIR` says, this is a disk.
 DISK = Path("/var/tmp")
 
