@@ -73,7 +73,7 @@ def test_a_copy_of_a_queue_is_exact_whatever_dies(cluster: Cluster, store: Store
 
 def test_messages_are_handled_whatever_dies(cluster: Cluster, store: Store, url: str, tmp_path: Path) -> None:
     """Laws 1 to 7: what a killed executor or driver held is handed out again, and every message ends once."""
-    queue = store.queue("orders", lease_seconds=20)
+    queue = store.queue("orders", lease_seconds=8)
     ids = queue.send_many([{"seconds": 0.05, "folder": str(tmp_path)} for _ in range(120)])
     driver = cluster.drive("handle", url)
     wait_for(lambda: queue.stats("default").done >= 10, "the first messages")
