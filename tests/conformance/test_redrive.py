@@ -45,6 +45,17 @@ def test_a_redriven_message_is_the_same_message_tried_anew(queue: Queue, clock: 
     assert assert_books_balance(queue, sent=1).done == 1
 
 
+def test_a_redriven_member_still_tells_its_batch(queue: Queue) -> None:
+    """Though it no longer counts for it."""
+    message_id = queue.batch("nightly").send(b"x")
+    queue.batch("nightly").start()
+    take(queue).reject("no")
+    queue.redrive()
+    first = take(queue)
+    first.nak("busy", delay_seconds=0)
+    assert [first.batch, take(queue).batch, queue.find(message_id).batch] == ["nightly"] * 3
+
+
 def test_a_redriven_message_has_all_its_retries_again(queue: Queue) -> None:
     message_id = queue.send(1)
     for _ in range(4):
