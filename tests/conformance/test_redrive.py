@@ -214,18 +214,6 @@ def test_ids_groups_outcomes_and_limits_pick_what_is_purged(queue: Queue) -> Non
     assert len(queue.dead_letters()) == 1
 
 
-def test_a_redriven_message_of_a_batch_still_says_so(queue: Queue) -> None:
-    batch = queue.batch("nightly")
-    batch.send(1)
-    batch.start()
-    take(queue).reject("no")
-    queue.redrive()
-    again = take(queue)
-    assert again.batch == "nightly"
-    again.nak("busy", delay_seconds=0)
-    assert take(queue).batch == "nightly"
-
-
 def test_live_messages_are_never_purged(queue: Queue) -> None:
     message_id = queue.send(1)
     assert queue.purge(message_id) == 0

@@ -126,10 +126,6 @@ begin
     perform penstock._record(
         q.queue_id, t.group_id, 'receive', 'leased', t.seq, _consumer, null, t.attempt + 1, _token, penstock.now_us()
     );
-    -- One that was redriven is no longer a member of its batch, but it came with it: the log tells.
-    if t.batch_id is null then
-        select l.batch_id into t.batch_id from penstock.log as l where l.seq = t.seq and l.lane_id = t.lane_id;
-    end if;
     return row (
         t.seq, t.created_at, t.id::text, t.content_type, t.headers, t.expires_at, t.deadline_at, t.address, t.key,
         penstock._batch_name(t), t.created_by, t.payload, t.priority, t.attempt + 1, _ends
