@@ -23,7 +23,7 @@ help: ## show this list
 demo: .venv/.spark-ready ## see Penstock work, in a minute or two
 	@$(BIN)/penstock demo $(ARGS)
 
-test: check clients databases ## check, then run all tests
+test: check clients databases .venv/spark.jsa ## check, then run all tests
 	@# tests start hundreds of processes: compiled once, also where Python is told to leave no bytecode behind
 	@$(BIN)/python -m compileall -q src tests
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
@@ -85,6 +85,10 @@ clean: ## remove the environment and everything made
 .venv/.redis7-ready: .venv/.test-ready requirements/redis7.txt
 	$(PIP) install --require-hashes --upgrade --target .venv/clients/redis-py-7 -r requirements/redis7.txt
 	@touch $@
+
+# Java's classes as it has them in memory: every Spark that the tests start is up in two thirds of the time
+.venv/spark.jsa: .venv/.test-ready tests/spark/class_data.py tests/java.py
+	@$(BIN)/python -m tests.spark.class_data $@
 
 .venv/.bench-ready: .venv/.test-ready requirements/bench.txt
 	$(PIP) install --require-hashes -r requirements/bench.txt

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
+import signal
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
+from tests import java, memory
 from tests.conformance.doors import DOORS
 from tests.conformance.engines import ENGINES, capabilities
 
@@ -15,21 +16,29 @@ from tests.conformance.engines import ENGINES, capabilities
 settings.register_profile("penstock", deadline=None, max_examples=200)
 settings.load_profile("penstock")
 
-# For every Java that a test starts, in whatever process: most live for seconds, in which compiling well costs more than
-# it gains, and so does a collector with threads of its own.
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# Groups of tests that one process runs, the longest first.
+LONGEST = ("spark", "cluster", "dashboard")
+
+java.set_up()
+memory.set_up()
+# A run in the background of a shell ignores interrupts, and so would every program that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What one process must run as a whole begins first, then what takes long: begun last, it would end long after all
-    the others."""
+    """What one process must run as a whole begins first, and of that what takes longest; then what is slow: begun last,
+    it would end long after all the others."""
     if config.getoption("loadgroup", False):
         for item in items:
             _show_group(item)
-    items.sort(
-        key=lambda item: (item.get_closest_marker("xdist_group") is None, item.get_closest_marker("slow") is None)
-    )
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> tuple[int, bool]:
+    mark = item.get_closest_marker("xdist_group")
+    places = {name: place for place, name in enumerate(LONGEST)}
+    return len(LONGEST) + 1 if mark is None else places.get(mark.args[0], len(LONGEST)), "slow" not in item.keywords
 
 
 def _show_group(item: pytest.Item) -> None:

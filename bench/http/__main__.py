@@ -66,7 +66,7 @@ def _sample(server: HttpServer, door: str, batch: int, seconds: float) -> dict[s
     if door == "HTTP":
         words = ["bench.http.load", server.http_port, BATCHES[batch], batch, seconds]
     else:
-        words = ["bench.redis_streams.load", "cycles", server.port, "seed", BATCHES[batch], batch, seconds]
+        words = ["bench.redis_streams.load", "cycles", server.port, "bananaq", BATCHES[batch], batch, seconds]
     before = server.cpu_seconds()
     done = subprocess.run(
         [sys.executable, "-m", *map(str, words)], capture_output=True, text=True, cwd=ROOT, timeout=600

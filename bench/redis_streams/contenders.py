@@ -41,7 +41,7 @@ def running(folder: Path) -> Iterator[list[Contender]]:
     folder.mkdir()
     contenders = [
         Contender(REDIS, RedisServer(_place(folder, "redis"), durable=True), "streams"),
-        Contender(PENSTOCK, PenstockServer(_place(folder, "seed")), "seed"),
+        Contender(PENSTOCK, PenstockServer(_place(folder, "bananaq")), "bananaq"),
         Contender(PENSTOCK_STREAMS, PenstockServer(_place(folder, "streams")), "streams"),
     ]
     with contextlib.ExitStack() as servers:

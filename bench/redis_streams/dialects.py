@@ -45,7 +45,7 @@ class Streams:
         return command(b"XACK", QUEUE, GROUP, id)
 
 
-class Seed:
+class Bananaq:
     """The queue commands of bananaq."""
 
     def prepare(self) -> list[bytes]:
@@ -65,7 +65,7 @@ class Seed:
         return command(b"QACK", QUEUE, GROUP, id)
 
 
-DIALECTS: dict[str, Dialect] = {"streams": Streams(), "seed": Seed()}
+DIALECTS: dict[str, Dialect] = {"streams": Streams(), "bananaq": Bananaq()}
 
 
 def command(*words: bytes) -> bytes:

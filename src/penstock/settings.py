@@ -42,6 +42,7 @@ def said(description: str) -> msgspec.Meta:
 
 
 Whole = Annotated[int, msgspec.Meta(ge=0)]
+Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 
 
@@ -85,8 +86,10 @@ class UserSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class RespSettings(Limits, frozen=True, kw_only=True):
     """The Redis-protocol server."""
 
-    host: Annotated[str, said("the address to listen on; others than loopback need a password")] = "127.0.0.1"
-    port: Annotated[Whole, said("the port to listen on")] = 4777
+    host: Annotated[
+        str, said("the address to listen on; without users or a password only clients of this machine are let in")
+    ] = "127.0.0.1"
+    port: Annotated[Port, said("the port to listen on")] = 4777
     password: Annotated[str | None, said("the default user's password")] = None
     tls_certificate: Annotated[str | None, said("a PEM file; with it clients must speak TLS")] = None
     tls_key: Annotated[str | None, said("the certificate's private key, a PEM file")] = None
@@ -110,7 +113,7 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     host: Annotated[str, said("the address to listen on; others than loopback need users, a password or a token")] = (
         "127.0.0.1"
     )
-    port: Annotated[Whole, said("the port to listen on")] = DEFAULT_HTTP_PORT
+    port: Annotated[Port, said("the port to listen on")] = DEFAULT_HTTP_PORT
     hosts: Annotated[
         str | None,
         said("names by which clients may call the server, with commas between; without it any, with a login"),
@@ -148,6 +151,16 @@ class SettingsFile(msgspec.Struct, frozen=True):
     http: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
+# How a setting is called for people, by its type.
+KINDS: dict[Any, str] = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "text",
+    str | None: "text",
+}
+# A wrong value of these is not repeated.
+SECRETS = ("password", "token")
 Door = TypeVar("Door", RespSettings, HttpSettings)
 DOORS: dict[str, type[RespSettings] | type[HttpSettings]] = {"resp": RespSettings, "http": HttpSettings}
 
@@ -175,6 +188,7 @@ def load_door(
     path = config or environment.get(CONFIG_VARIABLE)
     from_file = read_file(Path(path)) if path else SettingsFile()
     values: dict[str, Any] = dict(getattr(from_file, door))
+    places = {name: f"{path}: {door}.{name}" for name in values}
     known = door_fields(door)
     for name in values:
         if name not in known and name != "users":
@@ -183,14 +197,37 @@ def load_door(
         variable = f"PENSTOCK_{door.upper()}_{name.upper()}"
         given = flags.get(name)
         if given is not None:
-            values[name] = given
+            values[name], places[name] = given, f"--{door}-{name.replace('_', '-')}"
         elif environment.get(variable):
-            values[name] = environment[variable]
-    try:
-        settings = msgspec.convert(values, kind, strict=False)
-    except msgspec.ValidationError as error:
-        raise InvalidInput(f"server settings: {_lower_first(str(error))}") from None
+            values[name], places[name] = environment[variable], variable
+    hints = get_type_hints(kind, include_extras=True)
+    for name, value in values.items():
+        _check_setting(places[name], value, hints[name], secret=name in SECRETS)
+    settings = msgspec.convert(values, kind, strict=False)
     return msgspec.structs.replace(settings, users={**from_file.users, **settings.users})
+
+
+def _check_setting(place: str, value: object, hint: Any, secret: bool) -> None:
+    try:
+        msgspec.convert(value, hint, strict=False)
+    except msgspec.ValidationError as error:
+        expected = _expected(hint)
+        if expected is None:
+            raise InvalidInput(f"{place}: {_lower_first(str(error))}") from None
+        raise InvalidInput(f"{place} must be {expected}{'' if secret else f', not {shown(value)}'}") from None
+
+
+def _expected(hint: Any) -> str | None:
+    """What a setting of one value may be, in words."""
+    words = KINDS.get(getattr(hint, "__origin__", None))
+    for rule in getattr(hint, "__metadata__", ()):
+        if rule.le is not None:
+            return f"{words} between {rule.ge} and {rule.le}"
+        if rule.ge is not None:
+            return f"{words} of at least {rule.ge}"
+        if rule.gt is not None:
+            return f"{words} above {rule.gt}"
+    return words
 
 
 def door_fields(door: str) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,7 +27,8 @@ def shown(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-def imported_modules(path: Path) -> set[str]:
+@cache
+def imported_modules(path: Path) -> frozenset[str]:
     """Every module a file names in an import, also inside functions; type-checking imports count as well."""
     found: set[str] = set()
     for node in ast.walk(tree(path)):
@@ -37,4 +39,4 @@ def imported_modules(path: Path) -> set[str]:
             assert node.module is not None
             found.add(node.module)
             found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
+    return frozenset(found)

@@ -1,8 +1,7 @@
-"""What the README shows happens, and the glossary has every word of the design."""
+"""What README and guide show happens, and the glossary has every word of the design."""
 
 from __future__ import annotations
 
-import contextlib
 import doctest
 import io
 import re
@@ -13,6 +12,7 @@ import pytest
 from tests.architecture.sources import ROOT
 
 README = ROOT / "README.md"
+GUIDE = ROOT / "docs" / "guide.md"
 GLOSSARY = ROOT / "docs" / "glossary.md"
 WORDS = [
     *("store", "engine", "queue", "message", "send", "receive", "delivery", "lease", "extend", "settle", "ack", "nak"),
@@ -22,50 +22,39 @@ WORDS = [
 BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-def test_the_first_python_session_of_the_readme_runs_as_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With `>>>` as a doctest; else as a program whose prints are the comments behind them."""
+@pytest.mark.parametrize("page", [README, GUIDE], ids=lambda page: page.name)
+def test_the_python_sessions_of_a_page_run_as_shown(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One after the other, as somebody would type them."""
     monkeypatch.chdir(tmp_path)
-    block = _first_python_block(README.read_text(encoding="utf-8"))
-    if ">>>" in block:
-        run_session(block)
-    else:
-        run_program(block)
+    run_session("\n".join(_sessions(page.read_text(encoding="utf-8"))))
 
 
-def _first_python_block(text: str) -> str:
-    blocks = [body for language, body in BLOCK.findall(text) if language in ("python", "pycon", "py")]
-    assert blocks, "README.md has no Python block"
-    first: str = blocks[0]
+def test_the_readme_begins_with_a_session() -> None:
+    text = README.read_text(encoding="utf-8")
+    first = _sessions(text)[0]
     assert text.index(first) < 4000, "the first Python block of README.md is not on its first screen"
     assert "penstock" in first
-    return first
+
+
+def _sessions(text: str) -> list[str]:
+    return [body for language, body in BLOCK.findall(text) if language == "python" and ">>>" in body]
 
 
 def run_session(block: str) -> None:
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-    example = doctest.DocTestParser().get_doctest(block, {}, "README", str(README), 0)
+    example = doctest.DocTestParser().get_doctest(block, {"__name__": "__main__"}, "page", None, 0)
     assert example.examples, "the session has no examples"
     shown = io.StringIO()
     result = doctest.DocTestRunner(optionflags=flags, verbose=False).run(example, out=shown.write)
     assert result.failed == 0, shown.getvalue()
 
 
-def run_program(block: str) -> None:
-    expected = re.findall(r"^\s*print\(.*\)\s*#\s*(.+?)\s*$", block, re.MULTILINE)
-    assert expected, "the program shows nothing that it prints (`print(…)  # what it prints`)"
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed):
-        exec(block, {"__name__": "__main__"})
-    assert printed.getvalue().splitlines() == expected
-
-
-def test_the_readme_runners_can_fail() -> None:
+def test_the_runner_can_fail() -> None:
     run_session(">>> 1 + 1\n2\n")
-    run_program('print("a")  # a\n')
     with pytest.raises(AssertionError):
         run_session(">>> 1 + 1\n3\n")
-    with pytest.raises(AssertionError):
-        run_program('print("a")  # b\n')
 
 
 def test_the_glossary_has_every_word() -> None:

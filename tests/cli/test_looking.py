@@ -114,6 +114,7 @@ def test_a_consumer_that_is_gone_is_released(cli: Cli) -> None:
         assert queue.consumers() == []
         assert queue.stats(group="default").in_progress == 0
     assert "name its one queue" in cli.error("consumers", "--release", "gone")
+    assert "has no consumer 'gone'" in cli.error("consumers", "orders", "--release", "gone")
 
 
 def test_what_is_in_flight_can_be_settled_in_place_of_its_consumer(cli: Cli) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sqlite3
 
 import pytest
@@ -60,6 +61,7 @@ def test_every_command_explains_itself_with_an_example(cli: Cli, words: list[str
     assert f"Example: penstock {' '.join(words)}" in " ".join(page.split())
     for option in ("--url", "--config", "--json"):
         assert option in page
+    assert not re.search(r"<\w+(\[\w+\])?>", page), "types are Python's business"
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("stauts", "status"), ("recieve", "receive"), ("schedul", "schedule")])
@@ -111,7 +113,12 @@ def test_a_file_that_is_not_a_store_is_told_and_left_alone(cli: Cli) -> None:
 
 
 def test_a_password_is_never_shown(cli: Cli) -> None:
-    for url in ("sqlite://me:ge:hei@m@host", "postgresql://me:geheim@host/db", "me:geheim@host/db"):
+    for url in (
+        "sqlite://me:ge:hei@m@host",
+        "postgresql://me:geheim@host/db",
+        "me:geheim@host/db",
+        "postgresql://127.0.0.1:1/db?user=me&password=geheim",
+    ):
         for words in ([], ["--json"]):
             assert "hei" not in cli.bare("status", "--url", url, *words, code=1).output
     assert "me:***@host/db" in cli.bare("status", "--url", "me:geheim@host/db", code=1).output

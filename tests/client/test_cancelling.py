@@ -69,6 +69,24 @@ async def test_no_message_is_lost_or_done_twice(queue: AsyncQueue, chance: rando
     assert stats.done + stats.in_progress + stats.available + stats.redo == len(payloads)
 
 
+async def test_a_send_that_has_not_begun_is_taken_back_and_its_company_is_sent(
+    queue: AsyncQueue, engine: Observed
+) -> None:
+    arrived, may_go = engine.hold("send")
+    first = asyncio.create_task(queue.send(b"first"))
+    await asyncio.to_thread(arrived.wait, 30)
+    sends = [asyncio.create_task(queue.send(b"%d" % number)) for number in range(5)]
+    await asyncio.sleep(0)
+    for place in (0, 3):
+        sends[place].cancel()
+    await asyncio.wait([sends[0], sends[3]])
+    may_go.set()
+    ids = [await first, *[await sends[place] for place in (1, 2, 4)]]
+    received = await queue.receive(limit=10)
+    assert [delivery.payload for delivery in received] == [b"first", b"1", b"2", b"4"]
+    assert [delivery.id for delivery in received] == ids
+
+
 async def test_a_cancelled_receive_lets_its_messages_go(queue: AsyncQueue, engine: Observed) -> None:
     await queue.send_many([b"1", b"2"])
     arrived, may_go = engine.hold("receive")

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from penstock.client.aio import gathering
-from penstock.client.aio.gathering import Call, Gatherer, run_each
+from penstock.client.aio.call import Call
+from penstock.client.aio.gathering import Gatherer, run_each
 
 pytestmark = pytest.mark.anyio
 # Longer than in use, so that a busy machine is no reason to miss one.

@@ -9,7 +9,8 @@ from functools import partial
 
 import pytest
 
-from penstock.client.aio.gathering import Call, Gatherer, attempt
+from penstock.client.aio.call import Call, attempt
+from penstock.client.aio.gathering import Gatherer
 
 pytestmark = pytest.mark.anyio
 

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from penstock import AsyncStore, DuplicateAddress, LeaseLost, PayloadTooLarge, State, StoreFull
+from penstock.client.aio.gathering import MAX_TOGETHER
 from penstock.client.aio.queue import AsyncQueue
 from tests.client.observed import Observed
 
@@ -22,6 +23,14 @@ async def test_sends_to_one_queue_become_one_send(queue: AsyncQueue, engine: Obs
     received = await queue.receive(limit=200)
     assert [delivery.payload for delivery in received] == payloads
     assert [delivery.id for delivery in received] == ids
+
+
+async def test_more_sends_than_make_one_call_are_all_answered_in_order(queue: AsyncQueue, engine: Observed) -> None:
+    payloads = [b"message %d" % number for number in range(2 * MAX_TOGETHER + 3)]
+    ids = await asyncio.gather(*[queue.send(payload) for payload in payloads])
+    assert engine.counts["send"] == 1
+    received = await queue.receive(limit=len(payloads) + 1)
+    assert [(delivery.id, delivery.payload) for delivery in received] == list(zip(ids, payloads, strict=True))
 
 
 async def test_sends_of_several_messages_get_back_their_own_ids(queue: AsyncQueue) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from penstock import Event, InvalidInput, LeaseLost, Outgoing, Queue, State, Store
@@ -152,3 +154,9 @@ def test_a_delivery_of_another_queue_is_refused(queue: Queue, store: Store) -> N
     with pytest.raises(InvalidInput, match="orders"):
         store.queue("other").ack_many([delivery])
     assert queue.stats("default").in_progress == 1
+
+
+@pytest.mark.parametrize("wrong", [7, None, ["019a8c3e-7b2d-7abc-8def-00000000002a"]])
+def test_what_is_no_delivery_is_refused(queue: Queue, wrong: Any) -> None:
+    with pytest.raises(InvalidInput, match="a list of deliveries"):
+        queue.ack_many(wrong)

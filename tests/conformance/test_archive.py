@@ -103,7 +103,9 @@ def test_a_redriven_message_leaves_the_archive_and_comes_back(queue: Queue) -> N
     assert (archived.message.id, archived.outcome) == (message_id, State.SUCCEEDED)
 
 
-@pytest.mark.parametrize("options", [{"limit": 0}, {"outcome": "done"}, {"group": ""}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"limit": 0}, {"outcome": "done"}, {"group": ""}, {"before": "last"}, {"before": -1}], ids=str
+)
 def test_bad_input_is_refused(queue: Queue, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match=next(iter(options))):
         queue.archive(**options)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from penstock import Outgoing, Queue
+import pytest
+
+from penstock import Outgoing, Queue, Store
 from tests.conformance.clock import Clock
 from tests.conformance.moves import payloads, take, take_all
 
@@ -93,6 +95,28 @@ def test_a_held_message_that_became_due_is_received_by_priority(queue: Queue, cl
     queue.send("ready", priority=1)
     clock.advance(seconds=14)
     assert payloads(take_all(queue)) == ["held and urgent", "ready"]
+
+
+def test_a_retry_goes_before_a_held_message_of_a_worse_priority_that_became_due(queue: Queue, clock: Clock) -> None:
+    queue.send("retried", priority=1)
+    take(queue).nak("again", delay_seconds=0)
+    queue.send("held", priority=3, delay_seconds=5)
+    clock.advance(seconds=5)
+    assert take(queue).json() == "retried"
+    assert take(queue).json() == "held"
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_held_message_that_became_due_goes_before_all_that_is_worse(
+    store: Store, clock: Clock, ordered: bool
+) -> None:
+    queue = store.queue("mixed", ordered=ordered, shards=16 if ordered else 1)
+    queue.send("retried", priority=3, key="a")
+    take(queue).nak("again", delay_seconds=0)
+    queue.send("unread", priority=3, key="b")
+    queue.send("held", priority=1, key="c", delay_seconds=5)
+    clock.advance(seconds=5)
+    assert [take(queue).json() for _ in range(3)] == ["held", "retried", "unread"]
 
 
 def test_limits_smaller_than_the_retries_take_the_retries_first(queue: Queue) -> None:

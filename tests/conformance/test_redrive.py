@@ -210,7 +210,14 @@ def test_live_messages_are_never_purged(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("verb", ["redrive", "purge"])
-@pytest.mark.parametrize("options", [{"ids": "not-a-uuid"}, {"ids": [7]}, {"outcome": "lost"}, {"group": ""}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"ids": "not-a-uuid"}, {"ids": [7]}, {"ids": 7}, {"outcome": "lost"}, {"group": ""},
+        {"limit": -1}, {"limit": 0}, {"limit": "all"},
+    ],
+    ids=str,
+)  # fmt: skip
 def test_bad_input_is_refused_and_nothing_changes(queue: Queue, verb: str, options: dict[str, Any]) -> None:
     queue.send(1)
     reject_all(queue)

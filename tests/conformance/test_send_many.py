@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -75,3 +76,12 @@ def test_held_and_ready_messages_of_one_send_keep_their_ids(queue: Queue) -> Non
     sent = queue.send_many([b"now", Outgoing(payload=b"later", delay_seconds=5), b"also now"])
     assert [queue.find(message_id).payload for message_id in sent] == [b"now", b"later", b"also now"]
     assert ids(take_all(queue)) == [sent[0], sent[2]]
+
+
+@pytest.mark.parametrize("lone", ["text", b"bytes", {"order": 1}, 7, Outgoing(payload=1)], ids=str)
+def test_a_lone_payload_is_not_taken_for_several(queue: Queue, lone: Any) -> None:
+    with pytest.raises(InvalidInput, match="send_many takes a list of messages"):
+        queue.send_many(lone)
+    with pytest.raises(InvalidInput, match="send_many takes a list of messages"):
+        queue.batch("nightly").send_many(lone)
+    assert_books_balance(queue, sent=0)

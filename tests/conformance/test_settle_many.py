@@ -107,6 +107,15 @@ def test_something_that_is_no_settlement_is_refused_and_nothing_is_settled(queue
     assert queue.stats("default").in_progress == 1
 
 
+@pytest.mark.parametrize("wrong", [None, 7, "019a8c3e-7b2d-7abc-8def-00000000002a"])
+def test_what_is_no_delivery_is_refused_and_nothing_is_settled(queue: Queue, wrong: Any) -> None:
+    queue.send(1)
+    delivery = take(queue)
+    with pytest.raises(InvalidInput, match="takes a delivery"):
+        queue.settle([Ack(delivery), Ack(wrong)])
+    assert queue.stats("default").in_progress == 1
+
+
 def test_a_delivery_of_another_queue_is_refused_and_nothing_is_settled(queue: Queue, store: Store) -> None:
     queue.send(1)
     other = store.queue("other")

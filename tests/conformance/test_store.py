@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from penstock import Store
+import pytest
+
+from penstock import InvalidInput, Store
 from tests.conformance.doors import Opener
 from tests.conformance.moves import payloads, take, take_all
 
@@ -23,6 +25,11 @@ def test_everything_is_there_again_when_a_store_is_opened_again(open_store: Open
     assert payloads(take_all(queue)) == [2, 3]
     assert [schedule.name for schedule in again.schedules()] == ["report"]
     assert [consumer.name for consumer in again.consumers()] == ["zoe"]
+
+
+def test_an_unknown_setting_is_told_with_the_nearest(open_store: Opener) -> None:
+    with pytest.raises(InvalidInput, match=r"unknown setting 'busy_second'.*did you mean 'busy_seconds'"):
+        open_store(busy_second=3)
 
 
 def test_closing_one_opening_leaves_the_others_open(store: Store, open_store: Opener) -> None:

@@ -11,6 +11,7 @@ import random
 import select
 import signal
 import sys
+import time
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
@@ -25,6 +26,8 @@ from tests.faults.history import Writer, engine_time
 
 LEASE_SECONDS = 0.6
 READY = "ready\n"
+# Seconds at most between two actions. Senders on a quick disk must leave the others a chance to keep up.
+PAUSES = {"sweeper": 0.1, "sender": 0.03}
 
 
 class Actor:
@@ -90,10 +93,20 @@ class Actor:
         return got
 
     def consume(self) -> None:
-        """Mostly ack; else nak, reject, come back later, hold on, forget, or ack twice. Poison is never acked."""
+        """Mostly ack; else nak, reject, come back later, hold on, forget, be late, or ack twice. Poison is never
+        acked."""
         for delivery in self.receive():
-            plans = (self.ack, self.nak, self.reject, self.reschedule, self.extend, self.forget, self.ack_twice)
-            plan = self.random.choices(plans, [70, 8, 2, 4, 6, 5, 5])[0]
+            plans = (
+                self.ack,
+                self.nak,
+                self.reject,
+                self.reschedule,
+                self.extend,
+                self.forget,
+                self.late,
+                self.ack_twice,
+            )
+            plan = self.random.choices(plans, [70, 8, 2, 4, 6, 4, 1, 5])[0]
             if delivery.payload.startswith(b"poison"):
                 plan = self.random.choice([self.nak, self.nak, self.forget])
             plan(delivery)
@@ -116,6 +129,11 @@ class Actor:
 
     def forget(self, delivery: penstock.Delivery) -> None:
         """A consumer that lost its memory: the lease must end by itself."""
+
+    def late(self, delivery: penstock.Delivery) -> None:
+        """Its lease is over when it comes to settling, and so are those of whatever else it has received."""
+        time.sleep(1.5 * LEASE_SECONDS)
+        self.ack(delivery)
 
     def extend(self, delivery: penstock.Delivery) -> None:
         said = {"call": self.next_number(), **described(delivery)}
@@ -216,7 +234,7 @@ def main(role: str, url: str, history: str, seed: str, queue: str) -> None:
     actor = Actor(url, Path(history), int(seed), queue)
     sys.stdout.write(READY)
     sys.stdout.flush()
-    pause = 0.1 if role == "sweeper" else 0.01
+    pause = PAUSES.get(role, 0.01)
     while not told_to_stop(pause * actor.random.random()):
         ROLES[role](actor)
     actor.store.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,16 @@ import pytest
 import penstock
 from tests.conformance.engines import ENGINES
 from tests.faults.crew import Crew
+
+# Whatever `TMPDIR` says, this is a disk.
+DISK = Path("/var/tmp")
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """On a disk, where a commit takes its time: that is when a kill finds something half done."""
+    with tempfile.TemporaryDirectory(prefix="penstock-faults-", dir=DISK) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture

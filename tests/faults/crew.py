@@ -137,7 +137,7 @@ def await_until(true: Callable[[], bool], within_seconds: float = 20) -> None:
         time.sleep(0.02)
 
 
-def drain(store: penstock.Store, queue: str, groups: tuple[str, ...], within_seconds: float = 30) -> None:
+def drain(store: penstock.Store, queue: str, groups: tuple[str, ...], within_seconds: float = END_SECONDS) -> None:
     """Take everything out that is left: ack it, and nak poison until it is dead."""
     orders = store.queue(queue)
     ends = time.monotonic() + within_seconds

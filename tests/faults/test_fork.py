@@ -66,6 +66,19 @@ def _send_and_close(url: str) -> None:
         store.queue("work").send(b"from a child")
 
 
+def test_a_child_that_registers_is_not_taken_for_its_parent(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    with penstock.connect(url) as store:
+        store.queue("work").register()
+        assert in_a_child(lambda: _register(url)) == FINE
+        assert [consumer.living for consumer in store.consumers()] == [2, 2]
+
+
+def _register(url: str) -> None:
+    with penstock.connect(url) as store:
+        store.queue("work").register()
+
+
 def test_a_fork_in_the_middle_of_other_threads_work_leaves_the_child_a_working_store(tmp_path: Path) -> None:
     """A thread that is inside SQLite when another one forks has locks there which nobody in the child could open."""
     with penstock.connect(f"sqlite:///{tmp_path}/store.db") as store:

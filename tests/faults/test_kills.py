@@ -11,12 +11,14 @@ import penstock
 from tests.faults.checker import check
 from tests.faults.crew import Crew, await_ready, drain, dump, read_history
 
+# A machine with much else to do may let the first ones do nothing before they are killed.
+MOST_KILLS = 60
 VANISHING = ["vanish-after-receive", "vanish-while-settling", "vanish-while-sweeping", "vanish-after-send"]
 
 
 def test_every_send_that_returned_survives_its_sender(crew: Crew) -> None:
     dice = random.Random(crew.seed)
-    for _ in range(6):
+    while crew.kills < 6 or (crew.kills < MOST_KILLS and count(crew, "send", "ok") <= 20):
         sender = crew.start("sender")
         await_ready(sender)
         time.sleep(dice.uniform(0.02, 0.3))
@@ -40,7 +42,7 @@ def test_consumers_killed_at_random_leave_work_that_others_finish(crew: Crew) ->
     dice = random.Random(crew.seed)
     sender = crew.start("sender")
     await_ready(sender)
-    for _ in range(5):
+    while crew.kills < 10 or (crew.kills < MOST_KILLS and count(crew, "delivery", "ok") <= 10):
         consumer, sweeper = crew.start("consumer"), crew.start("sweeper")
         await_ready(consumer)
         await_ready(sweeper)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
+
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
@@ -31,22 +33,41 @@ def wait_for(condition: Callable[[], Any], what: str) -> Any:
 
 
 class Driver:
-    """A process that runs one job of `tests.spark.driving`."""
+    """A process that runs jobs of `tests.spark.driving`, one after the other."""
 
-    def __init__(self, master: str, log: Path, words: list[str]) -> None:
+    def __init__(self, master: str, log: Path) -> None:
         self.log = log
-        with log.open("ab") as out:
-            command = [sys.executable, "-m", "tests.spark.driving", master, *words]
-            self.process = subprocess.Popen(command, cwd=ROOT, stdout=out, stderr=out, start_new_session=True)
+        self.is_idle = True
+        with log.open("ab") as errors:
+            command = [sys.executable, "-m", "tests.spark.driving", master]
+            self.process = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                bufsize=0,
+                start_new_session=True,
+            )
+
+    def begin(self, *words: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(words).encode() + b"\n")
+        self.is_idle = False
 
     def finish(self) -> None:
-        code = self.process.wait(PATIENCE_SECONDS)
-        assert code == 0, self.log.read_text()
+        """Until the job is done. The driver stays, for another."""
+        answers = self.process.stdout
+        assert answers is not None
+        assert select.select([answers], [], [], PATIENCE_SECONDS)[0], self.log.read_text()
+        assert answers.readline() == b"done\n", self.log.read_text()
+        self.is_idle = True
 
     def kill(self) -> None:
         """The driver's Python and its Java, at once."""
         os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
+        self.process.communicate()
+        self.is_idle = False
 
     @property
     def is_running(self) -> bool:
@@ -87,8 +108,12 @@ class Cluster:
             return None
 
     def drive(self, *words: str) -> Driver:
-        driver = Driver(self.master, self.folder / "driver.log", list(words))
-        self.drivers.append(driver)
+        """Begin a job, on the driver that the last one has left or on a new one."""
+        idle = [driver for driver in self.drivers if driver.is_idle]
+        driver = idle[0] if idle else Driver(self.master, self.folder / "driver.log")
+        if not idle:
+            self.drivers.append(driver)
+        driver.begin(*words)
         return driver
 
     def executors(self) -> list[int]:
@@ -130,10 +155,3 @@ def running_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
         yield cluster
     finally:
         cluster.stop()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

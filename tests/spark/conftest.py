@@ -16,6 +16,8 @@ from tests.conformance.engines import ENGINES, EngineRow
 # Java on a busy machine takes its time.
 PATIENCE_SECONDS = 300
 FOLDER = Path(__file__).parent
+# Spark's usual manager of checkpoints starts some ten processes for each file, to look at links. The cluster has it.
+CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
 # Small plans and few tasks: what is tested is what comes out, on two cores.
 QUICK = {
     "spark.sql.shuffle.partitions": "2",
@@ -25,6 +27,7 @@ QUICK = {
     "spark.driver.memory": "1g",
     "spark.sql.streaming.minBatchesToRetain": "2",
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+    "spark.sql.streaming.checkpointFileManagerClass": f"{CHECKPOINTING}.FileSystemBasedCheckpointFileManager",
     "spark.shuffle.compress": "false",
     "spark.ui.retainedJobs": "1",
     "spark.ui.retainedStages": "1",

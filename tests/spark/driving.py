@@ -1,7 +1,13 @@
-"""Jobs for drivers that the tests start on a cluster and kill: `python -m tests.spark.driving MASTER JOB URL ...`."""
+"""Jobs for drivers that the tests start on a cluster and kill: `python -m tests.spark.driving MASTER`.
+
+A driver does one job after another, because starting it takes longer than they do: it reads a line with the words of
+each, and writes a line when that is done.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from collections.abc import Callable
 
@@ -46,10 +52,26 @@ def keep(spark: SparkSession, url: str, path: str) -> None:
         archive(spark, open_lake(spark, store.engine, path, create=True), url)
 
 
-JOBS: dict[str, Callable[..., None]] = {"copy": copy, "handle": handle, "keep": keep}
+def pour(spark: SparkSession, url: str, rows: str) -> None:
+    """Many messages in two large parts."""
+    numbers = spark.range(0, int(rows), 1, 2).selectExpr("cast(cast(id as string) as binary) as payload")
+    options = {"url": url, "queue": "poured", "ledger": "pour", "batch": "1"}
+    numbers.write.format("penstock").mode("append").options(**options).save()
+
+
+JOBS: dict[str, Callable[..., None]] = {"copy": copy, "handle": handle, "keep": keep, "pour": pour}
+
+
+def drive(master: str) -> None:
+    # Java would write to the same place: it gets that of errors instead.
+    with os.fdopen(os.dup(1), "w", buffering=1) as answers:
+        os.dup2(2, 1)
+        with open_session("driving", master, CONF) as session:
+            for line in sys.stdin:
+                job, *words = json.loads(line)
+                JOBS[job](session, *words)
+                print("done", file=answers)
 
 
 if __name__ == "__main__":
-    master, job, *words = sys.argv[1:]
-    with open_session(job, master, CONF) as session:
-        JOBS[job](session, *words)
+    drive(*sys.argv[1:])

@@ -7,15 +7,29 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
+import penstock
 from penstock import Store
+from penstock.engines.postgres.staging import LARGE_ROWS
 from penstock.spark.lake.opening import SIGN, open_lake
 from tests.conformance.moves import assert_books_balance, assert_trail_is_legal
+from tests.postgres.server import fresh_database
 from tests.spark.cluster import Cluster, running_cluster, wait_for
 from tests.spark.lakes import assert_same
 from tests.spark.reading import numbers, open_store
+
+PLEDGED = "pg_prepared_xacts where database = current_database()"
+# As long as this connection has the lock, a part can be pledged, but its task does not end.
+GATE = """
+    create function pass_gate() returns trigger language plpgsql as $$
+        begin perform pg_advisory_xact_lock_shared(1); return new; end
+    $$;
+    create trigger gate before update of messages on penstock.pledge for each row execute function pass_gate();
+    select pg_advisory_lock(1);
+"""
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +73,7 @@ def test_a_copy_of_a_queue_is_exact_whatever_dies(cluster: Cluster, store: Store
 
 def test_messages_are_handled_whatever_dies(cluster: Cluster, store: Store, url: str, tmp_path: Path) -> None:
     """Laws 1 to 7: what a killed executor or driver held is handed out again, and every message ends once."""
-    queue = store.queue("orders", lease_seconds=20)
+    queue = store.queue("orders", lease_seconds=8)
     ids = queue.send_many([{"seconds": 0.05, "folder": str(tmp_path)} for _ in range(120)])
     driver = cluster.drive("handle", url)
     wait_for(lambda: queue.stats("default").done >= 10, "the first messages")
@@ -102,6 +116,29 @@ def test_a_lake_is_the_store_whatever_dies(
     queue.ack_many(queue.receive(limit=50))
     cluster.drive("keep", url, str(path)).finish()
     assert_same(spark, store, open_lake(spark, store.engine, str(path)))
+
+
+def test_large_parts_are_sent_once_whatever_dies(cluster: Cluster, tmp_path: Path) -> None:
+    """On PostgreSQL they are pledged: what an executor or a driver has written and nobody has decided on is dropped."""
+    url = fresh_database(folder=tmp_path)
+    words = ("pour", url, str(2 * LARGE_ROWS))
+    with penstock.connect(url) as store, psycopg.connect(url, autocommit=True) as watcher:
+
+        def count(rows: str) -> int:
+            return len(watcher.execute(f"select 1 from {rows}").fetchall())
+
+        watcher.execute(GATE)
+        driver = cluster.drive(*words)
+        wait_for(lambda: count(PLEDGED) == 2, "two parts that are pledged")
+        cluster.kill_executor()
+        wait_for(lambda: count(PLEDGED) == 3, "a part that is pledged again")
+        driver.kill()
+        assert not store.engine.ledger("sink")
+        watcher.execute("select pg_advisory_unlock_all()")
+        cluster.drive(*words).finish()
+        assert numbers(store.queue("poured")) == list(range(2 * LARGE_ROWS))
+        store.sweep()
+        assert (count(PLEDGED), count("penstock.pledge")) == (0, 0)
 
 
 def lake_id(path: Path) -> str:

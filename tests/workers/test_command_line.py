@@ -17,6 +17,7 @@ import pytest
 import penstock
 from tests.architecture.sources import ROOT
 from tests.cli.running import Cli
+from tests.ports import free_port
 from tests.workers.conftest import await_until, events
 
 TARGET = "tests.workers.tasks:app"
@@ -128,13 +129,20 @@ def test_a_second_signal_stops_at_once_and_gives_back(cli: Cli, program: subproc
         queue = store.queue("orders")
         message = queue.send({"touch": str(tmp_path / "ran"), "seconds": 60})
         await_until((tmp_path / "ran").exists, 30)
-        for _ in range(2):
-            os.kill(program.pid, signal.SIGTERM)
-            time.sleep(0.2)
+        os.kill(program.pid, signal.SIGTERM)
+        await_heard(program)
+        os.kill(program.pid, signal.SIGTERM)
         began = time.monotonic()
         program.communicate(timeout=20)
         assert time.monotonic() - began < 10
         assert events(queue, message) == ["send", "receive", "release"]
+
+
+def await_heard(program: subprocess.Popen[str]) -> None:
+    """Two signals that wait to be heard are one."""
+    assert program.stderr is not None
+    while "SIGTERM: stopping" not in (line := program.stderr.readline()):
+        assert line, "it ended without hearing the signal"
 
 
 def test_metrics_are_served_while_it_runs(cli: Cli, tmp_path: Path) -> None:
@@ -151,15 +159,6 @@ def test_metrics_are_served_while_it_runs(cli: Cli, tmp_path: Path) -> None:
     finally:
         os.kill(member.pid, signal.SIGTERM)
         member.communicate(timeout=20)
-
-
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def scrape(port: int) -> str:

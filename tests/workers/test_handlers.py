@@ -360,3 +360,21 @@ def test_many_messages_are_all_handled_once(store: penstock.Store) -> None:
     assert sorted(seen) == sorted(sent), f"in {time.monotonic() - began:.1f} s"
     assert worker.status()[0].done == {"ack": 3_000}
     assert queue.stats("default").done == 3_000
+
+
+@pytest.mark.parametrize(
+    ("words", "options", "told"),
+    [
+        (("", "0 3 * * *", "orders"), {}, "schedule is empty"),
+        (("nightly", "0 3 * *", "orders"), {}, "cron '0 3 \\* \\*'"),
+        (("nightly", "0 3 * * *", "orders"), {"timezone": "Mars/Olympus"}, "Mars/Olympus"),
+        (("nightly", "0 3 * * *", "orders"), {"catchup": "one"}, "did you mean 'catch_up'"),
+    ],
+)
+def test_a_wrong_schedule_is_told_where_it_is_written(
+    words: tuple[str, str, str], options: dict[str, Any], told: str
+) -> None:
+    app = penstock.App()
+    with pytest.raises(InvalidInput, match=told):
+        app.schedule(*words, {"report": "sales"}, **options)
+    assert app.schedules == {}

@@ -19,6 +19,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind
 
 import penstock
+from penstock import InvalidInput
 from penstock.workers.logs import JsonFormatter, MessageFilter
 from penstock.workers.metrics import Metrics
 
@@ -210,3 +211,8 @@ def test_a_missing_extra_says_what_to_install(hidden: str, code: str, told: str)
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert "MissingExtra" in ended.stderr
     assert told in ended.stderr
+
+
+def test_a_port_that_cannot_be_is_told() -> None:
+    with pytest.raises(InvalidInput, match="port must be between 0 and 65535, not 99999"):
+        Metrics().serve("127.0.0.1", 99_999)

@@ -12,8 +12,8 @@ from penstock.cli.options import Group, Limit, QueueName, QueueNames
 from penstock.cli.rendering import cell, duration, plural, sentence, table
 from penstock.cli.session import Session, known_group, known_queue
 from penstock.client.queue import MAX_LIMIT
-from penstock.domain.errors import InvalidInput
-from penstock.domain.names import check_name, shown
+from penstock.domain.errors import InvalidInput, NotFound
+from penstock.domain.names import check_name, nearest, shown
 from penstock.domain.observations import ConsumerInfo, LeaseInfo
 from penstock.domain.times import check_integer
 
@@ -45,7 +45,12 @@ def _release(session: Session, queues: list[str], name: str, group: str | None) 
     with session.store() as store:
         source = known_queue(store, queues[0])
         reader = known_group(source, group)
-        count = source.engine.deregister(source.name, reader, check_name("consumer", name))
+        known = [one.name for one in source.consumers() if one.group == reader]
+        held = source.engine.leases(source.name, reader, consumer=check_name("consumer", name), limit=1)
+        if name not in known and not held:
+            where = f"group {shown(reader)} of queue {shown(source.name)}"
+            raise NotFound(f"{where} has no consumer {shown(name)}{nearest(name, known)}")
+        count = source.engine.deregister(source.name, reader, name)
     document = {"queue": queues[0], "group": reader, "consumer": name, "released": count}
     session.answer(document, sentence(plural(count, "message"), f"let go by {shown(name)}, which is removed."))
 

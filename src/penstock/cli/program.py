@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from penstock.cli import (
     batch,
@@ -28,6 +27,7 @@ from penstock.cli import (
 )
 from penstock.cli.command import Config, Json, Url, command, session_of
 from penstock.cli.demo.entry import demo
+from penstock.cli.plain_help import PlainCommand, PlainGroup
 from penstock.cli.session import Session
 
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
@@ -110,7 +110,7 @@ LISTING = ("queues", "schedule")
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
 
 
-class Program(TyperGroup):
+class Program(PlainGroup):
     """Tells usage errors like all others: in one line, as JSON if that was asked for."""
 
     def main(
@@ -139,7 +139,7 @@ def make_app() -> typer.Typer:
     app.callback(invoke_without_command=True)(start)
     for panel, commands in PANELS.items():
         for run in commands:
-            app.command(rich_help_panel=panel)(command(run))
+            app.command(cls=PlainCommand, rich_help_panel=panel)(command(run))
         for name, (family_panel, about, members) in FAMILIES.items():
             if family_panel == panel:
                 app.add_typer(_family(name, members), name=name, help=about, rich_help_panel=panel)
@@ -171,10 +171,10 @@ def _show_help(ctx: typer.Context) -> None:
 
 
 def _family(name: str, members: dict[str, Callable[..., None]]) -> typer.Typer:
-    family = typer.Typer()
+    family = typer.Typer(cls=PlainGroup)
     family.callback(invoke_without_command=True)(_bare(members["list"] if name in LISTING else None))
     for word, run in members.items():
-        family.command(word)(command(run))
+        family.command(word, cls=PlainCommand)(command(run))
     return family
 
 

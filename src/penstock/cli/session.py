@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from rich.console import Console, RenderableType
 from penstock import settings
 from penstock.cli.escaping import escaped
 from penstock.cli.existing import check_there
-from penstock.client.connecting import connect
+from penstock.client.connecting import connect, redacted
 from penstock.client.queue import Queue
 from penstock.client.store import Store
 from penstock.domain.errors import NotFound, PenstockError
@@ -24,8 +23,6 @@ from penstock.domain.names import check_name, nearest, shown
 
 # Into a pipe nothing is folded or cut: there is no screen whose width would matter, and `grep` wants whole rows.
 PIPE_WIDTH = 4096
-# user:password@ at the beginning, or after the scheme; mistyped URLs have passwords too.
-PASSWORD = re.compile(r"(?:^|//)[^:/@]*:([^/]+)@")
 
 
 class Session:
@@ -87,10 +84,9 @@ class Session:
     def _without_password(self, message: str) -> str:
         """Errors quote the URL they were given; its password is nobody else's business."""
         try:
-            found = PASSWORD.search(self.settings().url)
+            return redacted(self.settings().url, message)
         except PenstockError:  # the settings are what is wrong
             return message
-        return message if found is None else message.replace(f":{found[1]}@", ":***@")
 
 
 def console(stderr: bool = False) -> Console:
@@ -112,10 +108,4 @@ def known_queue(store: Store, name: str) -> Queue:
 
 def known_group(queue: Queue, name: str | None) -> str:
     """The group, which must exist; None is the primary one."""
-    if name is None:
-        return queue.policy().primary_group or "default"
-    check_name("group", name)
-    groups = queue.groups()
-    if name not in groups:
-        raise NotFound(f"queue {shown(queue.name)} has no group {shown(name)}{nearest(name, groups)}")
-    return name
+    return queue._known_group(name)

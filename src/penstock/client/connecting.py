@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
+from collections.abc import Callable
 from typing import Any
 
 from penstock.client.store import Store
-from penstock.domain.errors import InvalidUrl, MissingExtra
+from penstock.domain.errors import InvalidInput, InvalidUrl, MissingExtra
 from penstock.domain.names import nearest, shown
 from penstock.engines.contract import Engine
 
@@ -33,13 +35,16 @@ def open_engine(url: str, **settings: Any) -> Engine:
     if scheme == "sqlite":
         from penstock.engines.sqlite import open_sqlite
 
+        _check_settings(settings, open_sqlite)
         return open_sqlite(_sqlite_path(url, rest), **settings)
-    if scheme in ("postgresql", "postgres"):
-        engine: Engine = _postgres().open_postgres(url, **settings)
+    if scheme in SCHEMES:
+        postgres = _postgres()
+        _check_settings(settings, postgres.open_postgres)
+        if scheme == "postgresql+embedded":
+            embedded: Engine = postgres.open_embedded(_embedded_path(url, rest), **settings)
+            return embedded
+        engine: Engine = postgres.open_postgres(url, **settings)
         return engine
-    if scheme == "postgresql+embedded":
-        embedded: Engine = _postgres().open_embedded(_embedded_path(url, rest), **settings)
-        return embedded
     raise InvalidUrl(
         f"unknown store scheme {shown(scheme)}: this version knows {', '.join(SCHEMES)}{nearest(scheme, SCHEMES)}"
     )
@@ -55,6 +60,15 @@ def schema_script(url: str) -> str:
     from penstock.engines.postgres import migration
 
     return migration.script()
+
+
+def _check_settings(settings: dict[str, Any], opener: Callable[..., Engine]) -> None:
+    known = list(inspect.signature(opener).parameters)[1:]
+    for name in settings:
+        if name not in known:
+            raise InvalidInput(
+                f"unknown setting {shown(name)}: this store has {', '.join(known)}{nearest(name, known)}"
+            )
 
 
 def _postgres() -> Any:
@@ -91,9 +105,19 @@ def absolute_url(url: str) -> str:
     return start + os.path.abspath(path)
 
 
-def redacted(url: str) -> str:
-    """The URL without its password, for people and logs; also when it is not quite a URL."""
-    return _PASSWORD.sub(r"\1***\2", url)
+def redacted(url: str, text: str | None = None) -> str:
+    """The URL, or a text that quotes it, without its password: for people and logs; also when it is not quite a URL."""
+    told = url if text is None else text
+    for pattern in _PASSWORDS:
+        for before, password, after in pattern.findall(url):
+            told = told.replace(before + password + after, f"{before}***{after}")
+    return told
 
 
-_PASSWORD = re.compile(r"(//[^:/@]*:)[^/]*(@)")
+_PASSWORDS = (
+    # Up to the last @ there is: a password that was not quoted may hold anything.
+    re.compile(r"//[^:/@]*(:)(.+)(@)"),
+    re.compile(r"^[^:/@]*(:)([^/]+)(@)"),
+    # As libpq allows, among the parameters.
+    re.compile(r"([?&](?:ssl)?password=)([^&]+)()", re.IGNORECASE),
+)

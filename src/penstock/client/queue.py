@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MAX_LIMIT = 1_000_000
 MAX_POSITION = 2**62
-DEFAULT_CONSUMER = f"{socket.gethostname()}-{os.getpid()}"
+HOST = socket.gethostname()
 
 
 class Queue:
@@ -125,7 +125,7 @@ class Queue:
         check_seconds("wait_seconds", wait_seconds)
         if lease_seconds is not None:
             check_seconds("lease_seconds", lease_seconds, above=True)
-        consumer = DEFAULT_CONSUMER if consumer is None else check_name("consumer", consumer)
+        consumer = _own_name() if consumer is None else check_name("consumer", consumer)
         reader = None if group is None else check_name("group", group)
         ends = time.monotonic() + wait_seconds
         while True:
@@ -180,7 +180,7 @@ class Queue:
         every = self._read(lambda: self.engine.stats(self.name))
         if group is None:
             return every
-        if group not in every:
+        if check_name("group", group) not in every:
             raise NotFound(f"queue {self.name!r} has no group {shown(group)}{nearest(group, every)}")
         return every[group]
 
@@ -211,6 +211,8 @@ class Queue:
     ) -> list[Archived]:
         """Finished messages, latest first; `before` is the position of the last one seen, for paging."""
         check_integer("limit", limit, 1, MAX_LIMIT)
+        if before is not None:
+            check_integer("before", before, 0, MAX_POSITION)
         wanted = _outcome(outcome)
         reader = self._group(group)
         return self._read(lambda: self.engine.archive(self.name, reader, wanted, limit, before))
@@ -244,7 +246,8 @@ class Queue:
         limit: int = MAX_LIMIT,
     ) -> int:
         """Send dead letters again: all of the group, those with an outcome, or those with given ids. Counts them."""
-        wanted, message_ids = _outcome(outcome), _ids(ids)
+        check_integer("limit", limit, 1, MAX_LIMIT)
+        wanted, message_ids = _outcome(outcome), None if ids is None else _ids(ids)
         reader = self._group(group)
         return self._run(lambda: self.engine.redrive(self.name, reader, message_ids, wanted, limit))
 
@@ -257,7 +260,8 @@ class Queue:
         limit: int = MAX_LIMIT,
     ) -> int:
         """Remove dead letters for good. Counts them."""
-        wanted, message_ids = _outcome(outcome), _ids(ids)
+        check_integer("limit", limit, 1, MAX_LIMIT)
+        wanted, message_ids = _outcome(outcome), None if ids is None else _ids(ids)
         reader = self._group(group)
         return self._run(lambda: self.engine.purge(self.name, reader, message_ids, wanted, limit))
 
@@ -314,7 +318,7 @@ class Queue:
     ) -> Consumer:
         """Take a place in the birth order of the living consumers; two missed heartbeats lose it."""
         check_seconds("heartbeat_seconds", heartbeat_seconds, above=True)
-        name = DEFAULT_CONSUMER if consumer is None else check_name("consumer", consumer)
+        name = _own_name() if consumer is None else check_name("consumer", consumer)
         reader = self._group(group)
         info = self._run(lambda: self.engine.register(self.name, reader, name, heartbeat_seconds))
         return Consumer(self, info)
@@ -344,11 +348,11 @@ class Queue:
         """Remove every message, as if the queue had just been made. Counts them."""
         return self._run(lambda: self.engine.flush(self.name))
 
-    def remove(self, ids: Sequence[str]) -> int:
+    def remove(self, ids: Iterable[str] | str) -> int:
         """Take messages out of the queue for good, wherever they are; counts those that were there. Where they were
         live they end as cancelled, without a dead letter."""
-        known = [check_id(one) for one in ids]
-        return self._run(lambda: self.engine.remove(self.name, known))
+        message_ids = _ids(ids)
+        return self._run(lambda: self.engine.remove(self.name, message_ids))
 
     def trim(self, *, upto: int | None = None, keep: int | None = None) -> int:
         """Remove the oldest messages of the log: all up to a position, or all but the newest `keep`; counts them."""
@@ -407,6 +411,11 @@ class Queue:
         return f"<{type(self).__name__} {self.name!r}>"
 
 
+def _own_name() -> str:
+    """Of a consumer that was given none. A forked process is another one than its parent."""
+    return f"{HOST}-{os.getpid()}"
+
+
 def _outcome(value: str | None) -> State | None:
     if value is None:
         return None
@@ -416,7 +425,6 @@ def _outcome(value: str | None) -> State | None:
     return State(value)
 
 
-def _ids(ids: Iterable[str] | str | None) -> list[str] | None:
-    if ids is None:
-        return None
-    return [check_id(one) for one in ([ids] if isinstance(ids, str) else ids)]
+def _ids(ids: Iterable[str] | str) -> list[str]:
+    several = [ids] if isinstance(ids, str) or not isinstance(ids, Iterable) else ids
+    return [check_id(one) for one in several]

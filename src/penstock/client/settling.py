@@ -51,7 +51,10 @@ def checked(settlement: Settlement, queue: str) -> Settle:
         raise InvalidInput(f"settle takes Ack, Nak, Reject or Reschedule, not {shown(settlement)}")
     delivery = settlement.delivery
     _check_queue(delivery, queue)
-    check_integer("token", delivery.token, 0, MAX_TOKEN)
+    token = getattr(delivery, "token", None)
+    if token is None:
+        raise InvalidInput(f"{type(settlement).__name__} takes a delivery from receive, not {shown(delivery)}")
+    check_integer("token", token, 0, MAX_TOKEN)
     delay = settlement.delay_seconds if isinstance(settlement, Nak | Reschedule) else None
     if delay is not None:
         delay = max(0, check_seconds("delay_seconds", delay, minimum=-1e18))
@@ -62,10 +65,14 @@ def whole_receives(
     deliveries: Sequence[DeliveryView], queue: str
 ) -> Iterator[tuple[Receipt, list[int], Sequence[int]]]:
     """Deliveries by the receive they came from: the receipt, their positions, and their places in the given order."""
-    receipts = dict.fromkeys([delivery._receipt for delivery in deliveries])
+    try:
+        receipts = dict.fromkeys([delivery._receipt for delivery in deliveries])
+    except (AttributeError, TypeError):
+        raise InvalidInput(
+            f"ack_many takes a list of deliveries as receive gives them, not {shown(deliveries)}"
+        ) from None
     for receipt in receipts:
-        if receipt.queue != queue:
-            raise InvalidInput(f"a delivery of queue {receipt.queue!r} cannot be settled through queue {queue!r}")
+        _check_queue(receipt, queue)
     if len(receipts) == 1:
         yield receipt, [delivery._row[POSITION] for delivery in deliveries], range(len(deliveries))
         return
@@ -94,6 +101,7 @@ def checked_edge(before: datetime | DeadLetter | Edge | None) -> Edge | None:
     return None if before is None else (from_time("before", before), 0, "")
 
 
-def _check_queue(delivery: Leased, queue: str) -> None:
-    if getattr(delivery, "queue", queue) != queue:
-        raise InvalidInput(f"a delivery of queue {shown(getattr(delivery, 'queue', None))} cannot be settled here")
+def _check_queue(leased: Leased | Receipt, queue: str) -> None:
+    theirs = getattr(leased, "queue", queue)
+    if theirs != queue:
+        raise InvalidInput(f"a delivery of queue {shown(theirs)} cannot be settled through queue {shown(queue)}")

@@ -73,10 +73,17 @@ def draft(item: object, batch: str | None = None) -> Draft:
 
 def drafts(items: Iterable[object], batch: str | None = None) -> list[Draft]:
     """Many at once; a list of nothing but bytes is the hot path of bulk sends."""
-    several: list[Any] = items if isinstance(items, list) else list(items)
+    several: list[Any] = items if isinstance(items, list) else _several(items)
     if batch is None and set(map(type, several)) == {bytes}:
         return list(zip(several, repeat(None), repeat(PLAIN), strict=False))
     return [draft(item, batch) for item in several]
+
+
+def _several(items: Iterable[object]) -> list[object]:
+    """A payload is often iterable itself: taken for a list it would be sent in crumbs."""
+    if isinstance(items, str | bytes | bytearray | memoryview | Mapping) or not isinstance(items, Iterable):
+        raise InvalidInput(f"send_many takes a list of messages, not {type(items).__name__}: {shown(items)}")
+    return list(items)
 
 
 def encode(payload: object, content_type: str | None) -> tuple[bytes, str | None]:

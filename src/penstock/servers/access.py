@@ -179,7 +179,9 @@ def check_hash(name: str, value: str) -> str:
             return value
     except (ValueError, IndexError):
         pass
-    raise InvalidInput(f"password_hash of user {shown(name)} is none: make one with `penstock serve --hash-password`")
+    raise InvalidInput(
+        f"password_hash of user {shown(name)} is no hash: make one with `penstock serve --hash-password`"
+    )
 
 
 def check_token_hash(name: str, value: str) -> str:
@@ -189,7 +191,7 @@ def check_token_hash(name: str, value: str) -> str:
             return value
     except ValueError:
         pass
-    raise InvalidInput(f"token_hash of user {shown(name)} is none: make one with `penstock serve --make-token`")
+    raise InvalidInput(f"token_hash of user {shown(name)} is no hash: make one with `penstock serve --make-token`")
 
 
 def make_user(

@@ -7,6 +7,7 @@ import contextlib
 import gc
 import ipaddress
 import logging
+import os
 import signal
 import ssl
 import sys
@@ -95,7 +96,8 @@ async def _listen(server: Server, settings: RespSettings) -> int:
 
 
 def _cannot_listen(settings: RespSettings | HttpSettings, error: OSError) -> StoreUnavailable:
-    return StoreUnavailable(f"cannot listen on {settings.host}:{settings.port}: {error.strerror or error}")
+    why = os.strerror(error.errno) if error.errno else error.strerror or str(error)
+    return StoreUnavailable(f"cannot listen on {settings.host}:{settings.port}: {why}")
 
 
 class Doors:

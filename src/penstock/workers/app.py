@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from penstock.client.store import Store
 from penstock.domain.errors import InvalidInput
 from penstock.domain.names import check_name, nearest, shown
 from penstock.domain.policy import Policy, check_changes
+from penstock.domain.recurrence import check_cron
 from penstock.domain.times import check_integer, check_seconds
 from penstock.workers.signature import Signature, named, read_signature
 
@@ -78,10 +81,22 @@ class App:
     def schedule(self, name: str, cron: str, queue: str, payload: Any, **options: Any) -> None:
         """A schedule that every worker of this app declares when it starts; the options are those of
         `store.schedule`."""
+        _check_schedule(name, cron, queue, options)
         self.schedules[name] = {"cron": cron, "queue": queue, "payload": payload, **options}
 
     def __repr__(self) -> str:
         return f"<App with {len(self.handlers)} handlers>"
+
+
+def _check_schedule(name: str, cron: str, queue: str, options: Mapping[str, Any]) -> None:
+    """A mistake is told where it was written, not when a worker starts."""
+    check_name("schedule", name)
+    check_name("queue", queue)
+    check_cron(cron, options.get("timezone", "UTC"))
+    known = list(inspect.signature(Store.schedule).parameters)[1:]
+    for option in options:
+        if option not in known:
+            raise InvalidInput(f"unknown option {shown(option)} of schedule {shown(name)}{nearest(option, known)}")
 
 
 def as_app(handlers: App | Mapping[str, Callable[..., Any]]) -> App:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.domain.errors import InvalidInput, MissingExtra
 from penstock.domain.lifecycle import Event
+from penstock.domain.times import check_integer
 from penstock.workers.source import Source
 from penstock.workers.take import AnyHeld
 
@@ -60,6 +61,7 @@ class Metrics:
 
     def serve(self, host: str, port: int) -> int:
         """Answer scrapes in the background; the port, which was chosen by the system if 0 was given."""
+        check_integer("port", port, 0, 65_535)
         try:
             server, _ = prometheus_client.start_http_server(port, host, self.registry)
         except OSError as error:

@@ -14,7 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-LOOPBACK = "127.0.0.1"
+from tests.ports import LOOPBACK, free_port
+
 # Generous, because the machine may be busy: a server that works is seen within a fraction of it.
 READY_SECONDS = 30.0
 
@@ -141,11 +142,3 @@ class RedisServer(ServerProcess):
         persistence = ["--appendonly", "yes", "--appendfsync", "always"] if durable else ["--appendonly", "no"]
         words = [program, "--bind", LOOPBACK, "--port", str(port), "--dir", str(folder), "--save", "", *persistence]
         super().__init__(words, port, folder, {})
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
-        return port

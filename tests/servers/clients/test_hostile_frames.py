@@ -10,7 +10,8 @@ import socket
 
 import pytest
 
-from tests.servers.clients.processes import LOOPBACK, PenstockServer
+from tests.ports import LOOPBACK
+from tests.servers.clients.processes import PenstockServer
 from tests.servers.clients.wire import Wire, frame
 
 BROKEN = {

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.servers.clients.processes import LOOPBACK, PenstockServer
+from tests.ports import LOOPBACK
+from tests.servers.clients.processes import PenstockServer
 from tests.servers.clients.speakers import SPEAKERS
 from tests.servers.clients.watching import until
 from tests.servers.clients.wire import Closed, Wire, frame
@@ -258,7 +259,7 @@ def test_sizes_are_settings(tmp_path: Path) -> None:
 
 def test_who_never_finishes_a_command_is_cut_off(tmp_path: Path) -> None:
     """[S09] Byte by byte, at a pace that is never quite silent."""
-    with serving(tmp_path, request_seconds=2) as server:
+    with serving(tmp_path, request_seconds=1) as server:
         with Wire(server.port) as slow, Wire(server.port) as wire:
             assert slow.call("PING") == b"PONG"
             assert _is_cut_off(slow.socket, _dribbled(b"*2\r\n$4\r\nECHO\r\n$200\r\n" + b"x" * 100))
@@ -270,7 +271,7 @@ def test_who_says_nothing_is_cut_off_where_that_is_wanted(tmp_path: Path) -> Non
     with serving(tmp_path, idle_seconds=1) as server:
         with Wire(server.port) as idle, Wire(server.port) as waiting:
             idle.call("PING")
-            waiting.send(frame("QNOTIFY", "g", 4, "q"))
+            waiting.send(frame("QNOTIFY", "g", 2.5, "q"))
             began = time.monotonic()
             assert idle.read_until_closed() == b""
             assert time.monotonic() - began < 10

@@ -75,7 +75,7 @@ def test_the_consumer_loop_of_the_last_chapter(connect: Callable[[], Speaker], o
     done = []
     with connect() as consumer:
         assert consumer("QREGISTER", *queues) == "OK"
-        assert consumer("QNOTIFY", 1) is None
+        assert consumer("QNOTIFY", "0.1") is None
         for number, name in enumerate([queues[1], queues[0], queues[2], queues[1]]):
             consumer.say("QNOTIFY", 30)
             blocked(onlooker.call, name, GROUP)
@@ -104,6 +104,6 @@ def test_registering_again_replaces(connect: Callable[[], Speaker], onlooker: Wi
         consumer("QREGISTER", f"{queue}-a")
         consumer("QREGISTER", f"{queue}-b")
         onlooker.call("QLPUSH", f"{queue}-a", "1", "x")
-        assert consumer("QNOTIFY", 1) is None
+        assert consumer("QNOTIFY", "0.1") is None
         onlooker.call("QLPUSH", f"{queue}-b", "1", "x")
         assert consumer("QNOTIFY", 1) == f"{queue}-b"

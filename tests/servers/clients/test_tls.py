@@ -13,7 +13,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from tests.servers.clients.processes import LOOPBACK, PenstockServer
+from tests.ports import LOOPBACK
+from tests.servers.clients.processes import PenstockServer
 
 ONCE = Retry(NoBackoff(), 0)
 # OpenSSL's own words for "no older than TLS 1.1".

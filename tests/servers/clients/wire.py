@@ -6,7 +6,7 @@ import socket
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from tests.servers.clients.processes import LOOPBACK
+from tests.ports import LOOPBACK
 
 Argument = bytes | str | int | float
 TIMEOUT_SECONDS = 20.0

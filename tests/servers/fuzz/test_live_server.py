@@ -12,7 +12,8 @@ import uvloop
 
 from penstock.servers.resp.parser import Parser
 from penstock.settings import Limits
-from tests.servers.clients.processes import LOOPBACK, PenstockServer
+from tests.ports import LOOPBACK
+from tests.servers.clients.processes import PenstockServer
 from tests.servers.clients.wire import Wire, frame
 from tests.servers.fuzz.frames import Mutator
 

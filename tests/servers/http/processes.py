@@ -7,7 +7,8 @@ from pathlib import Path
 
 import httpx
 
-from tests.servers.clients.processes import PenstockServer, free_port
+from tests.ports import free_port
+from tests.servers.clients.processes import PenstockServer
 
 
 class HttpServer(PenstockServer):

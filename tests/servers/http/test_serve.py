@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import socket
 import ssl
@@ -176,6 +177,33 @@ def test_settings_come_from_flag_environment_and_file(tmp_path: Path) -> None:
     assert loaded.users["ann"].role == "admin"
     config.write_text("[http]\nprot = 1\n")
     with pytest.raises(InvalidInput, match=r"unknown setting http\.prot; did you mean 'port'"):
+        load_door(HttpSettings, {}, str(config), {})
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"port": "x"}, "--resp-port must be a whole number between 0 and 65535, not 'x'"),
+        ({"port": "70000"}, "--resp-port must be a whole number between 0 and 65535, not '70000'"),
+        ({"clients_per_user": "-1"}, "--resp-clients-per-user must be a whole number of at least 0, not '-1'"),
+        ({"sweep_seconds": "0"}, "--resp-sweep-seconds must be a number above 0, not '0'"),
+    ],
+)
+def test_a_wrong_setting_is_told_with_its_value_and_what_it_may_be(values: dict[str, str | None], told: str) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(told)):
+        load_door(RespSettings, values, None, {})
+
+
+def test_a_wrong_setting_is_told_with_the_place_it_came_from(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="PENSTOCK_HTTP_ENABLED must be true or false, not 'perhaps'"):
+        load_door(HttpSettings, {}, None, {"PENSTOCK_HTTP_ENABLED": "perhaps"})
+    config = tmp_path / "penstock.toml"
+    config.write_text("[http]\npassword = 170417\n")
+    with pytest.raises(InvalidInput, match=re.escape(f"{config}: http.password must be text")) as caught:
+        load_door(HttpSettings, {}, str(config), {})
+    assert "170417" not in str(caught.value)
+    config.write_text("[http.users.ann]\nrules = 1\n")
+    with pytest.raises(InvalidInput, match=r"http\.users: .*rules"):
         load_door(HttpSettings, {}, str(config), {})
 
 

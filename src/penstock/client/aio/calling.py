@@ -4,11 +4,12 @@ so that looking never waits for a commit. `client/calling.py` is the synchronous
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Any, TypeVar
 
-from penstock.client.aio.gathering import Answer, Call, Gatherer, run_each
+from penstock.client.aio.call import Answer, Call
+from penstock.client.aio.gathering import Gatherer, run_each
 from penstock.client.aio.grouping import ALONE, can_merge, merge_items, merge_receives, run_together
 from penstock.client.aio.watching import Watcher
 from penstock.client.slot import current_slot
@@ -16,12 +17,12 @@ from penstock.client.tracing import Finish, Tracing
 from penstock.domain.errors import StoreUnavailable
 from penstock.domain.identity import made_id
 from penstock.domain.lifecycle import Event
-from penstock.domain.message import Draft
+from penstock.domain.message import PLAIN, Draft
 from penstock.domain.settlement import Settle, Settled
 from penstock.engines.contract import CREATED_AT, ID, POSITION, Engine, Receipt, Row
 
 T = TypeVar("T")
-MOST_SENDS_KEPT = 1_000
+MOST_KEPT = 1_000
 
 
 class AsyncCalls:
@@ -38,7 +39,7 @@ class AsyncCalls:
         self._reads = Gatherer(loop, "penstock-reader", run_each)
         self._watcher = Watcher(loop, engine, lambda operation: self._reads.submit(Call(operation)))
         self._closing: asyncio.Task[None] | None = None
-        self._sends: dict[str, tuple[Callable[[Sequence[Draft]], list[str]], Hashable]] = {}
+        self._operations: dict[tuple[str, ...], Callable[..., Any]] = {}
 
     def _run(self, operation: Callable[[], T]) -> asyncio.Future[T]:
         self._check()
@@ -76,18 +77,22 @@ class AsyncCalls:
             ids: asyncio.Future[list[str]] = self._loop.create_future()
             ids.set_result(self.engine.send(queue, messages, transaction) if messages else [])
             return ids
-        send, key = self._send_of(queue)
+        key = ("send", queue)
+        send = self._kept(key, self.engine.send)
+        if len(messages) == 1 and messages[0][2] is PLAIN:
+            return self._writes.share(send, messages[0], key, merge_items)
         if can_merge(messages):
             return self._writes.submit(Call(send, messages, key, merge_items))
         return self._writes.submit(Call(send, messages))
 
-    def _send_of(self, queue: str) -> tuple[Callable[[Sequence[Draft]], list[str]], Hashable]:
-        """The operation and the key of a queue's sends. Kept, because they are needed for every message."""
-        found = self._sends.get(queue)
+    def _kept(self, key: tuple[str, ...], verb: Callable[..., T]) -> Callable[..., T]:
+        """The verb with what its key names: kept, because it is needed for every message and has to be the same one for
+        callers to share a call."""
+        found = self._operations.get(key)
         if found is None:
-            if len(self._sends) >= MOST_SENDS_KEPT:
-                self._sends.clear()
-            found = self._sends[queue] = partial(self.engine.send, queue), ("send", queue)
+            if len(self._operations) >= MOST_KEPT:
+                self._operations.clear()
+            found = self._operations[key] = partial(verb, *key[1:])
         return found
 
     async def _receive(
@@ -112,7 +117,10 @@ class AsyncCalls:
     def _settle(self, queue: str, group: str, settles: list[Settle]) -> asyncio.Future[list[Settled]]:
         self._check()
         key = ("settle", queue, group)
-        return self._writes.submit(Call(partial(self.engine.settle, queue, group), settles, key, merge_items))
+        settle = self._kept(key, self.engine.settle)
+        if len(settles) == 1:
+            return self._writes.share(settle, settles[0], key, merge_items)
+        return self._writes.submit(Call(settle, settles, key, merge_items))
 
     def _ack_all(self, queue: str, group: str, token: int, positions: list[int]) -> asyncio.Future[bool]:
         self._check()

@@ -6,7 +6,8 @@ import asyncio
 from functools import partial
 from typing import Any
 
-from penstock.client.aio.gathering import Call, Gatherer, run_each
+from penstock.client.aio.call import Call
+from penstock.client.aio.gathering import Gatherer, run_each
 from penstock.client.aio.store import AsyncStore
 from penstock.client.connecting import open_engine
 from penstock.engines.contract import Engine

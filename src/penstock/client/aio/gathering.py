@@ -4,70 +4,31 @@ While the thread works on a group the next one gathers, so groups grow with the 
 answered, the next one waits a moment for them to come back with their next call, as long as they keep coming: otherwise
 callers would fall into camps that take turns, and each commit would serve only one of them. A lone caller never waits.
 
-A call costs one future; a group costs one wake-up in each direction. All state belongs to the event loop: the thread
-only sees the group it was given, and nothing needs a lock.
+A call costs one future; callers who want the same with one item each make one call together; a group costs one wake-up
+in each direction. All state belongs to the event loop: the thread only sees the group it was given, and nothing needs a
+lock.
 """
 
 from __future__ import annotations
 
 import asyncio
-import copy
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any
+
+from penstock.client.aio.call import Answer, Call, SharedAnswer, SharedCall, attempt, own_copy
 
 # One transaction must not grow without bound: others wait for the write lock meanwhile.
 MAX_GROUP = 10_000
+# A call that is made together is not divided among groups, so it stays small beside them.
+MAX_TOGETHER = 1_000
 # A group waits for those who were just answered, a moment at a time, as long as some came within the last one. Event
 # loops count in milliseconds.
 MOMENT_SECONDS = 0.001
 LONGEST_SECONDS = 0.003
-
-
-class Answer(Protocol):
-    """Where the outcome of a call goes: a future, or something that a server has made for the purpose."""
-
-    def cancelled(self) -> bool: ...
-    def set_result(self, result: Any, /) -> None: ...
-    def set_exception(self, exception: Any, /) -> None: ...
-
-
-class Call:
-    """One call on its way to the engine.
-
-    `items` are handed to the operation when there are any. Calls with equal `key` may be run as one by `merge`, which
-    gives an outcome for each. An outcome that nobody awaits any more goes to `unwanted`. `callers` is how many are
-    answered by it.
-    """
-
-    __slots__ = ("callers", "future", "items", "key", "merge", "operation", "outcome", "unwanted", "weight")
-
-    future: Answer
-    outcome: Any
-
-    def __init__(
-        self,
-        operation: Callable[..., Any],
-        items: Sequence[Any] | None = None,
-        key: Hashable = None,
-        merge: Callable[[Sequence[Call]], list[Any]] | None = None,
-        unwanted: Callable[[Any], None] | None = None,
-        weight: int = 1,
-        callers: int = 1,
-    ) -> None:
-        self.operation = operation
-        self.items = items
-        self.key = key
-        self.merge = merge
-        self.unwanted = unwanted
-        self.weight = weight if items is None else len(items)
-        self.callers = callers
-
-    def run(self) -> Any:
-        return self.operation() if self.items is None else self.operation(self.items)
 
 
 class Gatherer:
@@ -113,10 +74,29 @@ class Gatherer:
             self._busy = True
             # Not at once: the other tasks that are about to run can still join.
             self._loop.call_soon(self._hand_over)
-        elif self._moment is not None and len(self._calls) + self._more >= self._expected:
-            self._moment.cancel()
-            self._moment = None
-            self._loop.call_soon(self._hand_over)
+        elif self._moment is not None:
+            self._end_moment()
+
+    def share(
+        self,
+        operation: Callable[..., Any],
+        item: Any,
+        key: Hashable,
+        merge: Callable[[Sequence[Call]], list[Any]],
+    ) -> asyncio.Future[list[Any]]:
+        """As `submit` with one item. Who comes right after another with the same operation joins its call."""
+        future: asyncio.Future[list[Any]] = self._loop.create_future()
+        last = self._calls[-1] if self._calls else None
+        if type(last) is SharedCall and last.operation is operation and last.weight < MAX_TOGETHER:
+            last.join(item, future)
+            self._more += 1
+            if self._moment is not None:
+                self._end_moment()
+        else:
+            call = SharedCall(operation, key, merge)
+            call.join(item, future)
+            self.post(call, SharedAnswer(call.futures))
+        return future
 
     async def answer(self, call: Call) -> Any:
         """As `submit`, for a call with `unwanted`: a task may be cancelled after its answer came, before it goes on."""
@@ -144,6 +124,13 @@ class Gatherer:
 
     # -- on the event loop -----------------------------------------------------------------------------------------
 
+    def _end_moment(self) -> None:
+        """When all are there that were waited for."""
+        if self._moment is not None and self._waiting >= self._expected:
+            self._moment.cancel()
+            self._moment = None
+            self._loop.call_soon(self._hand_over)
+
     def _hand_over(self) -> None:
         self._moment = None
         self.hand_in()
@@ -166,7 +153,7 @@ class Gatherer:
             call = self._calls.popleft()
             if call.callers > 1:
                 self._more -= call.callers - 1
-            if not call.future.cancelled():
+            if call.begin():
                 group.append(call)
                 room -= call.weight
         return group
@@ -230,18 +217,3 @@ def run_each(calls: Sequence[Call]) -> None:
     """One after the other, each for itself."""
     for call in calls:
         call.outcome = attempt(call.run)
-
-
-def attempt(operation: Callable[[], Any]) -> Any:
-    try:
-        return operation()
-    except BaseException as error:
-        # Anything at all: a task awaits the outcome, and the thread must live on for the others.
-        return error
-
-
-def own_copy(error: BaseException) -> BaseException:
-    """For each of several tasks: a traceback grows wherever its exception is raised."""
-    own = copy.copy(error)
-    own.__cause__ = error.__cause__
-    return own.with_traceback(error.__traceback__)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol, cast
 
-from penstock.client.aio.gathering import Call, attempt, own_copy
+from penstock.client.aio.call import Call, attempt, own_copy
 from penstock.domain.errors import StoreError
 from penstock.domain.message import PLAIN, Draft
 from penstock.engines.contract import Engine, Receipt
@@ -41,14 +41,20 @@ def _commit(engine: Engine, calls: list[Call]) -> None:
         if not isinstance(outcome, BaseException):
             for call, own in zip(bundle, outcome, strict=True):
                 call.outcome = own
-        elif len(bundle) == 1 or isinstance(outcome, StoreError):
+        elif isinstance(outcome, StoreError) or sum(len(call.parts()) for call in bundle) == 1:
             for call in bundle:
                 call.outcome = own_copy(outcome)
         else:
             # One of them is at fault, and the others must not suffer for it.
             again += bundle
-    for call, outcome in zip(again, _in_one_transaction(engine, [call.run for call in again]), strict=True):
-        call.outcome = outcome
+    _commit_parts(engine, again)
+
+
+def _commit_parts(engine: Engine, calls: list[Call]) -> None:
+    parts = [call.parts() for call in calls]
+    outcomes = iter(_in_one_transaction(engine, [part for own in parts for part in own]))
+    for call, own in zip(calls, parts, strict=True):
+        call.outcome = call.assemble([next(outcomes) for _ in own])
 
 
 def _bundled(calls: list[Call]) -> list[list[Call]]:

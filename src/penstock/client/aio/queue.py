@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 MAX_LIMIT = 1_000_000
 MAX_POSITION = 2**62
-DEFAULT_CONSUMER = f"{socket.gethostname()}-{os.getpid()}"
+HOST = socket.gethostname()
 
 
 class AsyncQueue:
@@ -123,7 +123,7 @@ class AsyncQueue:
         check_seconds("wait_seconds", wait_seconds)
         if lease_seconds is not None:
             check_seconds("lease_seconds", lease_seconds, above=True)
-        consumer = DEFAULT_CONSUMER if consumer is None else check_name("consumer", consumer)
+        consumer = _own_name() if consumer is None else check_name("consumer", consumer)
         reader = None if group is None else check_name("group", group)
         ends = time.monotonic() + wait_seconds
         while True:
@@ -178,7 +178,7 @@ class AsyncQueue:
         every = await self._read(lambda: self.engine.stats(self.name))
         if group is None:
             return every
-        if group not in every:
+        if check_name("group", group) not in every:
             raise NotFound(f"queue {self.name!r} has no group {shown(group)}{nearest(group, every)}")
         return every[group]
 
@@ -209,6 +209,8 @@ class AsyncQueue:
     ) -> list[Archived]:
         """Finished messages, latest first; `before` is the position of the last one seen, for paging."""
         check_integer("limit", limit, 1, MAX_LIMIT)
+        if before is not None:
+            check_integer("before", before, 0, MAX_POSITION)
         wanted = _outcome(outcome)
         reader = await self._group(group)
         return await self._read(lambda: self.engine.archive(self.name, reader, wanted, limit, before))
@@ -242,7 +244,8 @@ class AsyncQueue:
         limit: int = MAX_LIMIT,
     ) -> int:
         """Send dead letters again: all of the group, those with an outcome, or those with given ids. Counts them."""
-        wanted, message_ids = _outcome(outcome), _ids(ids)
+        check_integer("limit", limit, 1, MAX_LIMIT)
+        wanted, message_ids = _outcome(outcome), None if ids is None else _ids(ids)
         reader = await self._group(group)
         return await self._run(lambda: self.engine.redrive(self.name, reader, message_ids, wanted, limit))
 
@@ -255,7 +258,8 @@ class AsyncQueue:
         limit: int = MAX_LIMIT,
     ) -> int:
         """Remove dead letters for good. Counts them."""
-        wanted, message_ids = _outcome(outcome), _ids(ids)
+        check_integer("limit", limit, 1, MAX_LIMIT)
+        wanted, message_ids = _outcome(outcome), None if ids is None else _ids(ids)
         reader = await self._group(group)
         return await self._run(lambda: self.engine.purge(self.name, reader, message_ids, wanted, limit))
 
@@ -312,7 +316,7 @@ class AsyncQueue:
     ) -> AsyncConsumer:
         """Take a place in the birth order of the living consumers; two missed heartbeats lose it."""
         check_seconds("heartbeat_seconds", heartbeat_seconds, above=True)
-        name = DEFAULT_CONSUMER if consumer is None else check_name("consumer", consumer)
+        name = _own_name() if consumer is None else check_name("consumer", consumer)
         reader = await self._group(group)
         info = await self._run(lambda: self.engine.register(self.name, reader, name, heartbeat_seconds))
         return AsyncConsumer(self, info)
@@ -342,11 +346,11 @@ class AsyncQueue:
         """Remove every message, as if the queue had just been made. Counts them."""
         return await self._run(lambda: self.engine.flush(self.name))
 
-    async def remove(self, ids: Sequence[str]) -> int:
+    async def remove(self, ids: Iterable[str] | str) -> int:
         """Take messages out of the queue for good, wherever they are; counts those that were there. Where they were
         live they end as cancelled, without a dead letter."""
-        known = [check_id(one) for one in ids]
-        return await self._run(lambda: self.engine.remove(self.name, known))
+        message_ids = _ids(ids)
+        return await self._run(lambda: self.engine.remove(self.name, message_ids))
 
     async def trim(self, *, upto: int | None = None, keep: int | None = None) -> int:
         """Remove the oldest messages of the log: all up to a position, or all but the newest `keep`; counts them."""
@@ -405,6 +409,11 @@ class AsyncQueue:
         return f"<{type(self).__name__} {self.name!r}>"
 
 
+def _own_name() -> str:
+    """Of a consumer that was given none. A forked process is another one than its parent."""
+    return f"{HOST}-{os.getpid()}"
+
+
 def _outcome(value: str | None) -> State | None:
     if value is None:
         return None
@@ -414,7 +423,6 @@ def _outcome(value: str | None) -> State | None:
     return State(value)
 
 
-def _ids(ids: Iterable[str] | str | None) -> list[str] | None:
-    if ids is None:
-        return None
-    return [check_id(one) for one in ([ids] if isinstance(ids, str) else ids)]
+def _ids(ids: Iterable[str] | str) -> list[str]:
+    several = [ids] if isinstance(ids, str) or not isinstance(ids, Iterable) else ids
+    return [check_id(one) for one in several]

@@ -14,7 +14,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from penstock.client.aio.gathering import attempt, own_copy
+from penstock.client.aio.call import attempt, own_copy
 from penstock.client.calling import BACKSTOP_SECONDS
 from penstock.domain.errors import PenstockError
 from penstock.engines.contract import Engine

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, cast
 
-from penstock.client.aio.gathering import Answer, Call
+from penstock.client.aio.call import Answer, Call
 from penstock.client.aio.grouping import can_merge, merge_items, share_receive
 from penstock.client.aio.store import AsyncStore
 from penstock.client.store import Store

@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from penstock.client.aio.gathering import Call
+from penstock.client.aio.call import Call
 from penstock.domain.errors import PenstockError, StoreError
 from penstock.servers.access import DEFAULT, Right, User
 from penstock.servers.resp.encoder import RESP2, Reply, Simple

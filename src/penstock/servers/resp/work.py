@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from penstock.client.aio.gathering import Call
+from penstock.client.aio.call import Call
 from penstock.engines.contract import Receipt
 from penstock.servers.resp.encoder import Reply
 

@@ -13,7 +13,8 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 
 import penstock
 from penstock.servers.access import hash_password
-from tests.servers.clients.processes import LOOPBACK, PenstockServer, free_port
+from tests.ports import LOOPBACK, free_port
+from tests.servers.clients.processes import PenstockServer
 from tests.servers.http.dashboard.watching import Watched, close
 
 FLAGS = (

@@ -9,19 +9,16 @@ from playwright.sync_api import Page, expect
 
 import penstock
 from penstock.domain.lifecycle import State
-
-
-def _notice(page: Page) -> str:
-    return page.locator(".notice").inner_text()
+from tests.servers.http.dashboard.watching import submit
 
 
 def test_pause_and_resume(page: Page, queue: penstock.Queue) -> None:
     queue.send(b"one")
     page.goto(f"/queues/{queue.name}")
     page.get_by_role("button", name="Pause").click()
-    assert "Paused" in _notice(page)
+    expect(page.locator(".notice")).to_contain_text("Paused")
     assert queue.policy().paused
-    page.get_by_role("button", name="Resume").click()
+    submit(page, page.get_by_role("button", name="Resume"))
     assert not queue.policy().paused
 
 
@@ -46,7 +43,7 @@ def test_a_wrong_message_is_refused_with_the_reason(page: Page, queue: penstock.
     page.goto(f"/queues/{queue.name}#send")
     page.locator("[name=payload]").fill('{"amount": }')
     page.get_by_role("button", name="Send", exact=True).click()
-    assert "is not JSON" in page.locator("main").inner_text()
+    expect(page.locator("main")).to_contain_text("is not JSON")
     assert queue.stats(group="default").total == 1
 
 
@@ -57,13 +54,13 @@ def test_only_changed_policy_fields_are_set(page: Page, queue: penstock.Queue) -
     queue.store.queue(queue.name, shards=4)
     page.locator("[name=lease_seconds]").fill("45.5")
     page.locator("[name=max_retries]").fill("")
-    page.get_by_role("button", name="Save the policy").click()
+    submit(page, page.get_by_role("button", name="Save the policy"))
     policy = queue.policy()
     assert (policy.lease_seconds, policy.max_retries) == (45.5, None)
     assert policy.shards == 4
     page.locator("[name=lease_seconds]").fill("-1")
-    page.get_by_role("button", name="Save the policy").click()
-    assert "lease_seconds must be more than 0 seconds" in page.locator("main").inner_text()
+    submit(page, page.get_by_role("button", name="Save the policy"))
+    expect(page.locator("main")).to_contain_text("lease_seconds must be more than 0 seconds")
     assert queue.policy().lease_seconds == 45.5
 
 
@@ -94,7 +91,7 @@ def test_a_fault_is_redriven_after_a_question(page: Page, letters: penstock.Queu
     assert letters.stats(group="default").dead == 7
     page.locator("table.faults tbody tr").nth(0).get_by_text("Redrive…").click()
     question.get_by_role("button", name="Redrive 5").click()
-    assert "5 messages ready again" in _notice(page)
+    expect(page.locator(".notice")).to_contain_text("5 messages ready again")
     stats = letters.stats(group="default")
     assert (stats.dead, stats.redo + stats.available) == (2, 5)
 
@@ -105,7 +102,7 @@ def test_a_fault_is_purged_after_a_question(page: Page, letters: penstock.Queue)
     question = page.locator("dialog#ask")
     expect(question).to_contain_text("This cannot be undone")
     question.get_by_role("button", name="Purge 2").click()
-    assert "2 dead letters removed" in _notice(page)
+    expect(page.locator(".notice")).to_contain_text("2 dead letters removed")
     assert letters.stats(group="default").dead == 5
 
 
@@ -130,10 +127,10 @@ def test_a_message_is_settled_in_place_of_its_consumer(page: Page, queue: pensto
     page.locator("[name=action]").select_option("reject")
     page.locator("[name=reason]").fill("it is hopeless")
     page.get_by_role("button", name="Settle").click()
-    assert "rejected" in _notice(page)
+    expect(page.locator(".notice")).to_contain_text("rejected")
     assert queue.explain(message_id).state is State.REJECTED
-    assert "it is hopeless" in page.locator(".timeline").inner_text()
-    page.get_by_role("button", name="Redrive").click()
+    expect(page.locator(".timeline")).to_contain_text("it is hopeless")
+    submit(page, page.get_by_role("button", name="Redrive"))
     assert queue.explain(message_id).state is State.READY
 
 
@@ -145,7 +142,7 @@ def test_a_lost_lease_changes_nothing(page: Page, queue: penstock.Queue) -> None
     page.locator("[name=action]").select_option("reject")
     delivery.ack()
     page.get_by_role("button", name="Settle").click()
-    assert "409" in page.locator("main").inner_text()
+    expect(page.locator("main")).to_contain_text("409")
     assert queue.explain(message_id).state is State.SUCCEEDED
 
 
@@ -154,11 +151,11 @@ def test_a_batch_is_started_and_cancelled(page: Page, queue: penstock.Queue) -> 
     batch.send_many([b"one", b"two"])
     page.goto(f"/batches?queue={queue.name}")
     page.get_by_role("button", name="Start").click()
-    assert "is running" in _notice(page)
+    expect(page.locator(".notice")).to_contain_text("is running")
     assert batch.state == "running"
     page.goto(f"/batches?queue={queue.name}")
     page.get_by_text("Cancel…").click()
-    page.get_by_role("button", name="Yes, cancel 2 messages").click()
+    submit(page, page.get_by_role("button", name="Yes, cancel 2 messages"))
     assert batch.state == "cancelled"
 
 
@@ -168,9 +165,9 @@ def test_a_schedule_is_paused_and_resumed(page: Page, store: penstock.Store, que
     page.goto("/schedules")
     row = page.locator("tbody tr", has_text=name)
     assert row.locator(".tick").count() == 3
-    row.get_by_role("button", name="Pause").click()
+    submit(page, row.get_by_role("button", name="Pause"))
     assert next(one for one in store.schedules() if one.name == name).paused
-    page.locator("tbody tr", has_text=name).get_by_role("button", name="Resume").click()
+    submit(page, page.locator("tbody tr", has_text=name).get_by_role("button", name="Resume"))
     assert not next(one for one in store.schedules() if one.name == name).paused
     store.unschedule(name)
 
@@ -183,7 +180,7 @@ def test_a_consumer_is_released(page: Page, queue: penstock.Queue) -> None:
     row = page.locator("tbody tr", has_text=queue.name)
     row.get_by_text("Release…").click()
     row.get_by_role("button", name="Yes, remove it").click()
-    assert "1 message ready for others" in _notice(page)
+    expect(page.locator(".notice")).to_contain_text("1 message ready for others")
     assert queue.stats(group="default").in_progress == 0
 
 
@@ -208,14 +205,14 @@ def test_a_group_is_moved_and_a_queue_flushed(page: Page, queue: penstock.Queue)
     queue.ack_many(queue.receive(limit=3))
     page.goto(f"/queues/{queue.name}#care")
     page.locator("[name=target]").select_option("start")
-    page.get_by_role("button", name="Move").click()
+    submit(page, page.get_by_role("button", name="Move"))
     assert queue.stats(group="default").available == 3
     page.goto(f"/queues/{queue.name}#care")
     page.locator("[name=confirm]").fill("another")
     page.get_by_role("button", name=f"Flush {queue.name}").click()
-    assert "nothing was removed" in page.locator("main").inner_text()
+    expect(page.locator("main")).to_contain_text("nothing was removed")
     assert queue.stats(group="default").available == 3
     page.goto(f"/queues/{queue.name}#care")
     page.locator("[name=confirm]").fill(queue.name)
     page.get_by_role("button", name=f"Flush {queue.name}").click()
-    assert "3 messages removed" in _notice(page)
+    expect(page.locator(".notice")).to_contain_text("3 messages removed")

@@ -59,6 +59,6 @@ def test_pages_work_without_scripts(browser: Browser, served: Served, queue: pen
     plain.goto(f"/queues/{queue.name}/dead")
     plain.get_by_text("Redrive…").click()
     plain.get_by_role("button", name="Redrive 1").click()
-    assert "1 message ready again" in plain.locator(".notice").inner_text()
+    expect(plain.locator(".notice")).to_contain_text("1 message ready again")
     assert queue.stats(group="default").dead == 0
     close(context)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 import penstock
 from penstock.servers.access import ROLES, Right, Role
@@ -162,7 +162,7 @@ def test_a_wrong_password_says_so_and_the_right_one_goes_on(browser_page: Page) 
     page.get_by_label("Name").fill("admin")
     page.get_by_label("Password or token").fill("wrong")
     page.get_by_role("button", name="Log in").click()
-    assert "the name or the password is wrong" in page.locator("main").inner_text()
+    expect(page.locator("main")).to_contain_text("the name or the password is wrong")
     page.get_by_label("Password or token").fill("admin")
     page.get_by_role("button", name="Log in").click()
     page.wait_for_url("**/queues/ours")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from playwright.sync_api import BrowserContext, ConsoleMessage, Dialog, Page
+from playwright.sync_api import BrowserContext, ConsoleMessage, Dialog, Locator, Page
 
 
 class Watched:
@@ -24,6 +24,12 @@ class Watched:
     def _dismiss(self, dialog: Dialog) -> None:
         self.complaints.append(f"dialog: {dialog.message}")
         dialog.dismiss()
+
+
+def submit(page: Page, button: Locator) -> None:
+    """Until the page that answers is there: a click alone need not wait for it."""
+    with page.expect_navigation():
+        button.click()
 
 
 def close(context: BrowserContext) -> None:

@@ -102,6 +102,19 @@ begin
 end
 $$;
 
+-- A whole number within its bounds.
+create or replace function penstock._check_whole(_kind text, _number bigint, _from bigint, _upto bigint) returns bigint
+language plpgsql immutable as $$
+begin
+    if _number is null or _number not between _from and _upto then
+        raise exception using errcode = 'PN100', message = format(
+            '%s must be between %s and %s, not %s', _kind, _from, _upto, coalesce(_number::text, 'null')
+        );
+    end if;
+    return _number;
+end
+$$;
+
 -- The segment that is written now. The transaction number must have been taken before: then everything that a
 -- transaction after the sealing of a segment writes lies in a later one.
 create or replace function penstock._segment() returns smallint

@@ -162,6 +162,11 @@ declare
     new penstock.queue;
     _field text;
 begin
+    if jsonb_typeof(changes) <> 'object' then
+        raise exception using errcode = 'PN102', message = format(
+            'changes must be an object of policy fields such as {"lease_seconds": 60}, not %s', changes
+        );
+    end if;
     for _field in select jsonb_object_keys(changes) loop
         perform penstock._check_field(_field, changes -> _field);
     end loop;

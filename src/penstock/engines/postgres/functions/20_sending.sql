@@ -373,6 +373,7 @@ declare
     q penstock.queue := penstock._ensure_queue(penstock._check_name('queue', prepare.queue));
 begin
     perform penstock._ensure_primary(q);
+    perform penstock._check_whole('priority', priority, 0, 1000000) from unnest(priorities) as priority;
     perform penstock._lane(q.queue_id, priority, shard)
     from unnest(priorities) as priority, generate_series(0, q.shards - 1) as shard;
 end

@@ -150,17 +150,9 @@ begin
             _lane_id := _turns[place][1];
             _priority := _turns[place][2];
             _is_first := _turns[place][3] = 1;
-            if _is_first and _has_retries then
-                return query select * from penstock._take_retries(
-                    q, g, _consumer, _room, f.lease_seconds, _token, _now, _priority
-                );
-                get diagnostics _taken = row_count;
-                _room := _room - _taken;
-                exit when _room = 0;
-            end if;
-            if _promoted <> '{}' then
-                return query select * from penstock._take_promoted(
-                    q, g, _consumer, _room, f.lease_seconds, _token, _now, _priority - 1, _promoted
+            if _is_first and (_has_retries or _promoted <> '{}') then
+                return query select * from penstock._take_waiting(
+                    q, g, _consumer, _room, f.lease_seconds, _token, _now, _priority, _promoted
                 );
                 get diagnostics _taken = row_count;
                 _room := _room - _taken;
@@ -383,16 +375,9 @@ begin
             end loop;
             exit when _room = 0;
         end loop;
-        if _room > 0 and _busy = '{}' and _promoted <> '{}' then
-            return query select * from penstock._take_promoted(
+        if _room > 0 and _busy = '{}' and (_has_retries or _promoted <> '{}') then
+            return query select * from penstock._take_waiting(
                 q, g, _consumer, _room, f.lease_seconds, _token, _now, 2147483647, _promoted
-            );
-            get diagnostics _taken = row_count;
-            _room := _room - _taken;
-        end if;
-        if _room > 0 and _busy = '{}' and _has_retries then
-            return query select * from penstock._take_retries(
-                q, g, _consumer, _room, f.lease_seconds, _token, _now, 2147483647
             );
             get diagnostics _taken = row_count;
             _room := _room - _taken;

@@ -58,6 +58,38 @@ begin
 end
 $$;
 
+-- What no cursor comes to and goes before unread messages of a priority: retries up to it, and what was just promoted to
+-- a better one. Of each priority the retries come first.
+create or replace function penstock._take_waiting(
+    q penstock.queue, g penstock.reader, _consumer text, _room integer, _lease_seconds double precision, _token bigint,
+    _now bigint, _priority integer, _promoted bigint[]
+) returns setof penstock.delivery_row
+language plpgsql as $$
+declare
+    _better integer;
+    _taken integer;
+begin
+    for _better in
+        select distinct n.priority from penstock.log as l join penstock.lane as n using (lane_id)
+        where l.seq = any (_promoted) and n.priority < _priority
+        order by n.priority
+    loop
+        return query
+        select * from penstock._take_retries(q, g, _consumer, _room, _lease_seconds, _token, _now, _better);
+        get diagnostics _taken = row_count;
+        _room := _room - _taken;
+        return query
+        select * from penstock._take_promoted(
+            q, g, _consumer, _room, _lease_seconds, _token, _now, _better, _promoted
+        );
+        get diagnostics _taken = row_count;
+        _room := _room - _taken;
+    end loop;
+    return query
+    select * from penstock._take_retries(q, g, _consumer, _room, _lease_seconds, _token, _now, _priority);
+end
+$$;
+
 -- Retries that are ready, up to a priority. Those that another receive is taking are passed by, and so are those that a
 -- receive which began later has had and given back meanwhile: the tokens of a message grow.
 create or replace function penstock._take_retries(
@@ -171,30 +203,44 @@ declare
     r penstock.delivery_row;
 begin
     _blocked := array(select penstock._busy_shards(g.group_id));
-    -- The first message in care of each shard: if it is ready it is the shard's turn, if not the shard waits.
+    -- Of each priority the retries, the lanes with unread messages, and what was just promoted: the last of its shard.
     for turn in
         select turns.* from (
-            select t.priority, 0 as kind, t.seq as place, n.shard, t.seq, null::integer as lane_id, n.trimmed
+            select t.priority, 'retry' as kind, 0 as rank, t.seq as place, n.shard, t.seq, n.lane_id, n.trimmed
             from penstock.tracked as t join penstock.lane as n using (lane_id)
             where t.group_id = g.group_id and t.state in ('held', 'ready')
             union all
-            select n.priority, 1, penstock._turn(g.group_id, _consumer, n.shard, q.shards), n.shard, null, n.lane_id,
-                n.trimmed
+            select n.priority, 'lane', 1, penstock._turn(g.group_id, _consumer, n.shard, q.shards), n.shard, null,
+                n.lane_id, n.trimmed
             from penstock.lane as n
             where n.queue_id = q.queue_id and n.priority >= 0
                 and penstock._has_unread(g.group_id, n.lane_id, q.trimmed_position)
+            union all
+            select n.priority, 'promoted', 2, l.seq, n.shard, l.seq, n.lane_id, n.trimmed
+            from penstock.log as l join penstock.lane as n using (lane_id)
+            where l.seq = any (_promoted)
         ) as turns
-        order by turns.priority, turns.kind, turns.place
+        order by turns.priority, turns.rank, turns.place
     loop
         exit when _room = 0;
         continue when turn.shard = any (_blocked);
-        if turn.lane_id is null then
+        if turn.kind = 'retry' then
+            -- The first message in care of each shard: if it is ready it is the shard's turn, if not the shard waits.
             select t.* into waiting from penstock.tracked as t join penstock.lane as n using (lane_id)
             where t.group_id = g.group_id and t.state in ('held', 'ready') and n.shard = turn.shard
             order by t.seq limit 1;
             continue when waiting.seq <> turn.seq or waiting.state <> 'ready';
             return next penstock._take_retry(q, waiting, _consumer, _lease_seconds, _token, _now);
             _taken := 1;
+        elsif turn.kind = 'promoted' then
+            continue when exists (
+                select 1 from penstock.tracked as t join penstock.lane as n using (lane_id)
+                where t.group_id = g.group_id and t.state in ('held', 'ready') and n.shard = turn.shard
+            );
+            return query select * from penstock._take_promoted(
+                q, g, _consumer, 1, _lease_seconds, _token, _now, turn.priority, array[turn.seq]
+            );
+            get diagnostics _taken = row_count;
         else
             select min(t.seq) into _waits_at
             from penstock.tracked as t join penstock.lane as n using (lane_id)
@@ -216,26 +262,6 @@ begin
                 _blocked := _blocked || turn.shard;
             end if;
         end if;
-        _room := _room - _taken;
-        if _most = 1 and _taken > 0 then
-            _blocked := _blocked || turn.shard;
-        end if;
-    end loop;
-    -- What was just promoted is the last of its shard.
-    for turn in
-        select l.seq, n.shard, n.priority from penstock.log as l join penstock.lane as n using (lane_id)
-        where l.seq = any (_promoted)
-        order by n.priority, l.seq
-    loop
-        exit when _room = 0;
-        continue when turn.shard = any (_blocked) or exists (
-            select 1 from penstock.tracked as t join penstock.lane as n using (lane_id)
-            where t.group_id = g.group_id and t.state in ('held', 'ready') and n.shard = turn.shard
-        );
-        return query select * from penstock._take_promoted(
-            q, g, _consumer, 1, _lease_seconds, _token, _now, turn.priority, array[turn.seq]
-        );
-        get diagnostics _taken = row_count;
         _room := _room - _taken;
         if _most = 1 and _taken > 0 then
             _blocked := _blocked || turn.shard;

@@ -15,7 +15,8 @@ declare
     _position bigint;
     n penstock.lane;
 begin
-    if target is null or target not in ('start', 'end') and target !~ '^-?[0-9]{1,18}$' then
+    if target is null or target not in ('start', 'end')
+        and (target !~ '^-?[0-9]{1,18}$' or target ~ '^-' and not is_time) then
         raise exception using errcode = 'PN100', message = format(
             'seek goes to a position, a time (with is_time, in microseconds since 1970), ''start'' or ''end'', not %s',
             coalesce(penstock._shown(target), 'null')

@@ -35,7 +35,7 @@ declare
     );
     _now bigint := penstock.now_us();
 begin
-    perform penstock._check_leasing(q, g);
+    perform penstock._check_leasing(q, g), penstock._check_seconds('heartbeat_seconds', register.heartbeat_seconds);
     insert into penstock.consumer (group_id, name, registered_at, heartbeat_at, heartbeat_seconds)
     values (
         g.group_id, penstock._check_name('consumer', register.name), _now, _now, register.heartbeat_seconds

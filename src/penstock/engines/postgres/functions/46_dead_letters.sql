@@ -49,6 +49,20 @@ language sql volatile as $$
     for update skip locked
 $$;
 
+-- Refuse what no choice of dead letters can mean: the wrong word would choose none, and a wrong number all.
+create or replace function penstock._check_choice(_outcome text, _limit bigint) returns void
+language plpgsql immutable as $$
+begin
+    perform penstock._check_whole('limit', _limit, 1, 1000000);
+    if _outcome not in ('succeeded', 'rejected', 'failed', 'lease_expired', 'expired', 'cancelled') then
+        raise exception using errcode = 'PN100', message = format(
+            '%s is not an outcome (succeeded, rejected, failed, lease_expired, expired, cancelled)',
+            penstock._shown(_outcome)
+        );
+    end if;
+end
+$$;
+
 -- dead -> ready in that group, attempts starting again, times moved to now; counts them.
 create or replace function penstock.redrive(
     queue text, ids uuid[] default null, "group" text default null, outcome text default null,
@@ -66,6 +80,7 @@ declare
     _count bigint := 0;
     times record;
 begin
+    perform penstock._check_choice(redrive.outcome, redrive."limit");
     select (one.q).* into q from penstock._letters_group(redrive.queue, redrive."group") as one;
     select (one.g).* into g from penstock._letters_group(redrive.queue, redrive."group") as one;
     if g.group_id is null then
@@ -123,6 +138,7 @@ declare
     g penstock.reader;
     _count bigint;
 begin
+    perform penstock._check_choice(purge.outcome, purge."limit");
     select (one.q).* into q from penstock._letters_group(purge.queue, purge."group") as one;
     select (one.g).* into g from penstock._letters_group(purge.queue, purge."group") as one;
     if g.group_id is null then

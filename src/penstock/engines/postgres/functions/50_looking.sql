@@ -98,7 +98,7 @@ begin
     place := penstock._locate(q, _id);
     if not place.is_found then
         raise exception using errcode = 'PN300', detail = 'message', message = format(
-            'queue %s has no message %s: it never had, or it is past retention', penstock._shown(q.name), _id
+            'queue %s has no message %L: it never had, or it is past retention', penstock._shown(q.name), _id
         );
     end if;
     seq := place.seq;

@@ -105,12 +105,8 @@ create or replace function penstock._options(
 ) returns jsonb
 language plpgsql as $$
 begin
-    if _priority is null or _priority not between 0 and 1000000 then
-        raise exception using errcode = 'PN100',
-            message = format('priority must be between 0 and 1000000, not %s', coalesce(_priority::text, 'null'));
-    end if;
     return jsonb_strip_nulls(jsonb_build_object(
-        'priority', _priority,
+        'priority', penstock._check_whole('priority', _priority, 0, 1000000),
         'delay_seconds', penstock._check_delay(_delay_seconds),
         'ttl_seconds', penstock._check_seconds('ttl_seconds', _ttl_seconds),
         'deadline_at', penstock.from_time(_deadline_at),
@@ -189,12 +185,7 @@ declare
     last penstock.delivery_row;
     _name text;
 begin
-    if receive."limit" is null or receive."limit" not between 1 and 1000000 then
-        raise exception using errcode = 'PN100', message = format(
-            'limit must be between 1 and 1000000, not %s', coalesce(receive."limit"::text, 'null')
-        );
-    end if;
-    perform penstock._check_name('queue', receive.queue), penstock._check_optional('group', receive."group"),
+    perform penstock._check_whole('limit', receive."limit", 1, 1000000), penstock._check_name('queue', receive.queue), penstock._check_optional('group', receive."group"),
         penstock._check_seconds('lease_seconds', receive.lease_seconds);
     _name := penstock._check_name('consumer', coalesce(receive.consumer, penstock._session_name()));
     taken := array(

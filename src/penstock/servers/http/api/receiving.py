@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 from starlette.requests import ClientDisconnect
 
-from penstock.client.aio.gathering import Call as StoreCall
+from penstock.client.aio.call import Call as StoreCall
 from penstock.client.aio.grouping import share_receive
 from penstock.client.aio.queue import AsyncQueue
 from penstock.client.settling import Held

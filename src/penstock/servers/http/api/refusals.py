@@ -14,6 +14,8 @@ EXPECTED = re.compile(
     r"(?: - at `\$(?P<path>[^`]*)`)?",
     re.DOTALL,
 )
+# What else the decoder says of a time, in words of its own.
+NO_TIME = re.compile(r"Invalid RFC3339 encoded datetime|Expected `datetime` with a timezone component")
 KINDS = {
     "int": "a whole number",
     "float": "a number",
@@ -22,6 +24,7 @@ KINDS = {
     "object": "an object",
     "array": "a list",
     "null": "null",
+    "datetime": "a time with a zone such as 2026-01-31T12:00:00Z",
 }
 BOUNDS = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}
 STEP = re.compile(r"\.([A-Za-z_]\w*)|\[(\d+)\]")
@@ -29,7 +32,7 @@ STEP = re.compile(r"\.([A-Za-z_]\w*)|\[(\d+)\]")
 
 def refusal(message: str, body: bytes) -> str | None:
     """What a decoder said about a body; None when that can be told as it is."""
-    found = EXPECTED.fullmatch(message)
+    found = EXPECTED.fullmatch(NO_TIME.sub("Expected `datetime`", message))
     if found is None:
         return None
     path = found["path"] or ""

@@ -1,15 +1,15 @@
 """The commands, one file for each family. Importing this fills the table."""
 
 from penstock.servers.resp.commands import (
+    bananaq,
+    bananaq_looking,
+    bananaq_older,
     connection,
     introspection,
     model_looking,
     model_managing,
     model_messages,
     model_waiting,
-    seed,
-    seed_looking,
-    seed_older,
     stream_claiming,
     stream_following,
     stream_groups,
@@ -22,15 +22,15 @@ from penstock.servers.resp.commands import (
 )
 
 __all__ = [
+    "bananaq",
+    "bananaq_looking",
+    "bananaq_older",
     "connection",
     "introspection",
     "model_looking",
     "model_managing",
     "model_messages",
     "model_waiting",
-    "seed",
-    "seed_looking",
-    "seed_older",
     "stream_claiming",
     "stream_following",
     "stream_groups",

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.client.aio.gathering import Call
+from penstock.client.aio.call import Call
 from penstock.domain.errors import InvalidInput, LeaseLost
 from penstock.domain.lifecycle import Event
 from penstock.domain.message import BYTES, SYSTEM, Outgoing, decode_headers, draft

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from penstock.client.aio.gathering import Call
+from penstock.client.aio.call import Call
 from penstock.domain.observations import LeaseInfo
 from penstock.domain.times import EPOCH
 from penstock.engines.contract import POSITION, Receipt

@@ -72,7 +72,7 @@ def test_noblock_answers_ok_and_the_event_arrives(client: Speaker, queue: str) -
 
 
 def test_notify_names_the_queue_that_has_an_event(client: Speaker, queue: str) -> None:
-    assert client("QNOTIFY", "g", 1, queue, f"{queue}-b") is None
+    assert client("QNOTIFY", "g", "0.1", queue, f"{queue}-b") is None
     client("QADD", f"{queue}-b", 60, "here")
     assert client("QNOTIFY", "g", 1, queue, f"{queue}-b") == f"{queue}-b"
 

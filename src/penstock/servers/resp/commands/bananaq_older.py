@@ -10,8 +10,8 @@ from penstock.domain.lifecycle import State
 from penstock.domain.message import Message, Outgoing, draft
 from penstock.servers.access import Right
 from penstock.servers.resp.arguments import Blob, Flag, QueueName, QueueNames, Seconds, Text
+from penstock.servers.resp.commands.bananaq import LEASE_SECONDS, OLDER_GROUP, in_background, take_next
 from penstock.servers.resp.commands.events import HEADER, chosen_id
-from penstock.servers.resp.commands.seed import LEASE_SECONDS, OLDER_GROUP, in_background, take_next
 from penstock.servers.resp.encoder import NO_ARRAY, OK, Reply
 from penstock.servers.resp.session import Begun, Session
 from penstock.servers.resp.table import Order, command
