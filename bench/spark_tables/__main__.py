@@ -20,7 +20,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from bench.spark_tables.history import history, messages_for
-from penstock.spark.failures import failures, poison
+from penstock.spark.failures import failing, failures, poison
 from penstock.spark.lifecycles import leases, lifecycles, outcomes
 from penstock.spark.metrics import flows, metrics
 from penstock.spark.session import open_session
@@ -115,16 +115,19 @@ def _compute(spark: SparkSession, audit: DataFrame, kept: str) -> None:
     lifecycles(audit).write.mode("overwrite").parquet(kept)
     _tell("lifecycles", began)
     lives = spark.read.parquet(kept)
+    counted, failed = flows(audit).persist(), failing(audit).persist()
     for name, table in (
         ("outcomes", outcomes(lives)),
-        ("metrics", metrics(flows(audit), lives)),
-        ("failures", failures(audit)),
-        ("poison", poison(audit)),
+        ("metrics", metrics(counted, lives)),
+        ("failures", failures(failed)),
+        ("poison", poison(failed)),
         ("utilisation", utilisation(leases(audit))),
     ):
         began = time.perf_counter()
         table.write.format("noop").mode("overwrite").save()
         _tell(name, began)
+    counted.unpersist(blocking=True)
+    failed.unpersist(blocking=True)
 
 
 def _tell(table: str, began: float) -> None:

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from bench.spark_tables import history as made
-from penstock.spark.failures import failures, poison
+from penstock.spark.failures import failing, failures, poison
 from penstock.spark.lifecycles import leases, lifecycles, outcomes
 from penstock.spark.metrics import flows, metrics
 from penstock.spark.workers import utilisation
@@ -66,12 +66,12 @@ def test_metrics_add_up(audit: DataFrame, life: DataFrame) -> None:
 
 
 def test_failures_and_poison(audit: DataFrame) -> None:
-    found = {row["pattern"]: row for row in failures(audit).collect()}
+    found = {row["pattern"]: row for row in failures(failing(audit)).collect()}
     warehouse = found["warehouse <n> does not answer"]
     assert (warehouse["messages"], warehouse["dead"]) == (2 * PERIODS, PERIODS)
     assert (warehouse["most_failures"], warehouse["repeated"]) == (made.ATTEMPTS, PERIODS)
     assert found["the card was declined"]["failures"] == PERIODS
-    assert poison(audit).count() == PERIODS
+    assert poison(failing(audit)).count() == PERIODS
 
 
 def test_workers_share_the_deliveries(audit: DataFrame) -> None:

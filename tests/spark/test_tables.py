@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from penstock.domain.fingerprints import fingerprint
 from penstock.spark import schemas
-from penstock.spark.failures import failures, pattern, poison
+from penstock.spark.failures import failing, failures, pattern, poison
 from penstock.spark.lifecycles import leases, lifecycles, outcomes
 from penstock.spark.metrics import backlog, flows, metrics
 from penstock.spark.workers import utilisation
@@ -172,7 +172,7 @@ def test_failures_are_one_kind_whatever_their_numbers_and_names(spark: SparkSess
             entry("d", "reject", "rejected", 5, reason="\x00 <script>alert(1)</script>"),
         ],
     )
-    found = {row["pattern"]: row for row in rows(failures(audit), "pattern")}
+    found = {row["pattern"]: row for row in rows(failures(failing(audit)), "pattern")}
     timeouts = found["order <n> of '…' at <n>:<n> timed out"]
     counts = ("failures", "messages", "dead", "most_failures", "repeated")
     assert [timeouts[name] for name in counts] == [5, 2, 1, 4, 1]
@@ -180,7 +180,9 @@ def test_failures_are_one_kind_whatever_their_numbers_and_names(spark: SparkSess
     assert [found["the lease ended: its consumer vanished or was too slow"][name] for name in counts] == [1, 1, 0, 1, 1]
     assert len(found) == 3
     assert len({row["fingerprint"] for row in found.values()}) == 3
-    assert [(row["id"], row["failures"], row["state"]) for row in rows(poison(audit), "id")] == [("a", 4, "failed")]
+    assert [(row["id"], row["failures"], row["state"]) for row in rows(poison(failing(audit)), "id")] == [
+        ("a", 4, "failed")
+    ]
 
 
 def test_a_reason_has_the_fingerprint_that_dead_letters_have(spark: SparkSession) -> None:
@@ -222,8 +224,8 @@ def test_tables_have_their_columns_even_without_a_row(spark: SparkSession) -> No
         "METRICS": metrics(flow, life),
         "BACKLOG": backlog(flow, life),
         "OUTCOMES": outcomes(life),
-        "FAILURES": failures(audit),
-        "POISON": poison(audit),
+        "FAILURES": failures(failing(audit)),
+        "POISON": poison(failing(audit)),
         "WORKERS": utilisation(lease),
     }
     for name, frame in made.items():

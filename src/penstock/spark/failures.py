@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from penstock.domain.fingerprints import EXAMINED_CHARACTERS, KEPT_CHARACTERS, NO_REASON, RULES
 from penstock.domain.lifecycle import Event
 from penstock.spark.schemas import FAILURES, POISON, conform
-from penstock.spark.trails import FAILING, count_when, has_ended, in_order, is_event
+from penstock.spark.trails import FAILING, count_when, has_ended, is_event
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -23,17 +23,6 @@ BY_ITSELF = {
 POISON_FAILURES = 3
 
 
-def fingerprinted(audit: DataFrame) -> DataFrame:
-    """The entries that say that something did not work, with their pattern and its fingerprint."""
-    by_itself = F.create_map(*(F.lit(str(word)) for pair in BY_ITSELF.items() for word in pair))[F.col("event")]
-    return (
-        audit.where(is_event(*FAILING))
-        .withColumn("reason", F.coalesce(by_itself, F.col("reason"), F.lit(NO_REASON)))
-        .withColumn("pattern", pattern(F.col("reason")))
-        .withColumn("fingerprint", F.substring(F.sha2("pattern", 256), 1, 12))
-    )
-
-
 def pattern(reason: Column) -> Column:
     """The reason without what differs from one time to the next: `domain.fingerprints.fingerprint` for a column, so
     that a failure has the same name here and where dead letters are listed."""
@@ -44,25 +33,43 @@ def pattern(reason: Column) -> Column:
     return F.when(text == "", F.lit(NO_REASON)).otherwise(text)
 
 
-def failures(audit: DataFrame) -> DataFrame:
-    """How often each kind of failure happened, to how many messages, and how often to the same one."""
-    worst = F.max_by("repeated", "times")
-    by_times = (
-        _by_message(audit)
-        .groupBy("queue", "group", "fingerprint", "times")
+def failing(audit: DataFrame) -> DataFrame:
+    """What did not work, one row for each message, group and pattern. Both tables come of it, so it is worth keeping
+    until both are made."""
+    by_itself = F.create_map(*(F.lit(str(word)) for pair in BY_ITSELF.items() for word in pair))[F.col("event")]
+    reason = F.coalesce(by_itself, F.col("reason"), F.lit(NO_REASON))
+    return (
+        audit.where(is_event(*FAILING))
+        .withColumn("reason", reason)
+        .groupBy("queue", "group", "id", pattern(F.col("reason")).alias("pattern"))
         .agg(
-            F.first("pattern").alias("pattern"),
-            F.min_by("example", "first_at").alias("example"),
-            F.count("*").alias("repeated"),
-            F.sum("ended").alias("dead"),
-            F.min("first_at").alias("first_at"),
-            F.max("last_at").alias("last_at"),
+            F.min(F.struct("at", "entry", "reason")).alias("first"),
+            F.max(F.struct("at", "entry", "state")).alias("last"),
+            F.count("*").alias("times"),
+            F.least(F.lit(1), count_when(has_ended())).alias("ended"),
+        )
+        .select(
+            *("queue", "group", "id", "pattern", "times", "ended", "last.state"),
+            F.col("first.reason").alias("example"),
+            F.col("first.at").alias("first_at"),
+            F.col("last.at").alias("last_at"),
         )
     )
+
+
+def failures(failing: DataFrame) -> DataFrame:
+    """How often each kind of failure happened, to how many messages, and how often to the same one."""
+    worst = F.max_by("repeated", "times")
+    by_times = failing.groupBy("queue", "group", "pattern", "times").agg(
+        F.min_by("example", "first_at").alias("example"),
+        F.count("*").alias("repeated"),
+        F.sum("ended").alias("dead"),
+        F.min("first_at").alias("first_at"),
+        F.max("last_at").alias("last_at"),
+    )
     return (
-        by_times.groupBy("queue", "group", "fingerprint")
+        by_times.groupBy("queue", "group", "pattern")
         .agg(
-            F.first("pattern").alias("pattern"),
             F.min_by("example", "first_at").alias("example"),
             F.sum(F.col("times") * F.col("repeated")).alias("failures"),
             F.sum("repeated").alias("messages"),
@@ -72,31 +79,20 @@ def failures(audit: DataFrame) -> DataFrame:
             F.min("first_at").alias("first_at"),
             F.max("last_at").alias("last_at"),
         )
+        .withColumn("fingerprint", _fingerprint())
         .transform(conform(FAILURES))
     )
 
 
-def poison(audit: DataFrame, at_least: int = POISON_FAILURES) -> DataFrame:
+def poison(failing: DataFrame, at_least: int = POISON_FAILURES) -> DataFrame:
     """Messages that failed at least so often with the same error in one group."""
     return (
-        _by_message(audit)
-        .where(F.col("times") >= at_least)
+        failing.where(F.col("times") >= at_least)
         .withColumnRenamed("times", "failures")
+        .withColumn("fingerprint", _fingerprint())
         .transform(conform(POISON))
     )
 
 
-def _by_message(audit: DataFrame) -> DataFrame:
-    return (
-        fingerprinted(audit)
-        .groupBy("queue", "group", "id", "fingerprint")
-        .agg(
-            F.first("pattern").alias("pattern"),
-            F.min_by("reason", in_order()).alias("example"),
-            F.max_by("state", in_order()).alias("state"),
-            F.count("*").alias("times"),
-            F.least(F.lit(1), count_when(has_ended())).alias("ended"),
-            F.min("at").alias("first_at"),
-            F.max("at").alias("last_at"),
-        )
-    )
+def _fingerprint() -> Column:
+    return F.substring(F.sha2("pattern", 256), 1, 12)

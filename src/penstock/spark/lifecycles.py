@@ -29,7 +29,7 @@ def lifecycles(audit: DataFrame) -> DataFrame:
     """What became of each message in each group of its queue.
 
     One pass and one exchange: every column is a sum, a minimum or the value of the last entry, so that tasks add up
-    their own part first. Nothing has to be sorted.
+    their own part first.
     """
     at = F.col("at")
     received, settled = is_event(Event.RECEIVE), is_event(*SETTLING)
@@ -38,9 +38,7 @@ def lifecycles(audit: DataFrame) -> DataFrame:
     settled_sum, settled_micros = sum_of_times(F.when(settled, at))
     ready = (F.col("state") == "ready") & is_event(Event.SEND, Event.DUE, Event.BATCH_START)
     found = by_group(audit).groupBy("queue", "id", "group").agg(
-        F.max_by("state", in_order()).alias("state"),
-        F.max_by("attempt", in_order()).alias("attempts"),
-        F.max(at).alias("last_at"),
+        F.max(F.struct("at", "entry", "state", "attempt")).alias("last"),
         F.min(F.when(is_event(Event.SEND), at)).alias("sent_at"),
         F.min(F.when(ready, at)).alias("ready_at"),
         F.min(F.when(received, at)).alias("first_received_at"),
@@ -56,7 +54,9 @@ def lifecycles(audit: DataFrame) -> DataFrame:
         settled_micros.alias("settled_micros"),
     )  # fmt: skip
     return (
-        found.withColumn("finished_at", F.when(has_ended(), F.col("last_at")))
+        found.withColumn("state", F.col("last.state"))
+        .withColumn("attempts", F.col("last.attempt"))
+        .withColumn("finished_at", F.when(has_ended(), F.col("last.at")))
         .withColumn("waited_seconds", seconds_between(F.col("ready_at"), F.col("first_received_at")))
         .withColumn("total_seconds", seconds_between(F.col("sent_at"), F.col("finished_at")))
         .withColumn("processed_seconds", _processed())

@@ -42,7 +42,8 @@ if TYPE_CHECKING:
     import pyarrow
 
 logger = logging.getLogger("penstock.spark")
-BATCH_ROWS = 10_000
+# A batch costs as much as a thousand rows, however small it is.
+BATCH_ROWS = 20_000
 
 
 class PenstockSource(DataSource):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import msgspec
 from pyspark.sql import functions as F
 
-from penstock.spark.failures import failures, poison
+from penstock.spark.failures import failing, failures, poison
 from penstock.spark.lifecycles import leases, lifecycles, outcomes
 from penstock.spark.metrics import flows, metrics
 from penstock.spark.workers import utilisation
@@ -53,17 +54,30 @@ def compute(
         return spark.read.schema(frame.schema).parquet(folder.under(FOLDER, name))
 
     lives = keep("lifecycles", lifecycles(audit))
-    loads = leases(audit)
-    return Tables(
-        width_seconds=width_seconds,
-        period=period,
-        lifecycles=lives,
-        outcomes=keep("outcomes", outcomes(lives)),
-        metrics=keep("metrics", metrics(flows(audit, width_seconds), lives, width_seconds)),
-        failures=keep("failures", failures(audit)),
-        poison=keep("poison", poison(audit)),
-        workers=keep("workers", utilisation(loads, width_seconds)),
-    )
+    counted, failed = flows(audit, width_seconds), failing(audit)
+    with _held(counted, failed):
+        return Tables(
+            width_seconds=width_seconds,
+            period=period,
+            lifecycles=lives,
+            outcomes=keep("outcomes", outcomes(lives)),
+            metrics=keep("metrics", metrics(counted, lives, width_seconds)),
+            failures=keep("failures", failures(failed)),
+            poison=keep("poison", poison(failed)),
+            workers=keep("workers", utilisation(leases(audit), width_seconds)),
+        )
+
+
+@contextmanager
+def _held(*frames: DataFrame) -> Iterator[None]:
+    """Frames that are small beside the audit and read several times are computed once."""
+    for frame in frames:
+        frame.persist()
+    try:
+        yield
+    finally:
+        for frame in frames:
+            frame.unpersist()
 
 
 def _period(audit: DataFrame) -> Period:

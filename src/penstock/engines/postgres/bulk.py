@@ -22,6 +22,10 @@ PLANNING = (
     "-c work_mem=256MB -c jit=off -c enable_seqscan=off -c enable_bitmapscan=off -c enable_hashjoin=off "
     "-c enable_mergejoin=off -c enable_sort=off"
 )
+# How much of an answer becomes one record batch. The driver's own 16 MB are memory that the system hands out anew, page
+# by page, for every batch; and rows may be large.
+BATCH_BYTES = 3 * 1024 * 1024
+_BATCH_BYTES = "adbc.postgresql.batch_size_hint_bytes"
 
 
 def rows(database: Database, statement: str, parameters: Sequence[Any] = ()) -> Iterator[pyarrow.RecordBatch]:
@@ -76,6 +80,7 @@ def _begun(database: Database, text: str) -> tuple[Any, Any]:
 def _execute(arrow: Any, text: str) -> Any:
     cursor = arrow.cursor()
     try:
+        cursor.adbc_statement.set_options(**{_BATCH_BYTES: str(BATCH_BYTES)})
         cursor.execute(text)
     except BaseException:
         _close(cursor)

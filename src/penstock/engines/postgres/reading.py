@@ -47,8 +47,8 @@ def _read(
         rows = _checked(database, part, rows)
     count = 0
     for found in rows:
-        for first in range(0, found.num_rows, batch_rows):
-            batch = shape.shaped(found.slice(first, batch_rows))
+        for first, last in _slices(found.num_rows, batch_rows):
+            batch = shape.shaped(found.slice(first, last - first))
             count += batch.num_rows
             yield batch
     if count < part.count and part.is_counted and table != "dead_letters":
@@ -56,6 +56,13 @@ def _read(
             f"only {count} of {part.count} rows of the {table} of queue {part.queue!r} are left: the others were "
             "removed meanwhile"
         )
+
+
+def _slices(count: int, most: int) -> Iterator[tuple[int, int]]:
+    """Of like size, because each costs something however small it is."""
+    slices = -(-count // most)
+    for number in range(slices):
+        yield count * number // slices, count * (number + 1) // slices
 
 
 def _lanes(database: Database, queue: str) -> tuple[int, list[Lane]]:

@@ -183,9 +183,10 @@ create or replace function penstock._between(
 language sql stable as $$
     select penstock._between_places(
         q, _start, _end, format('%L::xid8, %s', later.tx, later.seq), format('%L::xid8, %s', _after_tx, _after_seq),
-        format('%L::xid8, %s', _upto_tx, _upto_seq)
+        format('%L::xid8, %s', final.tx, final.seq)
     )
     from penstock._later(_start, _after_tx, _after_seq) as later
+    cross join penstock._final(_end, _upto_tx, _upto_seq) as final
 $$;
 
 -- The place after which all rows lie that were sent after the start of a window and after a place, but for those of
@@ -198,6 +199,20 @@ language sql immutable as $$
     from penstock._beyond(penstock._mark_cursor(_start)) as b
     cross join lateral (values (b.tx, b.seq), (_after_tx, _after_seq)) as place (tx, seq)
     order by place.tx desc, place.seq desc limit 1
+$$;
+
+-- The place up to which all rows lie that were sent before the end of a window, and not beyond a place. A window that was
+-- cut ends there: without this every row behind it would be looked at, and found to be too late.
+create or replace function penstock._final(_end text, _upto_tx xid8, _upto_seq bigint, out tx xid8, out seq bigint)
+language sql immutable as $$
+    select place.tx, place.seq
+    from penstock._mark_cursor(_end) as e
+    cross join lateral (
+        select _upto_tx, _upto_seq
+        union all
+        select b.tx, b.seq from penstock._beyond(e) as b where not e.used_up and e.above = 0
+    ) as place (tx, seq)
+    order by place.tx, place.seq limit 1
 $$;
 
 -- The same with places that are texts, so that they can be columns of another table: _later as of the function of that
