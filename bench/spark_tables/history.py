@@ -78,8 +78,7 @@ def history(spark: SparkSession, messages: int, tick_milliseconds: int = 2, part
 
 
 def _steps(spark: SparkSession) -> DataFrame:
-    """What happens to a message of each fate, a row for each step: after it has waited and been worked on so often.
-    Joined to the messages: arrays that expressions make of it for every message take many times as long."""
+    """What happens to a message of each fate, a row for each step: after it has waited and been worked on so often."""
     rows = [(fate, place, *step) for fate, steps in _FATES.items() for place, step in enumerate(steps)]
     return spark.createDataFrame(
         rows, "fate long, place int, waits int, works int, event string, state string, attempt int"

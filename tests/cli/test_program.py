@@ -19,7 +19,8 @@ COMMANDS = [[name] for name in SINGLE] + [
 # Of the design's list, those that this version serves.
 PROMISED = (
     "send receive ack nak reject reschedule extend peek status info audit explain dead redrive purge batch schedule "
-    "leases consumers queues flush pause resume seek serve worker pipeline sweep migrate doctor demo version"
+    "leases consumers queues flush pause resume seek serve worker pipeline sweep migrate doctor bench demo "
+    "version"
 )
 READING = [
     ["status"],

@@ -11,6 +11,7 @@ import typer
 
 from penstock.cli import (
     batch,
+    bench,
     consumers,
     dead,
     looking,
@@ -57,6 +58,7 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         maintenance.sweep,
         maintenance.migrate,
         maintenance.doctor,
+        bench.bench,
         demo,
         maintenance.version,
     ),

@@ -28,6 +28,9 @@ SQL = Statements("penstock.engines.sqlite", "sql/reading.sql")
 Rows = list[tuple[Any, ...]]
 # Beyond any group: what lies at the position before a range is not read.
 AFTER_ALL = 2**63 - 1
+# How many rows a batch may have follows from how large those of the last one were: payloads may have megabytes.
+FIRST_ROWS = 100
+BATCH_BYTES = 64 * 1024 * 1024
 
 # The order of the columns in the statements.
 _MESSAGE = (
@@ -63,12 +66,15 @@ def _batches(
     """Each batch is a transaction of its own: behind the horizon nothing changes, and a slow reader holds up nobody."""
     reader = _Reader(part, table, columns)
     count = 0
+    limit = min(batch_rows, FIRST_ROWS)
     while reader.place is not None:
         with database.read() as transaction:
-            rows = reader.next(transaction, batch_rows)
+            rows = reader.next(transaction, limit)
         if rows:
             count += len(rows)
-            yield _record_batch(rows, reader.selected, tables.schema(table, columns), part.queue, database.salt)
+            batch = _record_batch(rows, reader.selected, tables.schema(table, columns), part.queue, database.salt)
+            limit = max(min(batch_rows, BATCH_BYTES * len(rows) // batch.nbytes), 1)
+            yield batch
     if count != part.count and table != "dead_letters":
         raise RangeTrimmed(
             f"{part.count - count} of {part.count} {table} of queue {part.queue!r} between {part.start} and {part.end} "
