@@ -151,7 +151,7 @@ def find_function(target: str, folder: str) -> Callable[..., Any]:
     except Exception as error:
         raise InvalidInput(
             f"module {shown(module_name)} cannot be imported ({type(error).__name__}: {error}); on a cluster give it "
-            "to the executors with --py-files"
+            "to the executors with --conf spark.submit.pyFiles=FILE, or spark-submit --py-files FILE"
         ) from error
     for part in name.split("."):
         if not hasattr(found, part):
