@@ -33,6 +33,8 @@ def test_a_worker_outlives_a_store_that_is_locked_for_longer_than_it_waits(
             worker.start()
             await_until(running.is_set)
             blocker = apsw.Connection(str(path))
+            # The worker sweeps meanwhile, and may just be writing.
+            blocker.set_busy_timeout(10_000)
             blocker.execute("begin immediate")
             go.set()
             await_until(lambda: "trying again until it works" in caplog.text)
