@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +28,8 @@ class Cli:
 
     def bare(self, *words: str, code: int = 0, input: str | bytes | None = None) -> Result:
         """Without --url."""
-        result = self.runner.invoke(app, list(words), input=input)
+        with logs_as_they_were():
+            result = self.runner.invoke(app, list(words), input=input)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         assert result.exit_code == code, f"exit code {result.exit_code}: {result.stdout}{result.stderr}"
@@ -52,3 +56,15 @@ class Cli:
 
     def store(self) -> penstock.Store:
         return penstock.connect(self.url)
+
+
+@contextmanager
+def logs_as_they_were() -> Iterator[None]:
+    """A program says what becomes of the logs of its process; this process has other tests to run."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    try:
+        yield
+    finally:
+        root.handlers[:] = handlers
+        root.setLevel(level)
