@@ -7,6 +7,7 @@ import logging
 import signal
 import threading
 from collections.abc import Callable
+from queue import SimpleQueue
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -18,14 +19,21 @@ STOPPING = tuple(
 
 class Stopper:
     """While it is open, signals are taken as requests. Only the main thread may do that; elsewhere it does nothing, and
-    whoever started the worker stops it."""
+    whoever started the worker stops it.
+
+    A thread of its own obeys: a signal may come while the main thread, or the handler of the signal before, has the
+    very lock that obeying needs. Only a simple queue may be put into at any moment.
+    """
 
     def __init__(self, request: Callable[[], None]) -> None:
         self._request = request
         self._before: dict[int, Any] = {}
+        self._heard: SimpleQueue[int | None] = SimpleQueue()
+        self._obeying = threading.Thread(target=self._obey, name="penstock-signals", daemon=True)
 
     def __enter__(self) -> Stopper:
         if threading.current_thread() is threading.main_thread():
+            self._obeying.start()
             for number in STOPPING:
                 self._before[number] = signal.signal(number, self._hear)
         return self
@@ -38,9 +46,16 @@ class Stopper:
                 TypeError, ValueError
             ):  # a handler that was not set from Python cannot be restored
                 signal.signal(number, before)
+        if self._before:
+            self._heard.put(None)
+            self._obeying.join()
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        logger.info("%s: stopping", signal.Signals(number).name)
-        self._request()
-        if hasattr(signal, "SIGQUIT") and number == signal.SIGQUIT:
-            self._request()  # as a second signal: at once
+        self._heard.put(number)
+
+    def _obey(self) -> None:
+        while (number := self._heard.get()) is not None:
+            logger.info("%s: stopping", signal.Signals(number).name)
+            self._request()
+            if hasattr(signal, "SIGQUIT") and number == signal.SIGQUIT:
+                self._request()  # as a second signal: at once
