@@ -7,6 +7,7 @@ goes through the worker.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import multiprocessing
@@ -53,7 +54,9 @@ class Child:
         if self.process.is_alive():
             self.process.kill()
             self.process.join()
-        self.process.close()
+        # Another thread may just be asking how it ended, and has not written it down yet: then nothing is left to close.
+        with contextlib.suppress(ValueError):
+            self.process.close()
 
     def death(self) -> str:
         self.process.join(END_SECONDS)
