@@ -54,7 +54,7 @@ class Child:
         if self.process.is_alive():
             self.process.kill()
             self.process.join()
-        # Another thread may just be asking how it ended, and has not written it down yet: then nothing is left to close.
+        # Another thread may just be asking how it ended and has not written it down yet: nothing is left to close.
         with contextlib.suppress(ValueError):
             self.process.close()
 
