@@ -44,12 +44,26 @@ def test_people_see_a_line_for_each_batch(cli: Cli) -> None:
 
 def test_postgres_is_measured_in_a_queue_that_is_empty_afterwards(cli: Cli, tmp_path: Path) -> None:
     url = fresh_database(folder=tmp_path)
-    rates = cli.bare("--url", url, "--json", "bench", "--batch", "3", "--seconds", "0.05")
-    assert '"batch":3' in rates.stdout
+    for _ in range(2):
+        rates = cli.bare("--url", url, "--json", "bench", "--batch", "3", "--seconds", "0.05")
+        assert '"batch":3' in rates.stdout
     with penstock.connect(url) as store:
         queue = store.queue("penstock-bench")
         stats = queue.stats("default")
         assert (stats.available, stats.in_progress, stats.done, queue.archive()) == (0, 0, 0, [])
+
+
+def test_a_queue_with_messages_is_not_emptied_for_it(cli: Cli, tmp_path: Path) -> None:
+    url = fresh_database(folder=tmp_path)
+    with penstock.connect(url) as store:
+        store.queue("penstock-bench").send(b"mine")
+        said = cli.bare("--url", url, "bench", "--seconds", "0.01", code=1).stderr
+        assert "'penstock-bench' is not empty" in said
+        assert store.queue("penstock-bench").receive()[0].payload == b"mine"
+
+
+def test_the_shortest_time_measures_once(cli: Cli) -> None:
+    assert cli.json("bench", "--batch", "5", "--seconds", "1e-9")[0]["messages"] == 5
 
 
 @pytest.mark.parametrize("words", WRONG, ids=" ".join)

@@ -18,12 +18,13 @@ from penstock.cli.rendering import table
 from penstock.cli.session import Session
 from penstock.client.connecting import connect
 from penstock.client.queue import Queue
-from penstock.domain.errors import InvalidInput, StoreUnavailable
+from penstock.domain.errors import InvalidInput, Refused, StoreUnavailable
 from penstock.domain.times import check_integer, check_seconds
 from penstock.engines.sqlite.connection import MEMORY
 
 QUEUE = "penstock-bench"
 BATCHES = [1, 10, 100, 1000]
+COLUMNS = ("batch", "send", "receive", "ack", "all three")
 LONGEST_SECONDS = 60
 MAX_BATCH = 100_000
 # Of one call, and of all that is written for one row of the answer: a measurement must not fill a disk.
@@ -62,13 +63,10 @@ def bench(
     _check(batches, seconds, payload_bytes)
     with _scratch(session.settings().url) as queue:
         rates = [_measured(queue, one, seconds, os.urandom(payload_bytes)) for one in batches]
-    shown = table("batch", "send", "receive", "ack", "all three", title="Messages per second", numbers=COLUMNS)
+    page = table(*COLUMNS, title="Messages per second", numbers=COLUMNS)
     for rate in rates:
-        shown.add_row(*(f"{value:,.0f}" for value in (rate.batch, rate.send, rate.receive, rate.ack, rate.all)))
-    session.answer(rates, shown)
-
-
-COLUMNS = ("batch", "send", "receive", "ack", "all three")
+        page.add_row(*(f"{value:,.0f}" for value in (rate.batch, rate.send, rate.receive, rate.ack, rate.all)))
+    session.answer(rates, page)
 
 
 def _check(batches: list[int], seconds: float, payload_bytes: int) -> None:
@@ -92,7 +90,11 @@ def _scratch(url: str) -> Iterator[Queue]:
     if path in (url, MEMORY):
         with connect(url) as store:
             queue = store.queue(QUEUE)
-            queue.flush()
+            if queue.engine.unread(QUEUE):
+                raise Refused(
+                    f"queue {QUEUE!r} is not empty: somebody measures this store just now, or was cut off; "
+                    f"`penstock flush {QUEUE}` empties it"
+                )
             try:
                 yield queue
             finally:
@@ -118,11 +120,12 @@ def _measured(queue: Queue, batch: int, seconds: float, payload: bytes) -> Rate:
     _cycle(queue, payloads)
     sending = receiving = acking = 0.0
     messages = 0
-    began = time.perf_counter()
-    while (now := time.perf_counter()) - began < seconds and messages < most:
+    began = now = time.perf_counter()
+    while not messages or (now - began < seconds and messages < most):
         sent, received, acked = _cycle(queue, payloads)
         sending, receiving, acking = sending + sent - now, receiving + received - sent, acking + acked - received
         messages += batch
+        now = time.perf_counter()
     whole = sending + receiving + acking
     return Rate(batch, messages, messages / sending, messages / receiving, messages / acking, messages / whole)
 

@@ -73,7 +73,7 @@ def _batches(
         if rows:
             count += len(rows)
             batch = _record_batch(rows, reader.selected, tables.schema(table, columns), part.queue, database.salt)
-            limit = max(min(batch_rows, BATCH_BYTES * len(rows) // batch.nbytes), 1)
+            limit = max(min(batch_rows, BATCH_BYTES * len(rows) // max(batch.nbytes, 1)), 1)
             yield batch
     if count != part.count and table != "dead_letters":
         raise RangeTrimmed(

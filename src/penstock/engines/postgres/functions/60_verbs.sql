@@ -185,7 +185,8 @@ declare
     last penstock.delivery_row;
     _name text;
 begin
-    perform penstock._check_whole('limit', receive."limit", 1, 1000000), penstock._check_name('queue', receive.queue), penstock._check_optional('group', receive."group"),
+    perform penstock._check_whole('limit', receive."limit", 1, 1000000),
+        penstock._check_name('queue', receive.queue), penstock._check_optional('group', receive."group"),
         penstock._check_seconds('lease_seconds', receive.lease_seconds);
     _name := penstock._check_name('consumer', coalesce(receive.consumer, penstock._session_name()));
     taken := array(
