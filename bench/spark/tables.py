@@ -2,11 +2,14 @@
 
 The one to read has the columns, types and values that a queue gives, so that both make the same files. The one to fill
 has what a message of the sink has, as a hand-made queue would: numbered, stamped with a time, and indexed in the order
-of serving.
+of serving. A message is found by its number, as ours is by its position, of which its id is made; both sides keep two
+indexes. JDBC writes as Spark has it, and once more by the best of its driver: batches of 10,000 rows, sent as few
+statements. It commits each of its two parts on its own, and a task that runs again writes its rows again.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -33,7 +36,7 @@ def peer_of(url: str) -> Peer:
     if url.startswith("sqlite:///"):
         return Peer(f"jdbc:sqlite:{url.removeprefix('sqlite:///')}", "org.sqlite.JDBC", {}, 1)
     parts = urlsplit(url)
-    options = {"user": parts.username or "postgres", "password": parts.password or "", "reWriteBatchedInserts": "true"}
+    options = {"user": parts.username or "postgres", "password": parts.password or ""}
     place = f"jdbc:postgresql://{parts.hostname}:{parts.port or 5432}{parts.path}"
     return Peer(place, "org.postgresql.Driver", {name: value for name, value in options.items() if value}, 2)
 
@@ -85,6 +88,18 @@ def _fill_postgres(url: str, count: int, payload: bytes) -> None:
             (CONTENT_TYPE, payload, count),
         )
         connection.execute(f"analyze {READ_TABLE}")
+
+
+def settle(url: str) -> None:
+    """Before every turn: what the one before has written is on the disk, files of Parquet too, and the files of the
+    server's write-ahead log can be used again. Else each turn would make new ones, 16 MB of zeros each, while those who
+    write wait."""
+    if url.startswith("postgres"):
+        import psycopg
+
+        with psycopg.connect(url, autocommit=True) as server:
+            server.execute("checkpoint")
+    os.sync()
 
 
 def empty_written(url: str) -> None:

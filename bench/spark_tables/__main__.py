@@ -137,15 +137,16 @@ def _tell(table: str, began: float) -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.spark_tables", description=__doc__)
     parser.add_argument("--rows", type=int, help="audit rows (default 2,000,000; with --full 10,000,000)")
-    parser.add_argument("--rounds", type=int, help="turns that count (default 3; with --full 1)")
+    parser.add_argument("--rounds", type=int, default=3, help="turns that count (default 3)")
     parser.add_argument("--full", action="store_true", help="a lake of 10 million audit rows")
     parser.add_argument("--quick", action="store_true", help="small: to see that it works")
     parser.add_argument("--out", default="bench-results", help="where results go (default ./bench-results)")
     parser.add_argument("--worker", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--place", default="", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.rounds < 1:
+        parser.error(f"--rounds must be at least 1, not {arguments.rounds}")
     arguments.rows = arguments.rows or (10_000_000 if arguments.full else 100_000 if arguments.quick else 2_000_000)
-    arguments.rounds = arguments.rounds or (1 if arguments.full else 3)
     return arguments
 
 

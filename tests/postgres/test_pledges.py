@@ -16,7 +16,7 @@ import pyarrow
 import pytest
 
 import penstock
-from penstock import Queue, Refused, Store
+from penstock import PenstockError, Queue, Refused, Store
 from penstock.engines.postgres.staging import LARGE_ROWS
 from tests.conformance.clock import Clock
 from tests.postgres.server import Server, fresh_database
@@ -131,6 +131,30 @@ def test_messages_with_options_are_put_aside_beside_a_pledge(queue: Queue, watch
     assert kept(watcher) == 1
     assert queue.engine.release("orders", "job/1", ["a"]) == LARGE_ROWS + 1
     assert sorted(taken(queue)) == [*range(LARGE_ROWS), 77777]
+
+
+def test_rows_that_the_server_refuses_fail_the_part(queue: Queue, watcher: psycopg.Connection) -> None:
+    kinds = ["text/plain"] * LARGE_ROWS
+    kinds[LARGE_ROWS // 2] = "text\0plain"
+    with pytest.raises(PenstockError, match="0x00"):
+        queue.engine.stage("orders", "job/1", "refused", large(content_type=kinds))
+    assert kept(watcher) == 0
+    assert queue.engine.stage("orders", "job/1", "right", large()) == LARGE_ROWS
+    assert queue.engine.release("orders", "job/1", ["right"]) == LARGE_ROWS
+    assert taken(queue) == [*range(LARGE_ROWS)]
+
+
+def test_parts_take_their_positions_one_after_the_other(queue: Queue, url: str, watcher: psycopg.Connection) -> None:
+    """Each then has pages of its own in the indexes, instead of waiting for the other's."""
+    take = "select first, seqs from penstock.take_positions('orders', 0, 3, 9)"
+    queue.send(1)
+    with psycopg.connect(url) as other:
+        first = other.execute(take).fetchone()
+        watcher.execute("set lock_timeout = '50ms'")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            watcher.execute(take)
+    assert first is not None
+    assert watcher.execute(take).fetchone() == (first[0] + 3, None)
 
 
 def test_a_release_happens_once_and_attempts_that_lost_are_dropped(queue: Queue, watcher: psycopg.Connection) -> None:

@@ -104,7 +104,7 @@ class Cluster:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.page_port}/json/", timeout=5) as page:
                 found: dict[str, Any] = json.load(page)
                 return found
-        except OSError:
+        except (OSError, json.JSONDecodeError):  # it does not listen yet, or has nothing but its first page yet
             return None
 
     def drive(self, *words: str) -> Driver:

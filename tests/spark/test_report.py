@@ -126,6 +126,18 @@ def test_groups_are_named_where_a_queue_has_several() -> None:
     assert "orders / nobody" in found
 
 
+def test_a_group_has_the_same_colour_in_every_plot() -> None:
+    """Billing is behind by more messages, packing for longer."""
+    points = {
+        ("orders", "packing"): [point(place, backlog=3, oldest_age_seconds=900.0) for place in range(3)],
+        ("orders", "billing"): [point(place, backlog=70, oldest_age_seconds=20.0) for place in range(3)],
+    }
+    readers = [Reader("orders", group, {}, NO_TIMES, NO_TIMES, 0) for group in ("packing", "billing")]
+    legends = {chart.heading: list(chart.legend) for chart in charts(summary(points=points, readers=readers))}
+    assert legends["Backlog"] == [("orders / billing", "c1"), ("orders / packing", "c2")]
+    assert legends["Age of the oldest message"] == legends["Backlog"]
+
+
 def test_an_empty_lake_has_a_report_too() -> None:
     empty = summary(begins_at=None, ends_at=None, sent={}, readers=[], points={})
     assert findings(empty)[0].sentence.startswith("Nothing has happened yet")

@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 import penstock
+from tests.conformance.engines import ENGINES
 from tests.workers.conftest import await_until, events
+
+WAITING = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
 
 
 def test_what_runs_is_finished_and_what_waits_is_given_back_uncounted(store: penstock.Store, start: Any) -> None:
@@ -35,6 +40,26 @@ def test_what_runs_is_finished_and_what_waits_is_given_back_uncounted(store: pen
     assert [delivery.attempt for delivery in queue.receive(limit=10)] == [1, 1, 1, 1]
     assert events(queue, ids[5]) == ["send", "receive", "release", "receive"]
     assert store.consumers() == []
+
+
+def test_what_a_receive_under_way_brings_is_handled_or_given_back(tmp_path: Path) -> None:
+    [row] = [row for row in ENGINES if row.name == "postgres"]
+    url = row.fresh_url(tmp_path)
+    with penstock.connect(url) as store, psycopg.connect(url) as blocker, psycopg.connect(url, autocommit=True) as eye:
+        queue = store.queue("work")
+        worker = penstock.Worker(store, {"work": lambda delivery: None}, sweep_seconds=None)
+        worker.start()
+        blocker.execute("lock table penstock.lease in access exclusive mode")
+        message = queue.send(b"x")
+        await_until(lambda: eye.execute(WAITING).fetchone() != (0,))
+        stopping = threading.Thread(target=worker.stop)
+        stopping.start()
+        stopping.join(0.3)
+        assert stopping.is_alive(), "it waits for what it has asked for"
+        blocker.rollback()
+        stopping.join(15)
+        # Its lease must not just end with the worker: that would count as an attempt.
+        assert events(queue, message) in (["send", "receive", "release"], ["send", "receive", "ack"])
 
 
 @pytest.mark.parametrize("kind", ["thread", "loop"])

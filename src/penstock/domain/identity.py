@@ -24,20 +24,19 @@ _POSITION_MASK = (1 << _POSITION_BITS) - 1
 _TAILS = [f"{number:03x}" for number in range(1 << 12)]
 
 
-@lru_cache(256)
 def made_prefix(created_at: int, salt: int) -> str:
     """All of a made id but its last 12 digits: the same for all messages of one send."""
     return _prefix(created_at // 1000, salt)
 
 
-@lru_cache(64)
+@lru_cache(256)
 def _prefix(milliseconds: int, salt: int) -> str:
     high, low = salt >> 14, salt & 0x3FFF
     return f"{milliseconds >> 16 & 0xFFFFFFFF:08x}-{milliseconds & 0xFFFF:04x}-7{high:03x}-{0x8000 | low:04x}-"
 
 
 def made_id(created_at: int, salt: int, position: int) -> str:
-    return f"{made_prefix(created_at, salt)}{position:012x}"
+    return f"{_prefix(created_at // 1000, salt)}{position:012x}"
 
 
 def made_ids(created_at: int, salt: int, first: int, last: int) -> list[str]:

@@ -73,9 +73,11 @@ def by_priority(batch: pyarrow.RecordBatch) -> list[tuple[int, pyarrow.RecordBat
     found = sorted(compute.unique(priorities).to_pylist())
     if len(found) > MOST_PIECES:
         return None
-    return [
-        (check_integer("priority", one, 0, MAX_PRIORITY), plain.filter(compute.equal(priorities, one))) for one in found
-    ]
+    for one in found:
+        check_integer("priority", one, 0, MAX_PRIORITY)
+    if len(found) == 1:
+        return [(found[0], plain)]
+    return [(one, plain.filter(compute.equal(priorities, one))) for one in found]
 
 
 def _are_null(batch: pyarrow.RecordBatch, but: tuple[str, ...]) -> bool:

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from penstock.domain.fingerprints import EXAMINED_CHARACTERS, KEPT_CHARACTERS, NO_REASON, RULES
 from penstock.domain.lifecycle import Event
 from penstock.spark.schemas import FAILURES, POISON, conform
-from penstock.spark.trails import FAILING, count_when, has_ended, is_event
+from penstock.spark.trails import FAILING, count_when, has_ended, is_event, state_name, state_number
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -35,25 +35,33 @@ def pattern(reason: Column) -> Column:
 
 def failing(audit: DataFrame) -> DataFrame:
     """What did not work, one row for each message, group and pattern. Both tables come of it, so it is worth keeping
-    until both are made."""
+    until both are made.
+
+    A message mostly fails for the same reason again, so reasons are counted first: then each is taken through the
+    rules once.
+    """
     by_itself = F.create_map(*(F.lit(str(word)) for pair in BY_ITSELF.items() for word in pair))[F.col("event")]
-    reason = F.coalesce(by_itself, F.col("reason"), F.lit(NO_REASON))
-    return (
+    reasons = (
         audit.where(is_event(*FAILING))
-        .withColumn("reason", reason)
-        .groupBy("queue", "group", "id", pattern(F.col("reason")).alias("pattern"))
+        .withColumn("reason", F.coalesce(by_itself, F.col("reason"), F.lit(NO_REASON)))
+        .groupBy("queue", "group", "id", "reason")
         .agg(
-            F.min(F.struct("at", "entry", "reason")).alias("first"),
-            F.max(F.struct("at", "entry", "state")).alias("last"),
+            F.min("entry").alias("first"),
+            F.max("entry").alias("last"),
+            F.max_by(state_number(F.col("state")), "entry").alias("state"),
+            F.min("at").alias("first_at"),
+            F.max("at").alias("last_at"),
             F.count("*").alias("times"),
-            F.least(F.lit(1), count_when(has_ended())).alias("ended"),
+            count_when(has_ended()).alias("ended"),
         )
-        .select(
-            *("queue", "group", "id", "pattern", "times", "ended", "last.state"),
-            F.col("first.reason").alias("example"),
-            F.col("first.at").alias("first_at"),
-            F.col("last.at").alias("last_at"),
-        )
+    )
+    return reasons.groupBy("queue", "group", "id", pattern(F.col("reason")).alias("pattern")).agg(
+        F.sum("times").alias("times"),
+        F.least(F.lit(1), F.sum("ended")).alias("ended"),
+        state_name(F.max_by("state", "last")).alias("state"),
+        F.min_by("reason", "first").alias("example"),
+        F.min("first_at").alias("first_at"),
+        F.max("last_at").alias("last_at"),
     )
 
 

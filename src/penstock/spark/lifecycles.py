@@ -13,49 +13,47 @@ from penstock.spark.trails import (
     MICROSECONDS,
     SETTLING,
     by_group,
-    count_when,
     has_ended,
-    in_order,
     is_event,
     seconds_between,
-    sum_of_times,
 )
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+LIFE = ("queue", "id", "group")
+
 
 def lifecycles(audit: DataFrame) -> DataFrame:
     """What became of each message in each group of its queue.
 
-    One pass and one exchange: every column is a sum, a minimum or the value of the last entry, so that tasks add up
-    their own part first.
+    The entries of a message are brought together and sorted, so that each life is added up as its entries pass by. A
+    hash of all lives would be sorted too, in parts and again as a whole, because texts and sets are kept for each.
     """
-    at = F.col("at")
-    received, settled = is_event(Event.RECEIVE), is_event(*SETTLING)
-    late = is_event(Event.EXPIRE, Event.DEADLINE)
-    received_sum, received_micros = sum_of_times(F.when(received, at))
-    settled_sum, settled_micros = sum_of_times(F.when(settled, at))
-    ready = (F.col("state") == "ready") & is_event(Event.SEND, Event.DUE, Event.BATCH_START)
-    found = by_group(audit).groupBy("queue", "id", "group").agg(
-        F.max(F.struct("at", "entry", "state", "attempt")).alias("last"),
-        F.min(F.when(is_event(Event.SEND), at)).alias("sent_at"),
-        F.min(F.when(ready, at)).alias("ready_at"),
-        F.min(F.when(received, at)).alias("first_received_at"),
-        F.max(F.when(received, at)).alias("last_received_at"),
-        F.max(F.when(late, at)).alias("late_at"),
-        F.max_by("reason", F.when(F.col("reason").isNotNull(), in_order())).alias("last_reason"),
-        F.sort_array(F.collect_set(F.when(received, F.col("by")))).alias("workers"),
-        count_when(received).alias("deliveries"),
-        count_when(settled).alias("settled"),
-        received_sum.alias("received_sum"),
-        received_micros.alias("received_micros"),
-        settled_sum.alias("settled_sum"),
-        settled_micros.alias("settled_micros"),
-    )  # fmt: skip
+    found = (
+        _told(by_group(audit))
+        .repartition(*LIFE)
+        .sortWithinPartitions(*LIFE)
+        .groupBy(*LIFE)
+        .agg(
+            F.max(F.struct("at", "entry", "state", "attempt")).alias("last"),
+            F.max(F.when(F.col("reason").isNotNull(), F.struct("at", "entry", "reason"))).alias("last_with_reason"),
+            F.min("created_at").alias("created_at"),
+            F.min("sent_at").alias("sent_at"),
+            F.min("ready_at").alias("ready_at"),
+            F.min("received_at").alias("first_received_at"),
+            F.max("received_at").alias("last_received_at"),
+            F.max("late_at").alias("late_at"),
+            F.sort_array(F.collect_set("worker")).alias("workers"),
+            F.count("received_at").alias("deliveries"),
+            F.count("settled_at").alias("settled"),
+            F.sum("leased_micros").alias("leased_micros"),
+        )
+    )
     return (
         found.withColumn("state", F.col("last.state"))
         .withColumn("attempts", F.col("last.attempt"))
+        .withColumn("last_reason", F.col("last_with_reason.reason"))
         .withColumn("finished_at", F.when(has_ended(), F.col("last.at")))
         .withColumn("waited_seconds", seconds_between(F.col("ready_at"), F.col("first_received_at")))
         .withColumn("total_seconds", seconds_between(F.col("sent_at"), F.col("finished_at")))
@@ -64,23 +62,42 @@ def lifecycles(audit: DataFrame) -> DataFrame:
     )
 
 
+def _told(entries: DataFrame) -> DataFrame:
+    """What each entry adds to the life of its message: looked at once, before anything is grouped."""
+    at = F.col("at")
+    received, settled = is_event(Event.RECEIVE), is_event(*SETTLING)
+    ready = (F.col("state") == "ready") & is_event(Event.SEND, Event.DUE, Event.BATCH_START)
+    age = _age_micros(at)
+    return entries.select(
+        *(*LIFE, "entry", "at", "state", "attempt", "reason", "created_at"),
+        F.when(is_event(Event.SEND), at).alias("sent_at"),
+        F.when(ready, at).alias("ready_at"),
+        F.when(received, at).alias("received_at"),
+        F.when(settled, at).alias("settled_at"),
+        F.when(is_event(Event.EXPIRE, Event.DEADLINE), at).alias("late_at"),
+        F.when(received, F.col("by")).alias("worker"),
+        F.when(settled, age).when(received, -age).alias("leased_micros"),
+    )
+
+
 def _processed() -> Column:
     """The ends of all deliveries minus their beginnings. One that was not settled ended with the message's own time,
     or is still in flight and does not count yet."""
-    zero = F.lit(0)
-    whole = F.coalesce(F.col("settled_sum"), zero) - F.coalesce(F.col("received_sum"), zero)
-    micros = F.coalesce(F.col("settled_micros"), zero) - F.coalesce(F.col("received_micros"), zero)
     late = F.when(F.col("late_at") >= F.col("last_received_at"), F.col("late_at"))
     unsettled = F.when(
-        F.col("deliveries") > F.col("settled"), F.unix_micros(F.coalesce(late, F.col("last_received_at")))
-    ).otherwise(zero)
-    seconds = (whole * F.lit(MICROSECONDS) + micros + unsettled) / F.lit(float(MICROSECONDS))
-    return F.when(F.col("deliveries") > 0, seconds)
+        F.col("deliveries") > F.col("settled"), _age_micros(F.coalesce(late, F.col("last_received_at")))
+    ).otherwise(F.lit(0))
+    return F.when(F.col("deliveries") > 0, (F.col("leased_micros") + unsettled) / F.lit(float(MICROSECONDS)))
+
+
+def _age_micros(time: Column) -> Column:
+    """How old the message was. Sums of times since 1970 would overflow after some thousand deliveries."""
+    return F.unix_micros(time) - F.unix_micros("created_at")
 
 
 def leases(audit: DataFrame) -> DataFrame:
     """Each delivery with the entry that ended it: the next one of the same message in the same group."""
-    following = Window.partitionBy("queue", "id", "group").orderBy("at", "entry")
+    following = Window.partitionBy(*LIFE).orderBy("at", "entry")
     return (
         audit.where(F.col("group").isNotNull())
         .withColumn("ended_at", F.lead("at").over(following))

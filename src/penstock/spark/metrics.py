@@ -31,6 +31,7 @@ MINUTE = 60
 KEY = ("queue", "group", "starts_at")
 COUNTS = ("sent", "received", "retried", "succeeded", "dead", "revived")
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+TIMED = ("waited", "processed")
 # Exact up to this many values in a stretch, and within one part in so many beyond.
 ACCURACY = 1000
 # The age of the oldest message is exact to this part of a stretch.
@@ -62,8 +63,7 @@ def metrics(flows: DataFrame, lifecycles: DataFrame, width_seconds: float = MINU
     """
     parts = [
         flows,
-        _percentiles(lifecycles, "first_received_at", "waited", width_seconds),
-        _percentiles(lifecycles, "finished_at", "processed", width_seconds),
+        _percentiles(lifecycles, width_seconds),
         backlog(flows, lifecycles, width_seconds),
     ]
     united = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
@@ -79,17 +79,21 @@ def metrics(flows: DataFrame, lifecycles: DataFrame, width_seconds: float = MINU
     )
 
 
-def _percentiles(lifecycles: DataFrame, time: str, what: str, width_seconds: float) -> DataFrame:
-    seconds = f"{what}_seconds"
+def _percentiles(lifecycles: DataFrame, width_seconds: float) -> DataFrame:
+    """Each life counts at two times, in one pass."""
+    nothing = F.lit(None).cast("double")
+    received = (F.col("first_received_at"), F.col("waited_seconds"), nothing)
+    finished = (F.col("finished_at"), nothing, F.col("processed_seconds"))
     found = (
-        lifecycles.where(F.col(time).isNotNull() & F.col(seconds).isNotNull())
-        .withColumn("starts_at", stretch(F.col(time), width_seconds))
-        .groupBy(*KEY)
-        .agg(F.percentile_approx(seconds, list(PERCENTILES.values()), ACCURACY).alias("found"))
+        lifecycles.select("queue", "group", F.stack(F.lit(2), *received, *finished).alias("at", *TIMED))
+        .where(F.col("at").isNotNull() & F.coalesce(*TIMED).isNotNull())
+        .groupBy("queue", "group", stretch(F.col("at"), width_seconds).alias("starts_at"))
+        .agg(*(F.percentile_approx(what, list(PERCENTILES.values()), ACCURACY).alias(what) for what in TIMED))
     )
-    return found.select(
-        *KEY, *(F.col("found")[place].alias(f"{what}_{name}") for place, name in enumerate(PERCENTILES))
+    percentiles = (
+        F.col(what)[place].alias(f"{what}_{name}") for what in TIMED for place, name in enumerate(PERCENTILES)
     )
+    return found.select(*KEY, *percentiles)
 
 
 def backlog(flows: DataFrame, lifecycles: DataFrame, width_seconds: float = MINUTE) -> DataFrame:
@@ -100,7 +104,7 @@ def backlog(flows: DataFrame, lifecycles: DataFrame, width_seconds: float = MINU
     upto = Window.partitionBy("queue", "group").orderBy("starts_at").rowsBetween(Window.unboundedPreceding, 0)
     change = F.col("sent") + F.col("revived") - F.col("succeeded") - F.col("dead")
     counted = _filled(flows, width_seconds).withColumn("change", F.sum(change).over(upto))
-    oldest = _oldest(lifecycles, width_seconds)
+    oldest = _oldest(lifecycles, _last(flows), width_seconds)
     ends_at = F.col("starts_at") + interval(width_seconds)
     return (
         counted.alias("counted")
@@ -118,8 +122,7 @@ def backlog(flows: DataFrame, lifecycles: DataFrame, width_seconds: float = MINU
 
 def _filled(flows: DataFrame, width_seconds: float) -> DataFrame:
     """With a row of zeros where nothing happened, up to the last stretch of all queues."""
-    last = flows.agg(F.max("starts_at").alias("last"))
-    spans = flows.groupBy("queue", "group").agg(F.min("starts_at").alias("first")).crossJoin(F.broadcast(last))
+    spans = flows.groupBy("queue", "group").agg(F.min("starts_at").alias("first")).crossJoin(_last(flows))
     step = interval(width_seconds)
     empty = spans.select("queue", "group", F.explode(F.sequence("first", "last", step)).alias("starts_at"))
     return (
@@ -129,7 +132,12 @@ def _filled(flows: DataFrame, width_seconds: float) -> DataFrame:
     )
 
 
-def _oldest(lifecycles: DataFrame, width_seconds: float) -> DataFrame:
+def _last(flows: DataFrame) -> DataFrame:
+    """The last stretch in which anything happened: one row, for every task."""
+    return F.broadcast(flows.agg(F.max("starts_at").alias("last")))
+
+
+def _oldest(lifecycles: DataFrame, last: DataFrame, width_seconds: float) -> DataFrame:
     """For each stretch, when the oldest message was sent that had not ended at its end.
 
     Messages sent at about the same time are one cohort, which lives as long as the last of them. A cohort that ends
@@ -149,11 +157,10 @@ def _oldest(lifecycles: DataFrame, width_seconds: float) -> DataFrame:
         )
     )
     older = Window.partitionBy("queue", "group").orderBy("cohort").rowsBetween(Window.unboundedPreceding, -1)
-    last = lifecycles.agg(stretch(F.max(F.greatest("sent_at", "first_received_at", "finished_at")), width_seconds))
     step = interval(width_seconds)
     turns = (
         cohorts.withColumn("after", F.max("until").over(older))
-        .crossJoin(F.broadcast(last.toDF("last")))
+        .crossJoin(last)
         .withColumn("first", F.greatest(stretch(F.col("cohort"), width_seconds), F.col("after")))
         .withColumn("final", F.least(F.col("until") - step, F.col("last")))
         .where(F.col("first") <= F.col("final"))

@@ -115,6 +115,9 @@ def _settings(master: str | None) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        # Code that was generated and compiled for a plan is kept for the next like it: the tables need 170 pieces,
+        # and Spark keeps 100.
+        "spark.sql.codegen.cache.maxEntries": "1000",
     }
     if master is not None and master.startswith("local"):
         settings |= {

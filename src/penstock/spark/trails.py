@@ -1,4 +1,4 @@
-"""What the tables have in common: the audit as every group sees it, stretches of time, and exact sums of times."""
+"""What the tables have in common: the audit as every group sees it, kinds of entries, and stretches of time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from penstock.domain.lifecycle import OUTCOMES, Event
+from penstock.domain.lifecycle import OUTCOMES, Event, State
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -47,6 +47,20 @@ def has_ended() -> Column:
     return F.col("state").isin(*(str(outcome) for outcome in OUTCOMES))
 
 
+def state_number(state: Column) -> Column:
+    """A state as a number. Where a group keeps numbers and times alone, Spark adds up in place; one text among them and
+    it sorts all rows."""
+    return F.array_position(_states(), state)
+
+
+def state_name(number: Column) -> Column:
+    return F.get(_states(), number - 1)
+
+
+def _states() -> Column:
+    return F.array(*(F.lit(str(state)) for state in State))
+
+
 def is_revival() -> Column:
     """A message that had ended is ready again."""
     return is_event(*REVIVING) & (F.col("state") == "ready")
@@ -54,11 +68,6 @@ def is_revival() -> Column:
 
 def count_when(condition: Column) -> Column:
     return F.count(F.when(condition, True))
-
-
-def in_order() -> Column:
-    """Sorts the entries of one message."""
-    return F.struct("at", "entry")
 
 
 def stretch(time: Column, width_seconds: float) -> Column:
@@ -74,9 +83,3 @@ def interval(seconds: float) -> Column:
 
 def seconds_between(start: Column, end: Column) -> Column:
     return (F.unix_micros(end) - F.unix_micros(start)) / F.lit(float(MICROSECONDS))
-
-
-def sum_of_times(time: Column) -> tuple[Column, Column]:
-    """Sums of whole seconds and of the microseconds beside them: one number would overflow after some thousand."""
-    micros = F.unix_micros(time)
-    return F.sum(F.unix_seconds(time)), F.sum(F.pmod(micros, F.lit(MICROSECONDS)))

@@ -73,7 +73,8 @@ class Pump:
         self._heard = True
         self._told = False
         self._seen = 0
-        self.receiving = True
+        self._is_receiving = True
+        self._receiving = threading.Lock()
         self._finishing = threading.Event()
         self._listener = Listener(engine, self._hear)
         self._thread = threading.Thread(target=self._run, name="penstock-pump", daemon=True)
@@ -86,9 +87,17 @@ class Pump:
         if not self._awake.is_set():
             self._awake.set()
 
+    def stop_receiving(self, within_seconds: float) -> bool:
+        """Nothing is asked for from now on; whether the receive under way, if there is one, has come in. Until then its
+        messages are nobody's to give back, and the end of the consumer would cost them an attempt."""
+        self._is_receiving = False
+        if not self._receiving.acquire(timeout=within_seconds):
+            return False
+        self._receiving.release()
+        return True
+
     def finish(self, within_seconds: float) -> bool:
-        """Settle what is left and end; whether all of it was settled in time."""
-        self.receiving = False
+        """After `stop_receiving`: settle what is left and end; whether all of it was settled in time."""
         self._finishing.set()
         self.wake()
         self._listener.stop()
@@ -138,10 +147,11 @@ class Pump:
         now = time.monotonic()
         heard, self._heard = self._heard, False
         told, self._told = self._told, False
-        if self.receiving:
-            self._look(now, heard, told)
-            for source in self._sources:
-                self._take(self._receives(source))
+        with self._receiving:
+            if self._is_receiving:
+                self._look(now, heard, told)
+                for source in self._sources:
+                    self._take(self._receives(source))
         self._take([step for source in self._sources for step in self._settlements(source, now)])
         return self._rest()
 
@@ -190,11 +200,11 @@ class Pump:
                 is_idle = False
             if not want.dry:
                 is_idle = False
-                if self.receiving and not want.shut and self._room(source) > 0:
+                if self._is_receiving and not want.shut and self._room(source) > 0:
                     wait = 0.0
-        if is_idle and self.receiving:
+        if is_idle and self._is_receiving:
             self._on_idle()
-        if listens and self.receiving:
+        if listens and self._is_receiving:
             self._listener.listen(self._seen)
         return wait
 

@@ -151,7 +151,7 @@ class Worker:
         self._pump = None
         self._ended.set()
         ends = time.monotonic() + self.grace_seconds
-        pump.receiving = False
+        self._await_receive(pump, ends)
         for source, slots in self._sources.items():
             slots.stop()
             source.release(source.ready.drain(), "the worker stops")
@@ -286,6 +286,10 @@ class Worker:
         logger.error("worker %s stops: %s", self.name, error, extra={"consumer": self.name})
         self._failure = self._failure or error
         self._ended.set()
+
+    def _await_receive(self, pump: Pump, ends: float) -> None:
+        while not pump.stop_receiving(LOOK_SECONDS) and time.monotonic() < ends and not self._hurry.is_set():
+            pass
 
     def _await_handlers(self, ends: float) -> None:
         while any(slots.unfinished for slots in self._sources.values()) and time.monotonic() < ends:

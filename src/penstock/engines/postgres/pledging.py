@@ -8,12 +8,13 @@ finds one that was decided on and not ended, the next try or a sweep, ends it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 
 import psycopg
 from psycopg import Connection
 
-from penstock.domain.errors import Refused
+from penstock.domain.errors import PenstockError, Refused
 from penstock.domain.names import shown
 from penstock.engines.postgres import copying
 from penstock.engines.postgres.arrays import Column
@@ -25,46 +26,72 @@ SQL = Statements("penstock.engines.postgres", "sql/pledges.sql")
 
 
 class Pledge:
-    """One transaction that writes one part."""
+    """One transaction that writes one part. While the server takes in some of its rows, the next are made ready."""
 
     def __init__(self, database: Database, connection: Connection, queue: str, name: str) -> None:
         self._database = database
         self._connection = connection
         self._queue = queue
         self._name = name
+        self._tx = 0
         self._priorities: set[int] = set()
         self._messages = 0
+        self._copier = ThreadPoolExecutor(1, "penstock-copy")
+        self._copy: Future[None] | None = None
 
     def begin(self) -> bool:
         """False when the server has no place for another one."""
         self._run(CONNECTION.begin)
         self._run(SQL.wait_for_rows)
-        return bool(self._database.on(self._connection, SQL.take_place, (self._name,))[0][0])
+        [(has_place, tx)] = self._database.on(self._connection, SQL.take_place, (self._name,))
+        self._tx = int(tx)
+        return bool(has_place)
 
     def write(
         self, chunk: Column, longest: int, priority: int, kind: str | None, kinds: list[str | None] | None
     ) -> None:
-        if priority not in self._priorities:
-            # In a transaction of its own: others who need the lane would have to wait for the end of this one.
-            self._database.rows(SQL.prepare_lane, (self._queue, [priority]))
-            self._priorities.add(priority)
-        wanted = (self._queue, priority, len(chunk.items), longest)
-        [(tx, *found)] = self._database.on(self._connection, SQL.take_positions, wanted)
-        place = copying.Place(int(tx), *found)
+        place = self._place(priority, len(chunk.items), longest)
         statement = SQL.copy.replace("{segment}", str(place.segment)).replace("{columns}", ", ".join(copying.COLUMNS))
-        with self._database.translated(), self._connection.cursor().copy(statement) as copy:
-            copy.write(copying.rows(place, chunk.items, kind, kinds))
+        rows = copying.rows(place, chunk.items, kind, kinds)
+        self._wait()
+        self._copy = self._copier.submit(self._send, statement, rows)
         self._messages += len(chunk.items)
 
+    def _place(self, priority: int, count: int, longest: int) -> copying.Place:
+        """In transactions of their own. Others who need the lane would have to wait for the end of this one; and each
+        commit brings to the disk in one go what was copied before, which the server would else do page by page when
+        its buffers are full, while those who write wait."""
+        if priority not in self._priorities:
+            self._database.rows(SQL.prepare_lane, (self._queue, [priority]))
+            self._priorities.add(priority)
+        [found] = self._database.rows(SQL.take_positions, (self._queue, priority, count, longest))
+        return copying.Place(self._tx, *found)
+
+    def _send(self, statement: str, rows: bytes) -> None:
+        with self._database.translated(), self._connection.cursor().copy(statement) as copy:
+            copy.write(rows)
+
+    def _wait(self) -> None:
+        """Until the server has what it was sent."""
+        if self._copy is not None:
+            copy, self._copy = self._copy, None
+            copy.result()
+
     def end(self) -> None:
+        self._wait()
         self._run(SQL.pledge.replace("{name}", self._name))
         if not self._database.value(SQL.end_pledge, (self._name, self._messages)):
             _end(self._database, self._name, "dropped")
             raise Refused(f"what was written to queue {shown(self._queue)} was given up meanwhile: write it again")
 
     def undo(self) -> None:
+        with suppress(PenstockError):
+            self._wait()
         if not self._connection.closed:
             self._run(CONNECTION.rollback)
+
+    def close(self) -> None:
+        self._copier.shutdown()
 
     def _run(self, statement: str) -> None:
         with self._database.translated():
@@ -85,10 +112,12 @@ def pledged(database: Database, queue: str, key: str, part: str) -> Iterator[Ple
                 yield pledge
                 pledge.end()
                 return
+            pledge.undo()
         except BaseException:
             pledge.undo()
             raise
-        pledge.undo()
+        finally:
+            pledge.close()
     database.rows(SQL.withdraw_pledge, (name,))
     yield None
 

@@ -38,14 +38,12 @@ def _ack_in_a_row(transaction: Transaction, queue: Queue, group: Group, token: i
     first, last = min(positions), max(positions)
     if not 1 < len(positions) == last - first + 1:
         return False
-    bindings = {"token": token, "first": first, "last": last}
-    found = transaction.row(
-        tracking.SQL.leases_between, {**bindings, "group_id": group.group_id, "now": transaction.now}
-    )
+    bindings = {"group_id": group.group_id, "token": token, "first": first, "last": last}
+    found = transaction.row(tracking.SQL.leases_between, {**bindings, "now": transaction.now})
     count, widest, careful = found or (0, 0, 0)
     if count != len(positions) or widest > ending.MAX_SPAN or (careful and group.name == queue.policy.primary_group):
         return False
-    ending.record_leases(transaction, queue, Event.ACK, State.SUCCEEDED, token, first, last)
+    ending.record_leases(transaction, queue, group, Event.ACK, State.SUCCEEDED, token, first, last)
     transaction.run(tracking.SQL.drop_leases, bindings)
     transaction.run(ending.SQL.count_succeeded, {"group_id": group.group_id, "count": count})
     return True
@@ -58,11 +56,8 @@ def _ack_each(transaction: Transaction, queue: Queue, group: Group, wanted: Want
     left: list[tuple[object, ...]] = []
     for token, positions in wanted.items():
         for lease, acked in _found(transaction, group, token, positions):
-            dropped.append((token, lease.first))
-            left += [
-                (token, first, last, lease.group_id, lease.lane_id, lease.consumer, lease.ends_at)
-                for first, last in _gaps(lease, acked)
-            ]
+            dropped.append((lease.group_id, lease.last))
+            left += [lease.part(first, last) for first, last in _gaps(lease, acked)]
             steps = owners if lease.careful else plain
             steps += [
                 Step(Event.ACK, State.SUCCEEDED, first, last, lease.consumer, None, 1, token) for first, last in acked
@@ -74,7 +69,8 @@ def _ack_each(transaction: Transaction, queue: Queue, group: Group, wanted: Want
     else:
         for step in owners:
             ending.end(transaction, queue, group, step)
-    _end_plain(transaction, queue, group, plain)
+    if plain:
+        ending.succeed(transaction, queue, group, plain)
     return {(one.token or 0, place) for one in (*plain, *owners) for place in range(one.first, one.last + 1)}
 
 
@@ -82,13 +78,8 @@ def _found(
     transaction: Transaction, group: Group, token: int, positions: set[int]
 ) -> Iterator[tuple[Lease, list[tuple[int, int]]]]:
     """Leases of the token that are in force, each with the ranges of it that are wanted."""
-    if len(positions) == 1:
-        rows = transaction.rows(tracking.SQL.lease_at, (token, *positions))
-    else:
-        rows = transaction.rows(tracking.SQL.leases_of, {"token": token})
-    for row in rows:
-        lease = Lease(*row)
-        if lease.group_id != group.group_id or lease.ends_at <= transaction.now:
+    for lease in tracking.leases_of(transaction, group, token, min(positions), max(positions)):
+        if lease.ends_at <= transaction.now:
             continue
         members = range(lease.first, lease.last + 1)
         wanted = positions.issuperset(members) if len(members) <= len(positions) else False
@@ -106,11 +97,3 @@ def _gaps(lease: Lease, taken: Iterable[tuple[int, int]]) -> Iterator[tuple[int,
         at = last + 1
     if at <= lease.last:
         yield at, lease.last
-
-
-def _end_plain(transaction: Transaction, queue: Queue, group: Group, steps: list[Step]) -> None:
-    """What nobody owns is only written down and counted."""
-    if steps:
-        ending.record_all(transaction, queue.queue_id, group.group_id, steps)
-        count = sum(step.last - step.first + 1 for step in steps)
-        transaction.run(ending.SQL.count_succeeded, {"group_id": group.group_id, "count": count})

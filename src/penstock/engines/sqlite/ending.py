@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from penstock.domain.lifecycle import Event, State
@@ -43,24 +43,29 @@ class Step(NamedTuple):
 
 
 def record(transaction: Transaction, queue_id: int, group_id: int | None, step: Step) -> None:
-    for row in _entries(transaction, queue_id, group_id, step):
-        transaction.run(SQL.record, row)
+    for first in range(step.first, step.last + 1, MAX_SPAN):
+        transaction.run(SQL.record, _entry(transaction, queue_id, group_id, step, first))
 
 
 def record_all(transaction: Transaction, queue_id: int, group_id: int | None, steps: Iterable[Step]) -> None:
     """Steps in the order given, by one statement."""
-    rows = [row for step in steps for row in _entries(transaction, queue_id, group_id, step)]
+    rows = [
+        _entry(transaction, queue_id, group_id, step, first)
+        for step in steps
+        for first in range(step.first, step.last + 1, MAX_SPAN)
+    ]
     transaction.run_many(SQL.record, rows)
 
 
 def record_leases(
-    transaction: Transaction, queue: Queue, event: Event, state: State, token: int, first: int, last: int
+    transaction: Transaction, queue: Queue, group: Group, event: Event, state: State, token: int, first: int, last: int
 ) -> None:
     """The same step of all leases of a receive from `first` to `last`, which lie in a row and are no wider than an
     entry may be: written without looking at any of them."""
     bindings = {
         "last_entry": transaction.value(CONNECTION.last_entry),
         "queue_id": queue.queue_id,
+        "group_id": group.group_id,
         "now": transaction.now,
         "event": event,
         "state": state,
@@ -71,24 +76,28 @@ def record_leases(
     transaction.run(SQL.record_leases, bindings)
 
 
-def _entries(
-    transaction: Transaction, queue_id: int, group_id: int | None, step: Step
-) -> Iterator[tuple[int | str | None, ...]]:
-    for first in range(step.first, step.last + 1, MAX_SPAN):
-        last = min(step.last, first + MAX_SPAN - 1)
-        yield (
-            last, first, queue_id, group_id, transaction.now, step.event, step.state, step.by, step.reason,
-            step.attempt, step.token,
-        )  # fmt: skip
+def _entry(
+    transaction: Transaction, queue_id: int, group_id: int | None, step: Step, first: int
+) -> tuple[int | str | None, ...]:
+    event, state, _, last, by, reason, attempt, token = step
+    last = min(last, first + MAX_SPAN - 1)
+    return last, first, queue_id, group_id, transaction.now, event, state, by, reason, attempt, token
 
 
-def end(
-    transaction: Transaction, queue: Queue, group: Group, step: Step, letter: bool = True, owned: bool = True
-) -> None:
-    """Messages end in one group. A group that only passed by leaves no dead letter; what is known not to be owned by
-    an address or a batch frees none."""
+def end(transaction: Transaction, queue: Queue, group: Group, step: Step, letter: bool = True) -> None:
+    """Messages end in one group. A group that only passed by leaves no dead letter."""
     record(transaction, queue.queue_id, group.group_id, step)
-    _account(transaction, queue, group, step, letter, owned)
+    _account(transaction, queue, group, step, letter)
+
+
+def succeed(transaction: Transaction, queue: Queue, group: Group, steps: Sequence[Step]) -> None:
+    """Messages that are owned by no address and no batch: their success is written down and counted, no more."""
+    if len(steps) == 1:
+        record(transaction, queue.queue_id, group.group_id, steps[0])
+    else:
+        record_all(transaction, queue.queue_id, group.group_id, steps)
+    count = sum([step.last - step.first + 1 for step in steps])
+    transaction.run(SQL.count_succeeded, {"group_id": group.group_id, "count": count})
 
 
 def end_unread(transaction: Transaction, queue: Queue, step: Step) -> None:
@@ -99,14 +108,10 @@ def end_unread(transaction: Transaction, queue: Queue, step: Step) -> None:
             _account(transaction, queue, group, step, letter=group.name == queue.policy.primary_group)
 
 
-def _account(
-    transaction: Transaction, queue: Queue, group: Group, step: Step, letter: bool, owned: bool = True
-) -> None:
+def _account(transaction: Transaction, queue: Queue, group: Group, step: Step, letter: bool) -> None:
     """Count it; leave dead letters; in the primary group free addresses and, with the last member, end batches."""
     count = {"group_id": group.group_id, "count": step.last - step.first + 1}
     transaction.run(getattr(SQL, f"count_{step.state}"), count)
-    if not owned and step.state is State.SUCCEEDED:
-        return
     ended = {"first": step.first, "last": step.last, "outcome": step.state.value, "reason": step.reason}
     if letter and step.state is not State.SUCCEEDED:
         buried = {**ended, "group_id": group.group_id, "attempts": step.attempt, "now": transaction.now}

@@ -17,8 +17,9 @@ from penstock.engines.sqlite.transaction import Transaction
 from penstock.engines.statements import Statements
 
 SQL = Statements("penstock.engines.sqlite", "sql/queues.sql")
-# Policies are few and change seldom; the text of one is the key, so a change is seen at once.
-_decode_policy = lru_cache(1024)(msgspec.json.Decoder(Policy).decode)
+# Queues, groups and policies are few and change seldom; what the row says is the key, so a change is seen at once.
+REMEMBERED = 1024
+_decode_policy = lru_cache(REMEMBERED)(msgspec.json.Decoder(Policy).decode)
 
 
 class Queue(NamedTuple):
@@ -51,7 +52,7 @@ def find_reader(transaction: Transaction, name: str, group: str | None) -> tuple
     row = transaction.row(SQL.find_reader, (name, group))
     if row is None:
         return None, None
-    return from_row(row[:8]), None if row[8] is None else Group(*row[8:])
+    return from_row(row[:8]), None if row[8] is None else group_from_row(row[8:])
 
 
 def get(transaction: Transaction, name: str) -> Queue:
@@ -233,6 +234,12 @@ _FORGET = (
 )
 
 
+@lru_cache(REMEMBERED)
 def from_row(row: tuple[Any, ...]) -> Queue:
     queue_id, name, policy, *rest = row
     return Queue(queue_id, name, _decode_policy(policy), *rest)
+
+
+@lru_cache(REMEMBERED)
+def group_from_row(row: tuple[Any, ...]) -> Group:
+    return Group(*row)

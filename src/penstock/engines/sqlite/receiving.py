@@ -47,6 +47,7 @@ class Lane(NamedTuple):
     passed: int
     next_first: int
     next_last: int
+    token: int
 
 
 class Due(NamedTuple):
@@ -57,10 +58,9 @@ class Due(NamedTuple):
     lapsed: int
     ready: int
     skips: int
-    latest_token: int
 
 
-NOTHING_DUE = Due(0, 0, 0, 0, 0, 0)
+NOTHING_DUE = Due(0, 0, 0, 0, 0)
 
 
 class Opening(NamedTuple):
@@ -79,7 +79,7 @@ def begin(transaction: Transaction, name: str, group_name: str | None) -> Openin
         group = queues.ensure_group(transaction, queue, group_name or queue.policy.default_group)
         held = row is not None and row[14]
         return Opening(queue, group, NOTHING_DUE._replace(held=int(held)))
-    return Opening(queue, Group(*row[8:14]), Due(*row[14:]))
+    return Opening(queue, queues.group_from_row(row[8:14]), Due(*row[14:]))
 
 
 def receive(
@@ -160,7 +160,6 @@ class _Receive:
     def prepare(self, due: Due) -> None:
         """Make ready what is due, reclaim what has lapsed."""
         transaction, queue, group = self.transaction, self.queue, self.group
-        transaction.tokens.seen(due.latest_token)
         self.has_skips = bool(due.skips)
         if due.held:
             promoting.promote(transaction, queue, max(self.limit, promoting.AT_ONCE))
@@ -194,8 +193,9 @@ class _Receive:
                     self._take_unread(lane, self.limit)
 
     def _take_token(self) -> int:
-        """One for the whole receive. Later tokens are greater: than those in use, than those this process knows of, and
-        (because time moves on) than those that others gave out and a power cut may have undone."""
+        """One for the whole receive. Later tokens are greater: than those given out for the same messages, than those
+        this process knows of, and (because time moves on) than those that others gave out and a power cut may have
+        undone."""
         if not self.token:
             self.token = self.transaction.tokens.next(self.transaction.now)
         return self.token
@@ -250,6 +250,8 @@ class _Receive:
         """Best priority first, each priority in the order in which this consumer goes around its shards."""
         reader = (self.queue.queue_id, self.group.group_id, self.queue.trimmed_position)
         lanes = [Lane(*row) for row in self.transaction.rows(SQL.unread_lanes, reader)]
+        for lane in lanes:
+            self.transaction.tokens.seen(lane.token)
         if self.queue.policy.shards > 1 and len(lanes) > 1:
             lanes.sort(key=self._ring().place)
         return lanes
@@ -277,7 +279,7 @@ class _Receive:
             for consumer, start, end in portions:
                 leased += [(consumer, *stretch) for stretch in ranges(row[POSITION] for row in rows[start:end])]
         self._lease(lane, leased)
-        self._move_cursor(lane, last, lane.passed + len(rows))
+        self._move_cursor(lane, last, lane.passed + len(rows), leased)
         self.rows.extend(rows)
 
     def _take_carefully(self, lane: Lane, room: int) -> None:
@@ -292,7 +294,7 @@ class _Receive:
                 apart += [(consumer, row) for row in piece if row[LEASE_ENDS_AT] != self.ends_at]
         self._lease(lane, leased)
         self._lease_apart(lane, apart)
-        self._move_cursor(lane, upto, lane.passed + count)
+        self._move_cursor(lane, upto, lane.passed + count, leased)
         self.rows.extend(rows)
 
     def _read(self, lane: Lane, room: int) -> list[Row]:
@@ -354,11 +356,18 @@ class _Receive:
             return
         token, group_id = self._take_token(), self.group.group_id
         rows = [(token, first, last, group_id, lane.lane_id, who, self.ends_at) for who, first, last in leased]
+        if len(rows) == 1:
+            self.transaction.run(tracking.SQL.make_lease, rows[0])
+            who, first, last = leased[0]
+            ending.record(self.transaction, self.queue.queue_id, group_id, self._step(first, last, 1, who))
+            return
         self.transaction.run_many(tracking.SQL.make_lease, rows)
         first, last = leased[0][1], leased[-1][2]
         widths = [last - first + 1 for _, first, last in leased]
-        if len(widths) > 1 and sum(widths) == last - first + 1 and max(widths) <= ending.MAX_SPAN:
-            ending.record_leases(self.transaction, self.queue, Event.RECEIVE, State.LEASED, token, first, last)
+        if sum(widths) == last - first + 1 and max(widths) <= ending.MAX_SPAN:
+            ending.record_leases(
+                self.transaction, self.queue, self.group, Event.RECEIVE, State.LEASED, token, first, last
+            )
         else:
             steps = [self._step(first, last, 1, who) for who, first, last in leased]
             ending.record_all(self.transaction, self.queue.queue_id, group_id, steps)
@@ -367,13 +376,18 @@ class _Receive:
         """Messages whose lease ends at a time of their own."""
         for consumer, row in apart:
             position = row[POSITION]
-            lease = tracking.Lease(0, 0, self.group.group_id, lane.lane_id, consumer, self.ends_at)
-            flight = tracking.flights(self.transaction, self._take_token(), lease, position, position)[0]
+            token, group_id = self._take_token(), self.group.group_id
+            lease = tracking.Lease(token, 0, 0, group_id, lane.lane_id, consumer, self.ends_at)
+            flight = tracking.flights(self.transaction, lease, position, position)[0]
             tracking.track_leased(self.transaction, self.group, flight, row[LEASE_ENDS_AT])
             self._record(position, 1, consumer)
 
-    def _move_cursor(self, lane: Lane, upto: int, passed: int) -> None:
-        self.transaction.run(SQL.move_cursor, (self.group.group_id, lane.lane_id, upto, passed))
+    def _move_cursor(self, lane: Lane, upto: int, passed: int, leased: list[Leased]) -> None:
+        moved = (self.group.group_id, lane.lane_id, upto, passed)
+        if leased:
+            self.transaction.run(SQL.lease_unread, (*moved, self.ends_at, self.token))
+        else:
+            self.transaction.run(SQL.move_cursor, moved)
 
     def _record(self, position: int, attempt: int, consumer: str) -> None:
         step = self._step(position, position, attempt, consumer)

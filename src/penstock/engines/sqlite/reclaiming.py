@@ -16,12 +16,13 @@ def reclaim(transaction: Transaction, queue: Queue, group: Group, consumer: str 
     """End lapsed leases of the group; with `consumer`, also all that this consumer holds."""
     bindings = {"group_id": group.group_id, "now": transaction.now, "consumer": consumer}
     lapsed: list[Flight] = []
-    for token, *row in transaction.rows(SQL.lapsed_leases, bindings):
+    for row in transaction.rows(SQL.lapsed_leases, bindings):
         lease = Lease(*row)
-        lapsed += tracking.flights(transaction, token, lease, lease.first, lease.last)
-        transaction.run(tracking.SQL.drop_lease, (token, lease.first))
-    for *row, reason in transaction.rows(SQL.lapsed_tracked, bindings):
-        position, lane_id, priority, attempt, expires_at, deadline_at, batch_id, cancelled, token, holder = row
+        lapsed += tracking.flights(transaction, lease, lease.first, lease.last)
+        tracking.drop(transaction, lease)
+    transaction.run(SQL.look_ahead, {"group_id": group.group_id, "now": transaction.now})
+    for *fields, reason in transaction.rows(SQL.lapsed_tracked, bindings):
+        position, lane_id, priority, attempt, expires_at, deadline_at, batch_id, cancelled, token, holder = fields
         tracking.forget(transaction, group, position)
         lapsed.append(
             Flight(

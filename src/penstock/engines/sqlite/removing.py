@@ -112,10 +112,10 @@ def _end_live(transaction: Transaction, queue: Queue, first: int, last: int) -> 
         for position, attempt in transaction.rows(SQL.tracked_between, between):
             tracking.forget(transaction, group, position)
             _end(transaction, queue, group, _step(position, position, attempt))
-        for token, *row in transaction.rows(SQL.leases_between, between):
+        for row in transaction.rows(SQL.leases_between, between):
             lease = Lease(*row)
             start, end = max(first, lease.first), min(last, lease.last)
-            tracking.carve(transaction, token, lease, start, end)
+            tracking.carve(transaction, lease, start, end)
             _end(transaction, queue, group, _step(start, end, 1))
         for start, end in _unread(transaction, queue, group, first, last):
             _end(transaction, queue, group, _step(start, end))

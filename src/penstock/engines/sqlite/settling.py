@@ -35,7 +35,7 @@ def settle(transaction: Transaction, name: str, group_name: str, settles: Sequen
 
 def _settle_one(transaction: Transaction, queue: Queue, group: Group, settle: Settle) -> Settled:
     position = settle.position
-    if _is_plain_ack(settle) and _ack_range(transaction, queue, group, settle.token, position, position):
+    if _is_plain_ack(settle) and _ack_first(transaction, queue, group, settle.token, position):
         return Settled(settle.id, State.SUCCEEDED)
     return _settle(transaction, queue, group, settle)
 
@@ -58,14 +58,13 @@ def _ack_each(transaction: Transaction, queue: Queue, group: Group, acks: list[S
     ]
 
 
-def _ack_range(transaction: Transaction, queue: Queue, group: Group, token: int, first: int, last: int) -> bool:
-    found = transaction.row(tracking.SQL.lease_at, (token, first))
-    lease = None if found is None else Lease(*found)
-    if lease is None or lease.last < last or lease.group_id != group.group_id or lease.ends_at <= transaction.now:
+def _ack_first(transaction: Transaction, queue: Queue, group: Group, token: int, position: int) -> bool:
+    """A first attempt."""
+    lease = tracking.lease_at(transaction, group, position)
+    if lease is None or lease.token != token or lease.ends_at <= transaction.now:
         return False
-    tracking.carve(transaction, token, lease, first, last)
-    step = ending.Step(Event.ACK, State.SUCCEEDED, first, last, lease.consumer, None, 1, token)
-    ending.end(transaction, queue, group, step, owned=bool(lease.careful))
+    tracking.carve(transaction, lease, position, position)
+    _succeed(transaction, queue, group, lease, position, position)
     return True
 
 
@@ -152,18 +151,26 @@ def ack_all(transaction: Transaction, name: str, group_name: str, token: int, po
     queue, group = queues.find_reader(transaction, name, group_name)
     if queue is None or group is None:
         return False
-    leases = [Lease(*row) for row in transaction.rows(tracking.SQL.leases_of, {"token": token})]
-    if not _is_whole(leases, positions, group, transaction.now):
+    leases = tracking.leases_of(transaction, group, token, positions[0], positions[-1])
+    if not _is_whole(leases, positions, transaction.now):
         return False
     for lease in leases:
-        transaction.run(tracking.SQL.drop_lease, (token, lease.first))
-        step = ending.Step(Event.ACK, State.SUCCEEDED, lease.first, lease.last, lease.consumer, None, 1, token)
-        ending.end(transaction, queue, group, step, owned=bool(lease.careful))
+        tracking.drop(transaction, lease)
+        _succeed(transaction, queue, group, lease, lease.first, lease.last)
     return True
 
 
-def _is_whole(leases: list[Lease], positions: list[int], group: Group, now: int) -> bool:
-    if not leases or any(lease.group_id != group.group_id or lease.ends_at <= now for lease in leases):
+def _succeed(transaction: Transaction, queue: Queue, group: Group, lease: Lease, first: int, last: int) -> None:
+    """First attempts of a lease. A lane that needs no care has no message with an address or a batch."""
+    step = ending.Step(Event.ACK, State.SUCCEEDED, first, last, lease.consumer, None, 1, lease.token)
+    if lease.careful:
+        ending.end(transaction, queue, group, step)
+    else:
+        ending.succeed(transaction, queue, group, [step])
+
+
+def _is_whole(leases: list[Lease], positions: list[int], now: int) -> bool:
+    if not leases or any(lease.ends_at <= now for lease in leases):
         return False
     expected: list[int] = []
     for lease in leases:
@@ -201,11 +208,12 @@ def _extend(
         return
     lease = flight.lease
     if lease is not None and all(one in positions for one in range(lease.first, lease.last + 1)):
-        members = tracking.flights(transaction, token, lease, lease.first, lease.last)
+        members = tracking.flights(transaction, lease, lease.first, lease.last)
         until = {max(lease.ends_at, lease_end(one.as_attempt(), transaction.now, seconds)) for one in members}
         if len(until) == 1:
             end = until.pop()
-            transaction.run(tracking.SQL.extend_lease, {"token": token, "first": lease.first, "ends_at": end})
+            extended = {"group_id": group.group_id, "last": lease.last, "ends_at": end}
+            transaction.run(tracking.SQL.extend_lease, extended)
             ends.update({(token, one.position): end for one in members})
             return
     ends[token, position] = _extend_alone(transaction, group, flight, seconds)

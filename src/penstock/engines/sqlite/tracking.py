@@ -20,6 +20,7 @@ SQL = Statements("penstock.engines.sqlite", "sql/tracking.sql")
 class Lease(NamedTuple):
     """A range of first attempts in flight."""
 
+    token: int
     first: int
     last: int
     group_id: int
@@ -27,6 +28,10 @@ class Lease(NamedTuple):
     consumer: str
     ends_at: int
     careful: int = 1
+
+    def part(self, first: int, last: int) -> tuple[int | str, ...]:
+        """The row of a piece of it."""
+        return self.token, first, last, self.group_id, self.lane_id, self.consumer, self.ends_at
 
 
 class Flight(NamedTuple):
@@ -51,19 +56,30 @@ class Flight(NamedTuple):
 
 def flight(transaction: Transaction, group: Group, token: int, position: int) -> Flight | None:
     """The message if this token still has the right to settle it."""
-    row = transaction.row(SQL.lease_at, (token, position))
-    if row is not None:
-        lease = Lease(*row)
-        if lease.last >= position:
-            is_held = lease.group_id == group.group_id and lease.ends_at > transaction.now
-            return flights(transaction, token, lease, position, position)[0] if is_held else None
-    return _tracked_flight(transaction, group, token, position)
+    lease = lease_at(transaction, group, position)
+    if lease is None:
+        return _tracked_flight(transaction, group, token, position)
+    is_held = lease.token == token and lease.ends_at > transaction.now
+    return flights(transaction, lease, position, position)[0] if is_held else None
 
 
-def flights(transaction: Transaction, token: int, lease: Lease, first: int, last: int) -> list[Flight]:
+def lease_at(transaction: Transaction, group: Group, position: int) -> Lease | None:
+    """The range that holds a position, whoever has it."""
+    row = transaction.row(SQL.lease_at, (group.group_id, position))
+    lease = None if row is None else Lease(*row)
+    return None if lease is None or lease.first > position else lease
+
+
+def leases_of(transaction: Transaction, group: Group, token: int, first: int, last: int) -> list[Lease]:
+    """What is left of a receive from one position to another, in order."""
+    return [Lease(*row) for row in transaction.rows(SQL.leases_of, (group.group_id, first, last, token))]
+
+
+def flights(transaction: Transaction, lease: Lease, first: int, last: int) -> list[Flight]:
     """Messages of one lease; every one is at its first attempt."""
+    token, consumer = lease.token, lease.consumer
     return [
-        Flight(position, lane_id, priority, 1, expires, deadline, batch, bool(cancelled), token, lease.consumer, lease)
+        Flight(position, lane_id, priority, 1, expires, deadline, batch, bool(cancelled), token, consumer, lease)
         for position, lane_id, priority, expires, deadline, batch, cancelled in transaction.rows(
             SQL.in_range, {"first": first, "last": last}
         )
@@ -97,18 +113,21 @@ def _tracked_flight(transaction: Transaction, group: Group, token: int, position
 def land(transaction: Transaction, group: Group, flight: Flight) -> None:
     """The message is no longer in flight: take it out of its lease."""
     if flight.lease is not None:
-        carve(transaction, flight.token, flight.lease, flight.position, flight.position)
+        carve(transaction, flight.lease, flight.position, flight.position)
     else:
         transaction.rows(SQL.forget, {"group_id": group.group_id, "position": flight.position})
 
 
-def carve(transaction: Transaction, token: int, lease: Lease, first: int, last: int) -> None:
+def carve(transaction: Transaction, lease: Lease, first: int, last: int) -> None:
     """Take positions out of a range; what is left on either side stays in flight."""
-    transaction.run(SQL.drop_lease, (token, lease.first))
+    drop(transaction, lease)
     for left_first, left_last in ((lease.first, first - 1), (last + 1, lease.last)):
         if left_first <= left_last:
-            left = (token, left_first, left_last, lease.group_id, lease.lane_id, lease.consumer, lease.ends_at)
-            transaction.run(SQL.make_lease, left)
+            transaction.run(SQL.make_lease, lease.part(left_first, left_last))
+
+
+def drop(transaction: Transaction, lease: Lease) -> None:
+    transaction.run(SQL.drop_lease, (lease.group_id, lease.last))
 
 
 def track(transaction: Transaction, group: Group, flight: Flight, verdict: Verdict, reason: str | None) -> None:

@@ -163,16 +163,21 @@ def _ages(summary: Summary, times: list[datetime]) -> Chart | None:
 
 
 def _by_reader(summary: Summary, times: list[datetime], value: Callable[[Point], float | None]) -> list[Line]:
-    """A line for each reader that ever had something, the largest first."""
-    found = []
-    for key, points in _indexed(summary).items():
-        values = [value(points[time]) if time in points else None for time in times]
-        if any(values):
-            found.append((max(one or 0 for one in values), name_of(summary, key), values))
-    found.sort(key=lambda one: (-one[0], one[1]))
-    return [
-        Line(name, colour, values) for (_, name, values), colour in zip(found[:SHOWN_READERS], COLOURS, strict=False)
+    """A line for each reader that ever had something, in the same colour in every plot."""
+    points = _indexed(summary)
+    found = [
+        Line(
+            name_of(summary, key), colour, [value(points[key][time]) if time in points[key] else None for time in times]
+        )
+        for key, colour in zip(_most_behind(summary), COLOURS, strict=False)
     ]
+    return [line for line in found if any(line.values)]
+
+
+def _most_behind(summary: Summary) -> list[Key]:
+    """The readers with the largest backlogs, the largest first."""
+    most = {key: max((point.backlog for point in points), default=0) for key, points in summary.points.items()}
+    return sorted(most, key=lambda key: (-most[key], name_of(summary, key)))[:SHOWN_READERS]
 
 
 def _percentiles(summary: Summary, times: list[datetime], reader: Reader) -> list[Chart]:

@@ -20,6 +20,7 @@ TIME_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_
               604_800, 1_209_600, 2_592_000)  # fmt: skip
 # Half a label: nearer to the edge it would be cut.
 LABEL_ROOM = 26
+LABEL_MARGIN = 4
 Values = Sequence[float | None]
 
 
@@ -178,6 +179,7 @@ def _time_labels(times: Sequence[datetime], width_seconds: float, across: Callab
     for tick in range(first, math.ceil(times[0].timestamp() + whole) + 1, step):
         x = across((tick - times[0].timestamp()) / width_seconds)
         anchor = "start" if x < LABEL_ROOM else "end" if x > WIDTH - LABEL_ROOM else "middle"
+        x = min(x, WIDTH - LABEL_MARGIN)
         label = clock(datetime.fromtimestamp(tick, times[0].tzinfo), whole)
         drawn.append(f'<text class="tick" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{safe(label)}</text>')
     return "".join(drawn)

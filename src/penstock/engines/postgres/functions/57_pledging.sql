@@ -45,18 +45,19 @@ begin
 end
 $$;
 
+drop function if exists penstock.take_positions(text, integer, integer, integer);
+
 -- Where the next messages of one priority go: their lane and segment, and positions that mostly follow each other (then
 -- only the first). The longest payload has _longest bytes. Nobody is woken: a transaction that has notified anybody cannot be
 -- pledged.
 create or replace function penstock.take_positions(
     _queue text, _priority integer, _count integer, _longest integer,
-    out tx text, out created_at bigint, out lane_id integer, out segment smallint, out first bigint, out seqs bigint[]
+    out created_at bigint, out lane_id integer, out segment smallint, out first bigint, out seqs bigint[]
 )
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
     q penstock.queue := penstock._get_queue(_queue);
 begin
-    tx := pg_current_xact_id();
     if _longest > q.max_payload_bytes then
         raise exception using errcode = 'PN105', message = format(
             'payload has %s bytes: this queue takes at most %s (max_payload_bytes)', _longest, q.max_payload_bytes
@@ -65,6 +66,8 @@ begin
     created_at := penstock.now_us();
     lane_id := penstock._lane(q.queue_id, _priority, floor(penstock._random() * q.shards)::integer);
     segment := penstock._segment();
+    -- One after the other: writers whose positions alternate would write to the same pages of the indexes.
+    perform pg_advisory_xact_lock(1347310677, 0);
     select array_agg(nextval('penstock.position')) into seqs from generate_series(1, _count);
     first := seqs[1];
     if seqs[_count] - first = _count - 1 then

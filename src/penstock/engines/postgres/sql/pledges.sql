@@ -7,8 +7,8 @@ select penstock.begin_pledge(%s, %s, %s);
 set local idle_in_transaction_session_timeout = 0; set local client_encoding = 'UTF8';
 
 -- name: take_place
--- Whether the server can keep another transaction.
-select penstock.take_place(%s);
+-- Whether the server can keep another transaction, and the number of this one.
+select penstock.take_place(%s), pg_current_xact_id()::text;
 
 -- name: prepare_lane
 -- Make the lanes of a priority.
@@ -16,7 +16,7 @@ select penstock.prepare(%s, %s::integer[]);
 
 -- name: take_positions
 -- Where messages go.
-select tx, created_at, lane_id, segment, first, seqs from penstock.take_positions(%s, %s::integer, %s::integer, %s::integer);
+select created_at, lane_id, segment, first, seqs from penstock.take_positions(%s, %s::integer, %s::integer, %s::integer);
 
 -- name: copy
 -- Messages into a segment of the log.

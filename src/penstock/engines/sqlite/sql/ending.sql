@@ -22,7 +22,7 @@ insert into penstock_audit (
 select :last_entry + 1 + first_position - :first, last_position, first_position, :queue_id, group_id, :now, :event,
     :state, consumer, null, 1, token
 from penstock_lease
-where token = :token and first_position between :first and :last;
+where group_id = :group_id and last_position between :first and :last and token = :token;
 
 -- name: count_succeeded
 -- Count how messages ended in the group.

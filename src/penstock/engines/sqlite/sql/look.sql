@@ -88,7 +88,8 @@ select min(at) from (
     union all
     select min(until_at) from penstock_tracked where group_id = :group_id and state = 'leased'
     union all
-    select min(ends_at) from penstock_lease where group_id = :group_id
+    select min(lease_ends_at) from penstock_cursor
+    where group_id = :group_id and exists (select 1 from penstock_lease where group_id = :group_id)
 );
 
 -- name: any_ready
@@ -235,7 +236,9 @@ where log.position = :position;
 -- The lease of a group that covers a position.
 select token, consumer, ends_at
 from penstock_lease
-where group_id = :group_id and first_position <= :position and last_position >= :position;
+where group_id = :group_id and first_position <= :position and last_position = (
+    select min(last_position) from penstock_lease where group_id = :group_id and last_position >= :position
+);
 
 -- name: dead_letter_at
 -- How a message ended without success.

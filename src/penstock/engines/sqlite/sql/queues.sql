@@ -12,7 +12,12 @@ select queue.queue_id, queue.name, queue.policy, queue.held, queue.trimmed_posit
 from penstock_queue as queue
 left join penstock_group as reader
     on reader.queue_id = queue.queue_id
-    and reader.name = coalesce(?2, json_extract(queue.policy, '$.primary_group'), 'default')
+    and reader.name = coalesce(
+        ?2,
+        (select first.name from penstock_group as first where first.group_id = queue.primary_group_id),
+        json_extract(queue.policy, '$.primary_group'),
+        'default'
+    )
 where queue.name = ?1;
 
 -- name: all_queues

@@ -1,7 +1,7 @@
 -- name: open_receive
 -- All that a receive begins with: the queue and one of its groups (the named one, or the primary one when no name is
--- given), whether anything has to be made ready or reclaimed before messages are taken, whether retries are ready,
--- whether something has to be passed over, and the latest token in use.
+-- given), whether anything may have to be made ready or reclaimed before messages are taken, whether retries are ready,
+-- and whether something has to be passed over.
 select queue.queue_id, queue.name, queue.policy, queue.held, queue.trimmed_position, queue.created_at,
     queue.primary_group_id, queue.trimmed_entry,
     reader.group_id, reader.queue_id, reader.name, reader.stream_position, reader.used_at, reader.stream_table,
@@ -13,29 +13,37 @@ select queue.queue_id, queue.name, queue.policy, queue.held, queue.trimmed_posit
         select 1 from penstock_tracked as tracked
         where tracked.group_id = reader.group_id and tracked.state = 'held' and tracked.until_at <= ?3
     ),
-    exists (select 1 from penstock_lease as lease where lease.group_id = reader.group_id and lease.ends_at <= ?3)
-        or exists (
-            select 1 from penstock_tracked as tracked
-            where tracked.group_id = reader.group_id and tracked.state = 'leased' and tracked.until_at <= ?3
-        ),
+    exists (
+        select 1 from penstock_cursor as cursor
+        where cursor.group_id = reader.group_id and cursor.lease_ends_at <= ?3
+    )
+    or exists (
+        select 1 from penstock_tracked as tracked
+        where tracked.group_id = reader.group_id and tracked.state = 'leased' and tracked.until_at <= ?3
+    ),
     exists (
         select 1 from penstock_tracked as tracked
         where tracked.group_id = reader.group_id and tracked.state = 'ready'
     ),
-    exists (select 1 from penstock_skip as skip where skip.group_id = reader.group_id),
-    (select coalesce(max(token), 0) from penstock_lease)
+    exists (select 1 from penstock_skip as skip where skip.group_id = reader.group_id)
 from penstock_queue as queue
 left join penstock_group as reader
     on reader.queue_id = queue.queue_id
-    and reader.name = coalesce(?2, json_extract(queue.policy, '$.primary_group'), 'default')
+    and reader.name = coalesce(
+        ?2,
+        (select first.name from penstock_group as first where first.group_id = queue.primary_group_id),
+        json_extract(queue.policy, '$.primary_group'),
+        'default'
+    )
 where queue.name = ?1;
 
 -- name: unread_lanes
--- Lanes with messages that the group has not read, best priority first, and the stretch of each that comes next.
+-- Lanes with messages that the group has not read, best priority first, the stretch of each that comes next, and the
+-- latest token given out for it.
 select lane.lane_id, lane.priority, lane.shard, lane.careful,
     (select max(last.last_position) from penstock_run as last where last.lane_id = lane.lane_id),
     coalesce(cursor.position, ?3), coalesce(cursor.passed, lane.trimmed),
-    max(next.first_position, coalesce(cursor.position, ?3) + 1), next.last_position
+    max(next.first_position, coalesce(cursor.position, ?3) + 1), next.last_position, coalesce(cursor.token, 0)
 from penstock_lane as lane
 left join penstock_cursor as cursor on cursor.group_id = ?2 and cursor.lane_id = lane.lane_id
 cross join penstock_run as next
@@ -127,6 +135,13 @@ where lane_id = :lane_id and last_position > :after
 -- The group has read this far.
 insert into penstock_cursor (group_id, lane_id, position, passed) values (?, ?, ?, ?)
 on conflict (group_id, lane_id) do update set position = excluded.position, passed = excluded.passed;
+
+-- name: lease_unread
+-- The group has read this far, and leased what it read.
+insert into penstock_cursor (group_id, lane_id, position, passed, lease_ends_at, token) values (?, ?, ?, ?, ?, ?)
+on conflict (group_id, lane_id) do update
+set position = excluded.position, passed = excluded.passed, token = max(token, excluded.token),
+    lease_ends_at = min(coalesce(lease_ends_at, excluded.lease_ends_at), excluded.lease_ends_at);
 
 -- name: ready_tracked
 -- Retries that are ready, best priority first.

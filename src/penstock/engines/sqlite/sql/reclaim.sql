@@ -3,7 +3,16 @@
 select token, first_position, last_position, group_id, lane_id, consumer, ends_at
 from penstock_lease
 where group_id = :group_id and (ends_at <= :now or consumer = :consumer)
-order by first_position;
+order by last_position;
+
+-- name: look_ahead
+-- When the next lease ends. Acks do not care about it, so it may have passed without any lease that ended then.
+update penstock_cursor
+set lease_ends_at = (
+    select min(lease.ends_at) from penstock_lease as lease
+    where lease.group_id = penstock_cursor.group_id and lease.lane_id = penstock_cursor.lane_id
+)
+where group_id = :group_id and lease_ends_at <= :now;
 
 -- name: lapsed_tracked
 -- The same, of messages that are looked after one by one.

@@ -54,7 +54,9 @@ select min(position) from (
         )
     where lane.queue_id = :queue_id and lane.priority >= 0
     union all
-    select min(first_position) from penstock_lease where group_id = :group_id
+    select * from (
+        select first_position from penstock_lease where group_id = :group_id order by last_position limit 1
+    )
     union all
     select min(position) from penstock_tracked where group_id = :group_id
 );

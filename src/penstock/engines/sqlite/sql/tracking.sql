@@ -51,20 +51,24 @@ insert into penstock_lease (token, first_position, last_position, group_id, lane
 values (?, ?, ?, ?, ?, ?, ?);
 
 -- name: leases_of
--- What is left of a receive, in order.
-select first_position, last_position, group_id, lane_id, consumer, ends_at,
+-- What is left of a receive from one position to another, in order.
+select token, first_position, last_position, group_id, lane_id, consumer, ends_at,
     (select lane.careful from penstock_lane as lane where lane.lane_id = penstock_lease.lane_id)
 from penstock_lease
-where token = :token
-order by first_position;
+where group_id = ?1 and last_position >= ?2 and last_position <= (
+        select coalesce(min(beyond.last_position), ?3) from penstock_lease as beyond
+        where beyond.group_id = ?1 and beyond.last_position >= ?3
+    )
+    and token = ?4
+order by last_position;
 
 -- name: lease_at
--- The range of a receive that may hold a position.
-select first_position, last_position, group_id, lane_id, consumer, ends_at,
+-- The only range of a group that may hold a position.
+select token, first_position, last_position, group_id, lane_id, consumer, ends_at,
     (select lane.careful from penstock_lane as lane where lane.lane_id = penstock_lease.lane_id)
 from penstock_lease
-where token = ? and first_position <= ?
-order by first_position desc
+where group_id = ? and last_position >= ?
+order by last_position
 limit 1;
 
 -- name: leases_between
@@ -74,20 +78,21 @@ select coalesce(sum(lease.last_position - lease.first_position + 1), 0),
     max(lease.last_position - lease.first_position + 1), max(lane.careful)
 from penstock_lease as lease
 join penstock_lane as lane using (lane_id)
-where lease.token = :token and lease.first_position >= :first and lease.last_position <= :last
-    and lease.group_id = :group_id and lease.ends_at > :now;
+where lease.group_id = :group_id and lease.last_position between :first and :last
+    and lease.first_position >= :first and lease.token = :token and lease.ends_at > :now;
 
 -- name: drop_leases
 -- The ranges of a receive between two positions are no longer in flight.
-delete from penstock_lease where token = :token and first_position between :first and :last;
+delete from penstock_lease
+where group_id = :group_id and last_position between :first and :last and token = :token;
 
 -- name: drop_lease
 -- A range is no longer in flight.
-delete from penstock_lease where token = ? and first_position = ?;
+delete from penstock_lease where group_id = ? and last_position = ?;
 
 -- name: extend_lease
 -- leased -> leased, longer, for a whole range.
-update penstock_lease set ends_at = :ends_at where token = :token and first_position = :first;
+update penstock_lease set ends_at = :ends_at where group_id = :group_id and last_position = :last;
 
 -- name: in_range
 -- What a decision needs to know about messages in flight.
@@ -108,7 +113,7 @@ select state in ('cancelling', 'cancelled') from penstock_batch where batch_id =
 select lease.first_position, lease.last_position, null
 from penstock_lease as lease
 join penstock_lane as lane using (lane_id)
-where lease.token = :token and lease.last_position > :position
+where lease.group_id = :group_id and lease.last_position > :position and lease.token = :token
     and lane.shard = (select shard from penstock_lane where lane_id = :lane_id)
 union all
 select tracked.position, tracked.position, tracked.attempt

@@ -1,0 +1,32 @@
+-- What a store of schema 3 held: orders 1 to 7 and one of a worse priority. 1 and 4 are done, 2 waits for its retry, 3 and 5 are
+-- leased by 'third' and 6 by 'fourth', the others unread.
+insert into penstock_audit values (1,1,1,1,1,1772694673170019,'receive','leased','first', null,1,1772694673170019);
+insert into penstock_audit values (2,1,1,1,1,1772694673170019,'ack','succeeded','first', null,1,1772694673170019);
+insert into penstock_audit values (3,2,2,1,1,1772694673170019,'receive','leased','second', null,1,1772694673170020);
+insert into penstock_audit values (4,2,2,1,1,1772694673170019,'nak','held','second','no answer',1,1772694673170020);
+insert into penstock_audit values (5,5,3,1,1,1772694673170019,'receive','leased','third', null,1,1772694673170021);
+insert into penstock_audit values (6,4,4,1,1,1772694673170019,'ack','succeeded','third', null,1,1772694673170021);
+insert into penstock_audit values (7,6,6,1,1,1772694673170019,'receive','leased','fourth', null,1,1772694673170022);
+insert into penstock_cursor values (1,1,6,6);
+insert into penstock_group values (1,1,'default',1772694673170019, null,0,2,0,0,0,0,0,'messages');
+insert into penstock_lane values (1,1,0,0,0,0);
+insert into penstock_lane values (2,1,2,0,0,0);
+insert into penstock_lease values (1772694673170021,3,3,1,1,'third',1772694710170019);
+insert into penstock_lease values (1772694673170021,5,5,1,1,'third',1772694710170019);
+insert into penstock_lease values (1772694673170022,6,6,1,1,'fourth',1772694763170019);
+insert into penstock_log values (1,1,1772694673170019, null,'application/json', null, null, null, null, null, null, null, null,X'226F72646572203122');
+insert into penstock_log values (2,1,1772694673170019, null,'application/json', null, null, null, null, null, null, null, null,X'226F72646572203222');
+insert into penstock_log values (3,1,1772694673170019, null,'application/json', null, null, null, null, null, null, null, null,X'226F72646572203322');
+insert into penstock_log values (4,1,1772694673170019, null,'application/json', null, null, null, null, null, null, null, null,X'226F72646572203422');
+insert into penstock_log values (5,1,1772694673170019, null,'application/json', null, null, null, null, null, null, null, null,X'226F72646572203522');
+insert into penstock_log values (6,1,1772694673170019, null,'application/json', null, null, null, null, null, null, null, null,X'226F72646572203622');
+insert into penstock_log values (7,1,1772694673170019, null,'application/json', null, null, null, null, null, null, null, null,X'226F72646572203722');
+insert into penstock_log values (8,2,1772694673170019, null,'application/json', null, null, null, null, null, null, null, null,X'22757267656E742C206C6174657222');
+insert into penstock_queue values (1,'orders','{"lease_seconds":37,"max_retries":3,"backoff_base_seconds":11,"backoff_factor":2,"backoff_jitter_seconds":0,"backoff_max_seconds":3600,"delay_seconds":0,"ttl_seconds":null,"delivery":"at_least_once","shards":1,"ordered":false,"primary_group":"default","history_seconds":86400,"group_idle_seconds":604800,"dead_letter_seconds":7862400,"max_payload_bytes":16777216,"paused":false}',1772694673170019,0,0,1,0);
+insert into penstock_run values (1,7,1,0);
+insert into penstock_run values (2,8,8,0);
+insert into penstock_store values ('epoch',4252962411371516549);
+insert into penstock_store values ('last_position',0);
+insert into penstock_store values ('salt',67052823);
+insert into penstock_store values ('schema_version', 3);
+insert into penstock_tracked values (1,2,1,0,'held',1,1772694684170019, null, null, null,1772694673170020, null,'no answer');
