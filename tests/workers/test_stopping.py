@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import threading
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 import penstock
 from tests.conformance.engines import ENGINES
+from tests.workers import processing
 from tests.workers.conftest import await_until, events
 
 WAITING = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
@@ -84,6 +86,18 @@ def test_what_does_not_finish_in_the_grace_time_is_given_back(store: penstock.St
     go.set()
     assert events(queue, message) == ["send", "receive", "release"]
     assert queue.receive()[0].attempt == 1
+
+
+def test_every_process_of_a_handler_is_ended_by_one_thread(store: penstock.Store) -> None:
+    """The slot's own thread and the one that stops the worker must not both do it: one would find it closed."""
+    queue = store.queue("work")
+    queue.send_many([{"do": "nothing"}] * 4)
+    app = penstock.App()
+    app.add("work", processing.handle, run="process", concurrency=4)
+    penstock.Worker(store, app).run(once=True)
+    assert queue.stats("default").done == 4
+    assert [child.name for child in multiprocessing.active_children() if child.name == "penstock-work"] == []
+    await_until(lambda: not any(thread.name.startswith("penstock-work") for thread in threading.enumerate()))
 
 
 def test_asking_twice_stops_at_once(store: penstock.Store) -> None:

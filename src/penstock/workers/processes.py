@@ -7,7 +7,6 @@ goes through the worker.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 import multiprocessing
@@ -30,6 +29,8 @@ logger = logging.getLogger("penstock.worker")
 # A process costs more to make than a thread: an idle one is kept longer.
 IDLE_SECONDS = 300.0
 END_SECONDS = 2.0
+# A thread that was given up first learns how its child died and then ends it.
+CLOSE_SECONDS = 3 * END_SECONDS
 START_SECONDS = 60.0
 _spawn = multiprocessing.get_context("spawn")
 
@@ -45,6 +46,7 @@ class Child:
         theirs.close()
 
     def kill(self) -> None:
+        """From any thread, also when it has ended already: that is why nobody closes the process object."""
         self.process.kill()
 
     def end(self) -> None:
@@ -54,9 +56,6 @@ class Child:
         if self.process.is_alive():
             self.process.kill()
             self.process.join()
-        # Another thread may just be asking how it ended and has not written it down yet: nothing is left to close.
-        with contextlib.suppress(ValueError):
-            self.process.close()
 
     def death(self) -> str:
         self.process.join(END_SECONDS)
@@ -66,6 +65,8 @@ class Child:
 
 
 class ProcessSlots(ThreadSlots):
+    """Each thread makes its child, asks it, and ends it when it ends itself. Other threads only kill a child."""
+
     idle_seconds = IDLE_SECONDS
 
     def __init__(self, source: Source) -> None:
@@ -74,9 +75,10 @@ class ProcessSlots(ThreadSlots):
         self._children: dict[ThreadSlot, Child] = {}
 
     def close(self) -> None:
-        for child in list(self._children.values()):
-            child.end()
-        self._children.clear()
+        ends = time.monotonic() + CLOSE_SECONDS
+        for slot, child in list(self._children.items()):
+            slot.thread.join(max(0.0, ends - time.monotonic()))
+            child.kill()
 
     def _end_handler(self, slot: ThreadSlot) -> None:
         child = self._children.get(slot)
@@ -85,9 +87,10 @@ class ProcessSlots(ThreadSlots):
 
     def _dismiss(self, slot: ThreadSlot) -> None:
         super()._dismiss(slot)
-        child = self._children.pop(slot, None)
+        child = self._children.get(slot)
         if child is not None:
             child.end()
+            del self._children[slot]
 
     def _call_child(self, given: Any, payloads: Any = None) -> Any:
         """In the place of the handler."""
@@ -101,6 +104,8 @@ class ProcessSlots(ThreadSlots):
         is_new = child is None or not child.process.is_alive()
         if child is None or is_new:
             child = self._children[slot] = Child(self.source)
+        if slot.given_up is not None:  # before there was a child that could be killed
+            child.kill()
         try:
             if is_new:
                 self._await_ready(slot, child)

@@ -23,9 +23,11 @@ IDLE_SECONDS = 10.0
 
 
 class ThreadSlot(Hand):
-    def __init__(self, slots: ThreadSlots) -> None:
+    def __init__(self, slots: ThreadSlots, number: int) -> None:
         super().__init__()
         self.slots = slots
+        name = f"penstock-{slots.source.name}-{number}"
+        self.thread = threading.Thread(target=slots.work, args=(self,), name=name, daemon=True)
 
     def leave(self) -> None:
         self.slots.leave(self)
@@ -145,13 +147,12 @@ class ThreadSlots:
 
     def _spawn(self) -> None:
         """Called with the lock held."""
-        slot = ThreadSlot(self)
+        slot = ThreadSlot(self, len(self._slots) + 1)
         self._slots.add(slot)
         self._idle += 1
-        name = f"penstock-{self.source.name}-{len(self._slots)}"
-        threading.Thread(target=self._work, args=(slot,), name=name, daemon=True).start()
+        slot.thread.start()
 
-    def _work(self, slot: ThreadSlot) -> None:
+    def work(self, slot: ThreadSlot) -> None:
         current_slot.set(slot)
         try:
             while self._become_busy():

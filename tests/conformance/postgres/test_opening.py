@@ -56,14 +56,15 @@ def test_a_database_that_is_not_there_is_named(url: str) -> None:
         store.queue("orders").send(1)
 
 
-def test_a_call_that_takes_too_long_is_undone(url: str) -> None:
-    with penstock.connect(f"{url}&options=-c%20statement_timeout%3D300ms") as store, psycopg.connect(url) as holder:
-        store.queue("orders").send(1)
+def test_a_call_that_takes_too_long_is_undone(url: str, open_store: Opener) -> None:
+    """Only the call that has to wait is in a hurry: a busy machine may take its time for the others."""
+    queue = open_store().queue("orders")
+    queue.send(1)
+    with penstock.connect(f"{url}&options=-c%20statement_timeout%3D300ms") as hurried, psycopg.connect(url) as holder:
         holder.execute("lock table penstock.log in access exclusive mode")
-        with pytest.raises(StoreUnavailable, match="nothing was changed"):
-            store.queue("orders").send(2)
-        holder.rollback()
-        assert payloads(store.queue("orders").receive(limit=10)) == [1]
+        with pytest.raises(StoreUnavailable, match=r"statement_timeout.*nothing was changed"):
+            hurried.queue("orders").send(2)
+    assert payloads(queue.receive(limit=10)) == [1]
 
 
 def test_a_session_that_may_only_read_is_refused_by_name(url: str) -> None:
