@@ -37,8 +37,8 @@ def test_each_message_has_its_own_outcome(spark: SparkSession, store: Store, url
 
 
 def test_leases_are_kept_while_a_handler_runs(spark: SparkSession, store: Store, url: str, tmp_path: Path) -> None:
-    queue = store.queue("orders", lease_seconds=1)
-    queue.send({"seconds": 3, "folder": str(tmp_path)})
+    queue = store.queue("orders", lease_seconds=2)
+    queue.send({"seconds": 4, "folder": str(tmp_path)})
     process(spark, url, "orders", "tests.spark.handlers:slow", tasks=2)
     assert set(handled(tmp_path).values()) == {1}
     assert queue.stats("default").done == 1

@@ -18,25 +18,25 @@ from tests.workers.conftest import await_until, events
 @pytest.mark.parametrize("kind", ["thread", "loop"])
 def test_a_lease_lasts_as_long_as_its_handler(store: penstock.Store, kind: str) -> None:
     # Long enough for a heartbeat of a machine that is busy with something else for a moment.
-    queue = store.queue("work", lease_seconds=0.8)
+    queue = store.queue("work", lease_seconds=1.5)
     message = queue.send(b"x")
 
     def handle(delivery: penstock.Delivery) -> None:
-        time.sleep(2)
+        time.sleep(3)
         assert queue.receive() == [], "somebody else could take it"
 
     async def handle_async(delivery: penstock.AsyncDelivery) -> None:
-        await asyncio.sleep(2)
+        await asyncio.sleep(3)
 
     penstock.Worker(store, {"work": handle if kind == "thread" else handle_async}).run(once=True)
     assert events(queue, message) == ["send", "receive", "ack"]
 
 
 def test_messages_that_wait_in_the_worker_keep_their_leases_too(store: penstock.Store) -> None:
-    queue = store.queue("work", lease_seconds=0.8)
+    queue = store.queue("work", lease_seconds=1.5)
     ids = queue.send_many([b"1", b"2", b"3", b"4"])
     app = penstock.App()
-    app.add("work", lambda delivery: time.sleep(0.5), concurrency=1, prefetch=3)
+    app.add("work", lambda delivery: time.sleep(0.6), concurrency=1, prefetch=3)
     penstock.Worker(store, app).run(once=True)
     assert [events(queue, one) for one in ids] == [["send", "receive", "ack"]] * 4
 
