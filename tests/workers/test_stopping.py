@@ -49,10 +49,11 @@ def test_what_a_receive_under_way_brings_is_handled_or_given_back(tmp_path: Path
     url = row.fresh_url(tmp_path)
     with penstock.connect(url) as store, psycopg.connect(url) as blocker, psycopg.connect(url, autocommit=True) as eye:
         queue = store.queue("work")
-        worker = penstock.Worker(store, {"work": lambda delivery: None}, sweep_seconds=None)
-        worker.start()
-        blocker.execute("lock table penstock.lease in access exclusive mode")
         message = queue.send(b"x")
+        worker = penstock.Worker(store, {"work": lambda delivery: None}, sweep_seconds=None)
+        # Before it starts: a receive that began before the message was there would not bring it.
+        blocker.execute("lock table penstock.lease in access exclusive mode")
+        worker.start()
         await_until(lambda: eye.execute(WAITING).fetchone() != (0,))
         stopping = threading.Thread(target=worker.stop)
         stopping.start()
