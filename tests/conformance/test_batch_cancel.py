@@ -228,3 +228,17 @@ def test_a_cancelled_member_can_be_redriven(queue: Queue) -> None:
     delivery.ack()
     assert_trail_is_legal(queue, member)
     assert_books_balance(queue, sent=1)
+
+
+def test_that_a_batch_is_cancelled_is_said_before_anything_about_addresses(queue: Queue) -> None:
+    """Another address would not help."""
+    batch = queue.batch("nightly")
+    first = batch.send(1, address="desk", id="0b8d1a52-6f43-4c1e-9a57-3d2f1e0c9b8a")
+    batch.start()
+    take(queue)
+    batch.cancel()
+    for addresses in (["desk"], ["desk", None], [None, "desk"], ["new", "new"]):
+        with pytest.raises(BatchClosed, match="nightly"):
+            batch.send_many([Outgoing(payload=2, address=address) for address in addresses])
+    assert batch.send(1, address="desk", id=first) == first, "it is there already"
+    assert_books_balance(queue, sent=1)

@@ -108,8 +108,9 @@ class Model:
 
     def send(self, drafts: list[Draft], batch_name: str | None, now: int) -> None:
         """All of them or none."""
-        fresh = self._fresh(drafts, now)
-        batch = None if batch_name is None else self._open_batch(batch_name)
+        fresh = self._fresh(drafts)
+        batch = self._open_batch(batch_name) if batch_name is not None and fresh else None
+        self._check_addresses(fresh, now)
         for draft in fresh:
             self._add(draft, batch, now)
 
@@ -121,18 +122,20 @@ class Model:
         overdue = self.overdue(key, self.place(key), now)
         return key if overdue is None or overdue[1] in LIVE else None
 
-    def _fresh(self, drafts: list[Draft], now: int) -> list[Draft]:
+    def _fresh(self, drafts: list[Draft]) -> list[Draft]:
         fresh: list[Draft] = []
+        for draft in drafts:
+            if draft.id is None or (draft.id not in self.ids and draft.id not in [one.id for one in fresh]):
+                fresh.append(draft)
+        return fresh
+
+    def _check_addresses(self, drafts: list[Draft], now: int) -> None:
         taken: set[str] = set()
         for draft in drafts:
-            if draft.id is not None and (draft.id in self.ids or draft.id in [one.id for one in fresh]):
-                continue
             if draft.address is not None:
                 if draft.address in taken or self.holder(draft.address, now) is not None:
                     raise DuplicateAddress("address is live", "")
                 taken.add(draft.address)
-            fresh.append(draft)
-        return fresh
 
     def _add(self, draft: Draft, batch: Batch | None, now: int) -> None:
         available_at = now + micro(max(0, draft.delay_seconds))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
@@ -199,6 +200,20 @@ def test_axes_are_round_and_lines_have_gaps() -> None:
     assert "12:00:00" in picture
     logarithmic = lines(times, 60, [Line("one", "c1", [0.0, 0.002, 70.0, None])], duration, logarithmic=True)
     assert "10 s" in logarithmic
+
+
+@pytest.mark.parametrize("tenths", range(11, 61))
+def test_times_under_an_axis_lie_within_it_and_do_not_touch(tenths: int) -> None:
+    begin = NOON + timedelta(seconds=0.7)
+    times = [begin + timedelta(seconds=place / 10) for place in range(tenths)]
+    picture = lines(times, 0.1, [Line("one", "c1", [1] * tenths)])
+    labels = re.findall(r'x="([0-9.]+)" y="[0-9.]+" text-anchor="(start|middle|end)">(12:00:[0-9.]+)<', picture)
+    width = 52
+    ends = [float(x) + {"start": width, "middle": width / 2, "end": 0}[anchor] for x, anchor, _ in labels]
+    assert labels
+    assert max(told for _, _, told in labels) <= f"{times[-1] + timedelta(seconds=0.1):%H:%M:%S}"
+    assert all(later - width >= earlier for earlier, later in itertools.pairwise(ends))
+    assert max(ends) <= 480
 
 
 @pytest.mark.parametrize(

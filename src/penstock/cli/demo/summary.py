@@ -121,8 +121,8 @@ def _pipeline_view(outcome: Outcome) -> RenderableType:
 
 def _end_view(report: Report, findings: Findings) -> Text:
     if findings.ok:
-        return Text(f"All checks passed, in {report.seconds:.1f} s.", style="bold green")
-    return Text(f"Some checks failed, after {report.seconds:.1f} s.", style="bold red")
+        return Text(f"All checks passed. The messages took {report.seconds:.1f} s.", style="bold green")
+    return Text(f"Some checks failed. The messages took {report.seconds:.1f} s.", style="bold red")
 
 
 def _next_view(url: str, findings: Findings) -> list[Text]:

@@ -151,8 +151,8 @@ class _Send:
             if options.id in self.chosen or self._exists(options.id):
                 return
             self.chosen.add(options.id)
-        self._check_address(options)
         batch = self._batch(options)
+        self._check_address(options)
         record = self._record(payload, content_type, options, None if batch is None else batch.batch_id)
         if record.deadline_at is not None and record.deadline_at <= self.transaction.now:
             queues.look_back(self.transaction, self.queue.queue_id, None, record.deadline_at - 1)

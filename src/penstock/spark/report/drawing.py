@@ -176,7 +176,7 @@ def _time_labels(times: Sequence[datetime], width_seconds: float, across: Callab
     step = next((one for one in TIME_STEPS if whole / one <= TIME_TICKS), TIME_STEPS[-1])
     first = math.ceil(times[0].timestamp() / step) * step
     drawn = []
-    for tick in range(first, math.ceil(times[0].timestamp() + whole) + 1, step):
+    for tick in range(first, math.floor(times[0].timestamp() + whole) + 1, step):
         x = across((tick - times[0].timestamp()) / width_seconds)
         anchor = "start" if x < LABEL_ROOM else "end" if x > WIDTH - LABEL_ROOM else "middle"
         x = min(x, WIDTH - LABEL_MARGIN)
