@@ -242,3 +242,51 @@ def test_that_a_batch_is_cancelled_is_said_before_anything_about_addresses(queue
             batch.send_many([Outgoing(payload=2, address=address) for address in addresses])
     assert batch.send(1, address="desk", id=first) == first, "it is there already"
     assert_books_balance(queue, sent=1)
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_cancelled_batch_is_over_in_every_group_whenever_it_comes(store: Store, ordered: bool) -> None:
+    """Also what the primary group had finished before, and in a group that begins only then."""
+    queue = store.queue("orders", ordered=ordered)
+    assert queue.receive(group="early") == []
+    batch = queue.batch("nightly")
+    members = batch.send_many(["finished", "not begun"])
+    batch.start()
+    queue.send("bystander")
+    take(queue).ack()
+    batch.cancel()
+    for group in ("early", "late"):
+        assert [one.json() for one in queue.receive(limit=9, group=group)] == ["bystander"]
+        assert nonzero(assert_books_balance(queue, sent=3, group=group).outcomes) == {"cancelled": 2}
+    assert [len(queue.dead_letters(group=group)) for group in ("early", "late", "default")] == [0, 0, 1]
+    for member in members:
+        for group in ("early", "late", "default"):
+            assert_trail_is_legal(queue, member, group)
+
+
+def test_a_group_that_is_moved_back_passes_a_cancelled_batch_again(queue: Queue) -> None:
+    batch = queue.batch("nightly")
+    batch.send_many(["finished", "not begun"])
+    batch.start()
+    queue.send("bystander")
+    take(queue).ack()
+    batch.cancel()
+    queue.seek("default", "start")
+    assert payloads(take_all(queue)) == ["bystander"]
+    assert nonzero(assert_books_balance(queue, sent=3).outcomes) == {"cancelled": 2}
+
+
+def test_a_member_that_is_given_back_behind_another_is_cancelled_then(store: Store) -> None:
+    queue = store.queue("orders", ordered=True, max_retries=3)
+    queue.send("first")
+    batch = queue.batch("nightly")
+    member = batch.send("member")
+    batch.start()
+    first, _ = queue.receive(limit=2)
+    batch.cancel()
+    first.nak(delay_seconds=7)
+    assert trail(queue, member)[-1] == (Event.RELEASE, State.CANCELLED)
+    [letter] = queue.dead_letters()
+    assert (letter.id, letter.attempts, letter.outcome) == (member, 1, State.CANCELLED)
+    assert batch.state == "cancelled"
+    assert_books_balance(queue, sent=2)

@@ -324,15 +324,15 @@ class Model:
             return
         places = self.groups[group]
         at = next(self._position(key) for key, place in places.items() if place is first)
-        for key, place in places.items():
+        for key, place in list(places.items()):  # a batch that ends by it leaves its last words
             behind = place.token == first.token and self._position(key) > at
             wanted = lapsed if place.lease_ends_at <= now else current
             if place.state is State.LEASED and behind and wanted:
-                place.attempt -= 1
-                place.due_at = now
                 if self.is_cancelled(key, place):
                     self._end(group, key, place, Event.RELEASE, State.CANCELLED, now)
                 else:
+                    place.attempt -= 1
+                    place.due_at = now
                     place.step(Event.RELEASE, State.READY)
 
     def extend(self, group: str, key: bytes | None, token: int, seconds: float, now: int) -> int:

@@ -14,7 +14,7 @@ declare
     _seqs bigint[] := '{}';
     _count integer := 0;
     _passed integer := 0;
-    _is_over boolean;
+    _over text;
 begin
     c.used_up := true;
     for m in select * from penstock._window(_lane_id, c, q.trimmed_position) loop
@@ -28,10 +28,17 @@ begin
         delete from penstock.skip where group_id = g.group_id and seq = m.seq;
         continue when found;
         fl := penstock._as_flight(m, _priority, _token, _consumer);
-        _is_over := m.expires_at <= _now or (q.delivery = 'at_most_once' and m.deadline_at <= _now);
-        if _is_over then
+        -- A batch that was cancelled is over in every group, also in one that came later.
+        _over := case
+            when m.expires_at <= _now then 'expire'
+            when q.delivery = 'at_most_once' and m.deadline_at <= _now then 'deadline'
+            when m.batch_id is not null and (
+                select b.state in ('cancelling', 'cancelled') from penstock.batch as b where b.batch_id = m.batch_id
+            ) then 'batch_cancel'
+        end;
+        if _over is not null then
             perform penstock._end(
-                q, g, fl, case when m.expires_at <= _now then 'expire' else 'deadline' end, 'expired', 'system', null, 0,
+                q, g, fl, _over, case _over when 'batch_cancel' then 'cancelled' else 'expired' end, 'system', null, 0,
                 null, g.name is not distinct from q.primary_group, _now
             );
             continue;
