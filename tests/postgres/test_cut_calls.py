@@ -57,41 +57,32 @@ CALLS: dict[str, tuple[str, Call]] = {
 OWN_ID = "0b8d1a52-6f43-4c1e-9a57-3d2f1e0c9b8a"
 
 
+# How a call is cut, and what is said of it. A statement_timeout cancels too, but would count a busy machine's time.
+CUTS = {
+    "the connection is ended": ("pg_terminate_backend(%s, 5000)", "ended the connection"),
+    "the call is canceled": ("pg_cancel_backend(%s)", "nothing was changed"),
+}
+
+
+@pytest.mark.parametrize("how", CUTS)
 @pytest.mark.parametrize("verb", CALLS)
-def test_a_connection_that_is_cut_in_the_middle_of_a_call_leaves_nothing_of_it(
-    queue: Queue, verb: str, begin: Begin, other: psycopg.Connection, watcher: psycopg.Connection
+def test_a_call_that_is_cut_in_the_middle_leaves_nothing_and_can_be_made_again(
+    queue: Queue, verb: str, how: str, begin: Begin, other: psycopg.Connection, watcher: psycopg.Connection
 ) -> None:
     table, call = CALLS[verb]
+    cut, said = CUTS[how]
     leased = prepare(queue)
     before = state(watcher)
     other.execute(f"lock table penstock.{table} in share row exclusive mode")
     begun = begin(lambda: call(queue, leased))
     [pid] = waiting(watcher)
-    watcher.execute("select pg_terminate_backend(%s, 5000)", [pid])
-    with pytest.raises(StoreUnavailable, match="ended the connection"):
+    watcher.execute(f"select {cut}", [pid])
+    with pytest.raises(StoreUnavailable, match=said):
         begun.result(20)
     other.rollback()
     assert state(watcher) == before
     call(queue, leased)
     assert state(watcher) != before
-
-
-@pytest.mark.parametrize("verb", CALLS)
-def test_a_call_that_is_canceled_is_undone_and_says_so(
-    queue: Queue, verb: str, begin: Begin, other: psycopg.Connection, watcher: psycopg.Connection
-) -> None:
-    """A statement_timeout cancels in the same way, but would count the time of a busy machine too."""
-    table, call = CALLS[verb]
-    leased = prepare(queue)
-    before = state(watcher)
-    other.execute(f"lock table penstock.{table} in share row exclusive mode")
-    begun = begin(lambda: call(queue, leased))
-    [pid] = waiting(watcher)
-    watcher.execute("select pg_cancel_backend(%s)", [pid])
-    with pytest.raises(StoreUnavailable, match="nothing was changed"):
-        begun.result(20)
-    other.rollback()
-    assert state(watcher) == before
 
 
 def state(watcher: psycopg.Connection) -> dict[str, Any]:
