@@ -97,6 +97,8 @@ SCRIPTS: dict[str, list[str]] = {
         "XREADGROUP GROUP g c STREAMS s t 0 >",
         "XREADGROUP GROUP g c COUNT 1 STREAMS s @1",
         "XREADGROUP GROUP g other STREAMS s 0",
+        # As before: the other stream got its id just now.
+        "XREADGROUP GROUP g other BLOCK 10 STREAMS s >",
         "XADD s * a 4",
         "XREADGROUP GROUP g c NOACK STREAMS s >",
         "XPENDING s g",

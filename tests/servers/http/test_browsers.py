@@ -19,6 +19,8 @@ from tests.servers.http.asking import Api, done, problem
 from tests.servers.http.conftest import Serve
 
 pytestmark = pytest.mark.anyio
+# With characters that a random token never has, so that it cannot hold one of them by chance.
+NAME, PASSWORD = "ann.lee", "p.w"
 
 
 async def enter(request: Request) -> Response:
@@ -48,7 +50,7 @@ PAGES = [
 
 @pytest.fixture
 def users() -> Users:
-    return Users([make_user("ann", hash_password("pw"), [], role="operator")])
+    return Users([make_user(NAME, hash_password(PASSWORD), [], role="operator")])
 
 
 @pytest.fixture
@@ -61,7 +63,7 @@ async def server(store: AsyncStore, users: Users, settings: HttpSettings, serve:
 @pytest.fixture
 async def ann(client: httpx.AsyncClient) -> httpx.AsyncClient:
     """Logged in, as a browser."""
-    response = await client.post("/login", data={"name": "ann", "password": "pw"})
+    response = await client.post("/login", data={"name": NAME, "password": PASSWORD})
     assert response.status_code == 303
     return client
 
@@ -71,15 +73,15 @@ async def csrf(client: httpx.AsyncClient) -> str:
 
 
 async def test_a_login_is_a_cookie_that_says_nothing(client: httpx.AsyncClient) -> None:
-    response = await client.post("/login", data={"name": "ann", "password": "pw"})
+    response = await client.post("/login", data={"name": NAME, "password": PASSWORD})
     cookie = response.headers["set-cookie"]
     assert cookie.startswith(f"{COOKIE}=")
     for word in ("HttpOnly", "SameSite=strict", "Path=/"):
         assert word in cookie
-    assert "ann" not in cookie
-    assert "pw" not in cookie
+    assert NAME not in cookie
+    assert PASSWORD not in cookie
     assert len(response.cookies[COOKIE]) >= 43, "256 bits"
-    again = await client.post("/login", data={"name": "ann", "password": "pw"})
+    again = await client.post("/login", data={"name": NAME, "password": PASSWORD})
     assert again.cookies[COOKIE] != response.cookies[COOKIE]
     client.cookies.clear()
     client.cookies.set(COOKIE, response.cookies[COOKIE])
@@ -87,7 +89,7 @@ async def test_a_login_is_a_cookie_that_says_nothing(client: httpx.AsyncClient) 
 
 
 async def test_a_wrong_login_is_told(client: httpx.AsyncClient) -> None:
-    response = await client.post("/login", data={"name": "ann", "password": "wrong"})
+    response = await client.post("/login", data={"name": NAME, "password": "wrong"})
     assert "wrong" in problem(response, 401)
     assert "set-cookie" not in response.headers
 
@@ -116,7 +118,7 @@ async def test_a_change_needs_the_token_of_the_page(ann: httpx.AsyncClient) -> N
 async def test_a_page_of_another_site_changes_nothing(ann: httpx.AsyncClient, headers: dict[str, str]) -> None:
     body = {"csrf": await csrf(ann)}
     problem(await ann.post("/press", data=body, headers=headers), 403)
-    sent = await ann.post("/api/v1/queues/q/messages", json={"payload": 1}, headers={**headers}, auth=("ann", "pw"))
+    sent = await ann.post("/api/v1/queues/q/messages", json={"payload": 1}, headers={**headers}, auth=(NAME, PASSWORD))
     problem(sent, 403)
 
 
@@ -137,7 +139,7 @@ async def test_a_session_ends_with_the_logout(ann: httpx.AsyncClient) -> None:
 
 async def test_a_session_ends_with_the_password(ann: httpx.AsyncClient, users: Users) -> None:
     assert (await ann.get("/token")).status_code == 200
-    users.replace([make_user("ann", hash_password("new"), [], role="operator")])
+    users.replace([make_user(NAME, hash_password("new"), [], role="operator")])
     problem(await ann.get("/token"), 401)
 
 
@@ -149,7 +151,7 @@ async def test_a_session_ends_when_nobody_uses_it(ann: httpx.AsyncClient) -> Non
 @pytest.mark.parametrize("settings", [HttpSettings(port=0, failed_logins_per_second=2)])
 async def test_logins_are_limited(client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.servers.guard.WINDOW_SECONDS", 60)
-    told = [await client.post("/login", data={"name": "ann", "password": f"guess {n}"}) for n in range(4)]
+    told = [await client.post("/login", data={"name": NAME, "password": f"guess {n}"}) for n in range(4)]
     assert [one.status_code for one in told][:2] == [401, 401]
     assert told[-1].status_code == 429
 
