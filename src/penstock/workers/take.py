@@ -6,30 +6,32 @@ from typing import Any
 
 from penstock.client.aio.delivery import AsyncDelivery
 from penstock.client.delivery import Delivery
-from penstock.domain.settlement import Settle, Settlement
+from penstock.domain.lifecycle import Event
+from penstock.domain.settlement import Ack, Nak, Reject, Reschedule, Settle, Settlement
 from penstock.domain.times import SECOND
 from penstock.engines.contract import LEASE_ENDS_AT, POSITION, Receipt
 
 # Leases are renewed when this share of them is over: two renewals may fail before one is lost.
 RENEW_SHARE = 1 / 3
+EVENTS: dict[type, Event] = {Ack: Event.ACK, Nak: Event.NAK, Reject: Event.REJECT, Reschedule: Event.RESCHEDULE}
 
 
 class Held(Delivery, eq=False, gc=False):
-    """A delivery in a worker's hands, which remembers how its handler has settled it."""
+    """A delivery in a worker, which remembers how its handler has settled it."""
 
-    _settled: type | None = None
+    _settled: Event | None = None
 
     def _settle(self, settlement: Settlement) -> None:
         super()._settle(settlement)
-        self._settled = type(settlement)
+        self._settled = EVENTS[type(settlement)]
 
 
 class AsyncHeld(AsyncDelivery, eq=False, gc=False):
-    _settled: type | None = None
+    _settled: Event | None = None
 
     async def _settle(self, settlement: Settlement) -> None:
         await super()._settle(settlement)
-        self._settled = type(settlement)
+        self._settled = EVENTS[type(settlement)]
 
 
 AnyHeld = Held | AsyncHeld
