@@ -95,7 +95,8 @@ def _expire_held(transaction: Transaction, queue: Queue) -> int:
     over = transaction.rows(SQL.expired_held, bindings)
     if queue.policy.at_most_once:
         over += transaction.rows(SQL.overdue_held, bindings)
-    for held_id, name in over:
+    # In the order of the sends, whatever ended them.
+    for held_id, name in sorted(over):
         promoting.withdraw(transaction, queue, [held_id], _step(Event(name), 0))
     return len(over)
 

@@ -230,10 +230,9 @@ declare
     _is_primary boolean;
 begin
     perform penstock._lock_lanes(q, null);
-    for h in
-        with gone as (delete from penstock.held where batch_id = b.batch_id returning *)
-        select * from gone order by held_id
-    loop
+    -- One at a time: the batch ends, and sends its abort message, when no member is held any more.
+    for h in select * from penstock.held where batch_id = b.batch_id order by held_id for update loop
+        delete from penstock.held where held_id = h.held_id;
         perform penstock._withdraw(q, h, 'batch_cancel', 'cancelled', _reason, _now);
     end loop;
     _members := array(select seq from penstock.member where batch_id = b.batch_id order by seq);

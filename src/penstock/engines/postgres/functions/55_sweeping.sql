@@ -104,18 +104,14 @@ begin
         promoted := promoted + _some;
         exit when _some < 1000 or promoted >= 10000;
     end loop;
+    -- One at a time: a batch ends, and sends its end message, when no member is held any more.
     for h in
-        with gone as (
-            delete from penstock.held where held_id in (
-                select held_id from penstock.held
-                where queue_id = q.queue_id
-                    and (expires_at <= _now or (q.delivery = 'at_most_once' and deadline_at <= _now))
-                for update skip locked
-            )
-            returning *
-        )
-        select * from gone order by held_id
+        select * from penstock.held
+        where queue_id = q.queue_id and (expires_at <= _now or (q.delivery = 'at_most_once' and deadline_at <= _now))
+        order by held_id
+        for update skip locked
     loop
+        delete from penstock.held where held_id = h.held_id;
         perform penstock._withdraw(
             q, h, case when h.expires_at <= _now then 'expire' else 'deadline' end, 'expired', null, _now
         );
