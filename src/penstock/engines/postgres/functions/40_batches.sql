@@ -59,25 +59,23 @@ begin
     _message := case b.state when 'running' then b.end_message else b.abort_message end;
     if _message is not null then
         select * into q from penstock.queue where queue_id = b.queue_id;
-        perform penstock._send_stored(q, array[_message]);
+        perform penstock._send_stored(q, _message);
     end if;
 end
 $$;
 
--- Send messages that were stored as JSON: {payload (base64), content_type, options}.
-create or replace function penstock._send_stored(q penstock.queue, _messages jsonb[]) returns text[]
+-- Send a message that was stored as JSON: {payload (base64), content_type, options}.
+drop function if exists penstock._send_stored(penstock.queue, jsonb[]);
+create or replace function penstock._send_stored(q penstock.queue, _message jsonb) returns void
 language plpgsql as $$
 declare
     _tx xid8 := pg_current_xact_id();
-    _ids text[];
 begin
-    select penstock._send(
-        q, array_agg(decode(one ->> 'payload', 'base64')), array_agg(one ->> 'content_type'),
-        jsonb_agg(one -> 'options'), _tx, penstock._segment()
-    ) into _ids
-    from unnest(_messages) as one;
+    perform penstock._send(
+        q, array[decode(_message ->> 'payload', 'base64')], array[_message ->> 'content_type'],
+        jsonb_build_array(_message -> 'options'), _tx, penstock._segment()
+    );
     perform penstock._wake(q.queue_id);
-    return _ids;
 end
 $$;
 

@@ -119,7 +119,12 @@ begin
     end loop;
     for g in select * from penstock.reader where queue_id = q.queue_id and stream_mark is null order by group_id loop
         promoted := promoted + penstock._make_ready(q, g, 1000, _now);
-        reclaimed := reclaimed + penstock._reclaim(q, g, null, _now);
+        -- Bounded, or one transaction would have to copy all that a large receive left behind; the next sweep goes on.
+        for round in 1..10 loop
+            _some := penstock._reclaim(q, g, null, _now, 1, 1000);
+            reclaimed := reclaimed + _some;
+            exit when _some = 0;
+        end loop;
         expired := expired + penstock._expire_tracked(q, g, _now);
         expired := expired + penstock._expire_unread(q, g, _now);
     end loop;

@@ -247,9 +247,7 @@ begin
         for update of t skip locked
     loop
         if d.kind = 'message' then
-            perform penstock._door_announce(array(
-                select m.seq from penstock.next_messages(d.name, d.group_name, 1000) as m
-            ));
+            perform penstock._door_announce(penstock._next_positions(d.name, d.group_name, 1000));
         else
             perform penstock._door_clean_notes(d.door_id, 0);
         end if;
