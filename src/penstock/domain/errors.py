@@ -14,6 +14,7 @@
     │   ├── GroupMisused        one group read both with leases and as a stream
     │   ├── ConsumerRemoved     the consumer missed its heartbeats and must register again
     │   └── RangeTrimmed        the asked-for positions are past retention
+    │       └── LogDiverged     the mark belongs to a log that this store does not have: it was restored or failed over
     ├── NotFound                nothing has this name or id
     ├── MessageFailed           the awaited message ended, and not with success (`.outcome`, `.reason`)
     ├── WaitTimeout             the awaited message did not end in time
@@ -99,6 +100,10 @@ class ConsumerRemoved(Refused):
 
 class RangeTrimmed(Refused):
     """The positions asked for are past retention."""
+
+
+class LogDiverged(RangeTrimmed):
+    """The mark belongs to a log that this store does not have: it was restored, or failed over with loss."""
 
 
 class NotFound(PenstockError, LookupError):
