@@ -48,10 +48,7 @@ declare
     row_ penstock.delivery_row;
 begin
     if current_setting('transaction_isolation') <> 'read committed' then
-        raise exception using errcode = 'PN100', message = format(
-            'a receive needs a transaction of isolation level read committed, not %s: it would not see what others '
-            'have received', current_setting('transaction_isolation')
-        );
+        perform penstock._check_isolation('a receive');
     end if;
     -- The queue, the group and, when there is only one, the lane.
     select u.queue_id, u.trimmed_position, u.delivery, u.ordered, u.paused, u.shards, r.group_id, r.name, r.used_at,

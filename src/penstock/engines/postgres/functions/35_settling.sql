@@ -98,6 +98,7 @@ begin
     select * into q from penstock.queue where name = _queue;
     select * into g from penstock.reader where queue_id = q.queue_id and name = _group;
     if g.group_id is null then
+        perform penstock._check_isolation('a settle that finds no lease');
         return _states;
     end if;
     while _from <= _n loop
@@ -123,6 +124,9 @@ begin
         end loop;
         _from := _upto + 1;
     end loop;
+    if array_position(_states, null) is not null then
+        perform penstock._check_isolation('a settle that finds no lease');
+    end if;
     return _states;
 end
 $$;
