@@ -122,6 +122,66 @@ begin
 end
 $$;
 
+-- End the lapsed leases of a group; with _consumer, also all that this consumer holds.
+create or replace function penstock._reclaim(
+    q penstock.queue, g penstock.reader, _consumer text, _now bigint
+) returns integer
+language plpgsql as $$
+declare
+    e penstock.lease;
+    t penstock.tracked;
+    fl penstock.flight;
+    _lapsed penstock.flight[] := '{}';
+    _heads bigint[];
+    _event text;
+begin
+    -- All are taken out of their leases before any is concluded: an ordered queue must not release what lapsed too.
+    for e in
+        delete from penstock.lease where (group_id, token, lane_id) in (
+            select group_id, token, lane_id from penstock.lease
+            where group_id = g.group_id and (ends_at <= _now or consumer = _consumer)
+            for update skip locked
+        )
+        returning *
+    loop
+        _lapsed := _lapsed || array(
+            select penstock._as_flight(
+                m, (select priority from penstock.lane as n where n.lane_id = e.lane_id), e.token, e.consumer
+            )
+            from penstock.log as m
+            where m.lane_id = e.lane_id and m.seq = any (penstock._members(e.positions))
+        );
+    end loop;
+    for t in
+        delete from penstock.tracked where (group_id, seq) in (
+            select group_id, seq from penstock.tracked
+            where group_id = g.group_id and state = 'leased' and (until_at <= _now or consumer = _consumer)
+            for update skip locked
+        )
+        returning *
+    loop
+        _lapsed := _lapsed || penstock._tracked_flight(t);
+    end loop;
+    -- At most once, nobody knows how far the consumer got: none may be handed out again.
+    if q.ordered and q.delivery <> 'at_most_once' then
+        -- In order, a consumer was at work on the first message of its lease: the others did not fail with it.
+        select array_agg(head) into _heads from (
+            select min(one.seq) as head
+            from unnest(_lapsed) as one join penstock.lane as n using (lane_id)
+            group by one.token, n.shard
+        ) as heads;
+    end if;
+    for fl in select * from unnest(_lapsed) as one order by one.seq loop
+        _event := case when _heads is null or fl.seq = any (_heads) then 'lease_end' else 'release' end;
+        perform penstock._conclude(
+            q, g, fl, _event, case when fl.consumer = _consumer then format('consumer %s is gone', _consumer) end, null,
+            _now
+        );
+    end loop;
+    return cardinality(_lapsed);
+end
+$$;
+
 -- Retries of the group that are over before they were handed out again.
 create or replace function penstock._expire_tracked(q penstock.queue, g penstock.reader, _now bigint) returns integer
 language plpgsql as $$
