@@ -32,8 +32,10 @@ def read(
 
 def later(mark: Mark, by: int) -> Mark:
     """A mark of a store that has gone on."""
-    if isinstance(mark, int):
-        return mark + by
+    assert isinstance(mark, str)
+    if "/" not in mark:
+        position, at = mark.split(":")
+        return f"{int(position) + by}:{at}"
     snapshot = mark.split("/")[1]
     end = int(snapshot.split(":")[1]) + by
     return mark.replace(snapshot, f"{end}:{end}:")

@@ -9,9 +9,9 @@ import psycopg
 import pytest
 
 import penstock
-from tests.postgres.fixtures import postgres_url
+from tests.postgres.fixtures import bare_postgres_url, postgres_url
 
-__all__ = ["postgres_url"]
+__all__ = ["bare_postgres_url", "postgres_url"]
 
 
 class Sql:

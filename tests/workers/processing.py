@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 import penstock
+
+LATER = {"nak": {"delay_seconds": 60}}
 
 
 def handle(delivery: penstock.Delivery) -> None:
@@ -19,6 +22,10 @@ def handle(delivery: penstock.Delivery) -> None:
         raise penstock.Retry(60, "later")
     if do == "ack":
         delivery.ack("by hand")
+    if do == "settle":
+        getattr(delivery, delivery.json()["how"])(reason="by hand", **LATER.get(delivery.json()["how"], {}))
+    if do == "order":
+        note_order(delivery)
     if do == "extend":
         before = delivery.lease_ends_at
         assert delivery.extend(500) > before
@@ -30,3 +37,14 @@ def handle(delivery: penstock.Delivery) -> None:
 
 def handle_batch(several: list[penstock.Delivery]) -> list[Any]:
     return [None if delivery.json()["number"] != 1 else penstock.Reject("one") for delivery in several]
+
+
+def note_order(delivery: penstock.Delivery) -> None:
+    """The first message of a shard is tried again at once; the file gets the positions of those that went well."""
+    path = Path(delivery.json()["path"])
+    if delivery.attempt == 1 and not path.exists():
+        path.touch()
+        delivery.nak("once more", delay_seconds=0)
+        return
+    with path.open("a") as file:
+        file.write(f"{delivery.position}\n")

@@ -101,6 +101,36 @@ def test_options_that_make_no_sense_are_refused(cli: Cli, words: list[str], told
     assert told in cli.error("worker", TARGET, *words, code=code)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--queue", "orders"],
+        ["--concurrency", "8"],
+        ["--slots", "3"],
+        ["--grace-seconds", "25"],
+        ["--metrics-port", "9464"],
+        ["--trace"],
+        ["--url", "sqlite:///other.db"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_an_option_that_a_worker_target_cannot_follow_is_refused(
+    cli: Cli, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TASKS_URL", cli.url)
+    result = cli.bare("worker", "tests.workers.own_worker:worker", "--once", *words, code=1)
+    assert f"leave out {words[0]}, or name an App" in result.stderr
+
+
+def test_a_worker_target_runs_with_its_own_settings(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TASKS_URL", cli.url)
+    monkeypatch.delitem(sys.modules, "tests.workers.own_worker", raising=False)
+    with cli.store() as store:
+        store.queue("orders").send({"order": 1})
+    result = cli.bare("worker", "tests.workers.own_worker:worker", "--once", "--log-level", "error", "--json")
+    assert json.loads(result.stdout)[0]["done"] == {"ack": 1}
+
+
 def test_a_store_that_is_not_there_is_waited_for_and_then_told(cli: Cli, tmp_path: Path) -> None:
     began = time.monotonic()
     words = ["worker", TARGET, "--patience-seconds", "0.5", "--url", f"sqlite:///{tmp_path}/no/such/folder.db"]

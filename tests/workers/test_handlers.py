@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -130,6 +132,47 @@ def test_a_function_that_returns_a_coroutine_is_not_taken_for_done(store: pensto
     order = orders.send(b"x")
     run_once(store, {"orders": lambda delivery: handle_async(delivery)})
     assert "async def" in (fate(orders, order)[2] or "")
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (concurrent.futures.Future, "Future that nobody waits for"),
+        (lambda: (number for number in range(3)), "generator that nobody runs"),
+    ],
+    ids=["future", "generator"],
+)
+def test_unfinished_work_that_a_handler_returns_is_not_taken_for_done(
+    store: penstock.Store, make: Callable[[], Any], told: str
+) -> None:
+    orders = store.queue("orders")
+    order = orders.send(b"x")
+    run_once(store, {"orders": lambda delivery: make()})
+    assert fate(orders, order)[0] == "nak"
+    assert told in (fate(orders, order)[2] or "")
+
+
+@pytest.mark.parametrize("kind", ["thread", "loop"])
+def test_what_a_handler_raises_after_it_has_settled_is_logged_and_changes_nothing(
+    store: penstock.Store, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    orders = store.queue("orders")
+    order = orders.send(b"x")
+
+    def handle(delivery: Delivery) -> None:
+        delivery.ack()
+        raise ValueError("the second half failed")
+
+    async def handle_async(delivery: AsyncDelivery) -> None:
+        await delivery.ack()
+        raise ValueError("the second half failed")
+
+    with caplog.at_level(logging.WARNING, "penstock.worker"):
+        run_once(store, {"orders": handle if kind == "thread" else handle_async})
+    assert events(orders, order) == ["send", "receive", "ack"]
+    (record,) = [record for record in caplog.records if "the second half failed" in record.getMessage()]
+    assert getattr(record, "message_id", None) == order
+    assert record.exc_info is not None
 
 
 # -- what it gets --------------------------------------------------------------------------------------------------
@@ -320,6 +363,30 @@ def test_a_handler_in_a_process_settles_like_any_other(store: penstock.Store) ->
         "by hand",
     ]
     assert fates[6][2] != str(threading.get_native_id()), "it ran in this process"
+
+
+def test_a_settlement_by_a_handler_in_a_process_has_the_last_word(store: penstock.Store) -> None:
+    queue = store.queue("work", max_retries=3)
+    ids = queue.send_many([{"do": "settle", "how": how} for how in ("ack", "nak", "reject", "reschedule")])
+    app = penstock.App()
+    app.add("work", processing.handle, run="process", concurrency=1)
+    worker = run_once(store, app)
+    assert [fate(queue, one)[::2] for one in ids] == [
+        (how, "by hand") for how in ("ack", "nak", "reject", "reschedule")
+    ]
+    assert worker.status()[0].done == {"ack": 1, "nak": 1, "reject": 1, "reschedule": 1}
+
+
+def test_order_is_kept_when_a_handler_in_a_process_naks_by_itself(store: penstock.Store, tmp_path: Any) -> None:
+    queue = store.queue("work", ordered=True)
+    path = tmp_path / "order"
+    queue.send_many([penstock.Outgoing(payload={"do": "order", "path": str(path)}, key="k") for _ in range(4)])
+    app = penstock.App()
+    app.add("work", processing.handle, run="process", concurrency=1, prefetch=10)
+    run_once(store, app)
+    positions = path.read_text().split()
+    assert positions == sorted(positions, key=int)
+    assert len(positions) == 4
 
 
 def test_a_child_that_dies_takes_only_its_own_message_with_it(store: penstock.Store) -> None:

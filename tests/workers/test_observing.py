@@ -95,6 +95,17 @@ def test_metrics_count_what_became_of_messages(store: penstock.Store) -> None:
     assert value("penstock_handlers_running") == 0
 
 
+def test_metrics_count_what_a_handler_settled_itself(store: penstock.Store) -> None:
+    registry = prometheus_client.CollectorRegistry()
+    store.queue("orders").send("bad")
+    handlers = {"orders": lambda delivery: delivery.reject("bad")}
+    worker = penstock.Worker(store, handlers, observer=Metrics(registry))
+    worker.run(once=True)
+    labels = {"queue": "orders", "group": "default"}
+    assert registry.get_sample_value("penstock_settled_total", {**labels, "settlement": "reject"}) == 1
+    assert registry.get_sample_value("penstock_settled_total", {**labels, "settlement": "ack"}) is None
+
+
 # -- traces ------------------------------------------------------------------------------------------------------------
 
 

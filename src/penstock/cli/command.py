@@ -61,7 +61,13 @@ def session_of(ctx: typer.Context) -> Session:
         url=next((values["url"] for values in chain if values.get("url") is not None), None),
         config=next((values["config"] for values in chain if values.get("config") is not None), None),
         as_json=any(values.get("as_json") for values in chain),
+        given=frozenset(name for name in ctx.params if _is_given(ctx, name)),
     )
+
+
+def _is_given(ctx: typer.Context, name: str) -> bool:
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def _chain(ctx: typer.Context) -> list[dict[str, Any]]:

@@ -26,10 +26,18 @@ PIPE_WIDTH = 4096
 
 
 class Session:
-    def __init__(self, url: str | None = None, config: str | None = None, as_json: bool = False) -> None:
+    def __init__(
+        self,
+        url: str | None = None,
+        config: str | None = None,
+        as_json: bool = False,
+        given: frozenset[str] = frozenset(),
+    ) -> None:
         self.url = url
         self.config = config
         self.as_json = as_json
+        # Parameters of the command that stand on the command line: the others have their defaults.
+        self.given = given
         self.console = console()
 
     # -- the store -------------------------------------------------------------------------------------------------

@@ -33,6 +33,19 @@ if TYPE_CHECKING:
 
 LEVELS = ("debug", "info", "warning", "error")
 DEFAULT_NAME = "app"
+# What a Worker was made with: the command line cannot change it afterwards.
+SETTINGS_OF_WORKER = (
+    "url",
+    "queue",
+    "concurrency",
+    "slots",
+    "grace_seconds",
+    "heartbeat_seconds",
+    "sweep_seconds",
+    "metrics_port",
+    "metrics_host",
+    "traced",
+)
 
 Target = Annotated[
     str,
@@ -88,7 +101,8 @@ def worker(
     write_logs(cast(Format, log_format), "error" if progress else log_level)
     found = find_target(target)
     if isinstance(found, Worker):
-        _run(session, found, once, progress)
+        _check_fits_worker(session, target)
+        _run(session, found, once, progress, patience_seconds)
         return
     url = session.settings().url
     stop = threading.Event()
@@ -109,6 +123,16 @@ def worker(
             metrics.watch(made)
             metrics.serve(metrics_host, metrics_port)
         _run(session, made, once, progress, patience_seconds)
+
+
+def _check_fits_worker(session: Session, target: str) -> None:
+    """An option that would change nothing is an error."""
+    useless = [f"--{'trace' if name == 'traced' else name}" for name in SETTINGS_OF_WORKER if name in session.given]
+    if useless:
+        options = ", ".join(useless).replace("_", "-")
+        raise InvalidInput(
+            f"{shown(target)} is a Worker, made with settings of its own: leave out {options}, or name an App"
+        )
 
 
 def _make_metrics() -> Metrics:

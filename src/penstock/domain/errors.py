@@ -9,12 +9,12 @@
     │   └── PayloadTooLarge     more bytes than the queue's max_payload_bytes
     ├── Refused                 the call is well formed, but the state of the queue says no
     │   ├── LeaseLost           the token is stale: the lease ended, was settled or was taken over
-    │   ├── OutOfOrder          a message before it in the same lease of an ordered queue is still in flight
     │   ├── DuplicateAddress    a live message already has this address (`.existing_id`)
     │   ├── BatchClosed         the batch was cancelled and takes no more messages
     │   ├── GroupMisused        one group read both with leases and as a stream
     │   ├── ConsumerRemoved     the consumer missed its heartbeats and must register again
     │   └── RangeTrimmed        the asked-for positions are past retention
+    │       └── LogDiverged     the mark belongs to a log that this store does not have: it was restored or failed over
     ├── NotFound                nothing has this name or id
     ├── MessageFailed           the awaited message ended, and not with success (`.outcome`, `.reason`)
     ├── WaitTimeout             the awaited message did not end in time
@@ -75,10 +75,6 @@ class LeaseLost(Refused):
     """The token is stale: the lease ended, was settled, or was taken over."""
 
 
-class OutOfOrder(Refused):
-    """A message before it in the same lease of an ordered queue is still in flight: settle that one first."""
-
-
 class DuplicateAddress(Refused):
     """A live message of the queue already has this address."""
 
@@ -104,6 +100,10 @@ class ConsumerRemoved(Refused):
 
 class RangeTrimmed(Refused):
     """The positions asked for are past retention."""
+
+
+class LogDiverged(RangeTrimmed):
+    """The mark belongs to a log that this store does not have: it was restored, or failed over with loss."""
 
 
 class NotFound(PenstockError, LookupError):

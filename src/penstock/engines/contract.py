@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
-from penstock.domain.identity import made_id
 from penstock.domain.lifecycle import State
 from penstock.domain.message import Draft, Message
 from penstock.domain.observations import (
@@ -62,9 +61,6 @@ class Receipt(msgspec.Struct, frozen=True, eq=False):
     salt: int
     rows: list[Row]
 
-    def id_of(self, row: Row) -> str:
-        return row[ID] or made_id(row[CREATED_AT], self.salt, row[POSITION])
-
 
 class Capabilities(msgspec.Struct, frozen=True):
     """What this engine can do beyond the verbs."""
@@ -80,7 +76,8 @@ class Capabilities(msgspec.Struct, frozen=True):
 
 Operation = Callable[[], Any]
 # A place between two rows of a table, for reading by window. Only the engine that made it knows what it means (SQLite:
-# a position; PostgreSQL: snapshots, because its sequences commit out of order); it goes through JSON unchanged.
+# a position; PostgreSQL: snapshots, because its sequences commit out of order); it goes through JSON unchanged. It
+# names the last row before it, by which a store that was restored since can tell that the mark is not one of its log.
 Mark = int | str
 # What can be read by window: the log; the audit, one row per message and entry; the messages that have ended, one row
 # per message and group, in the order of ending (the marks of `audit` and `archive` are the same); dead letters as they
@@ -156,8 +153,7 @@ class Engine(Protocol):
 
     def settle(self, queue: str, group: str, settles: Sequence[Settle]) -> list[Settled]:
         """leased -> what `settlement.decide` says, each by its token; a stale token answers LeaseLost and changes
-        nothing, the same settle again answers as before. In an ordered queue nothing ends before what was handed out
-        before it in the same lease and shard, unless that is settled in the same call: OutOfOrder."""
+        nothing, the same settle again answers as before."""
 
     def ack_all(self, queue: str, group: str, token: int, positions: list[int]) -> bool:
         """leased -> succeeded for a whole receive at once; False (and nothing done) when it is not whole any more."""
@@ -199,7 +195,8 @@ class Engine(Protocol):
     def remove(self, queue: str, ids: Sequence[str]) -> int:
         """Take messages out of the queue for good, as if past retention; counts those that were there. held, ready,
         leased -> cancelled in each group where they are live (counted, without a dead letter; leases are lost,
-        addresses free, batches go on without them); then message, trail and dead letters are gone."""
+        addresses free, batches go on without them); then message, trail and dead letters are gone. Where the log and
+        the trail begin does not move."""
 
     def trim(self, queue: str, *, upto: int | None = None, keep: int | None = None) -> int:
         """The same for the oldest messages of the log: all up to a position, or all but the newest `keep`; counts
@@ -362,8 +359,8 @@ class Engine(Protocol):
 
     def window(self, queue: str, start: Mark, end: Mark, parts: int, table: Table = "messages") -> list[Part]:
         """The rows between two marks as at most `parts` pieces of like size; RangeTrimmed when some of them are past
-        retention, or the log ends before the window begins. The same window always holds the same rows, and more than
-        a few need not be counted for it."""
+        retention, LogDiverged when the store does not have the row before one of the marks and never trimmed it. The
+        same window always holds the same rows but for those removed, and more than a few need not be counted for it."""
 
     def read(
         self, part: Part, batch_rows: int = 10_000, columns: Sequence[str] | None = None
@@ -376,8 +373,9 @@ class Engine(Protocol):
 
     def advance(self, queue: str, group: str, mark: Mark, table: Table = "messages") -> None:
         """Move a stream group's cursor forward, never back; a group that has leases, or streams another table, is
-        refused. Until its retention ends nothing is trimmed that an active stream group has not passed: messages, or
-        with `audit` or `archive` those to which something happened beyond the mark."""
+        refused, and a mark of another log (LogDiverged). Until its retention ends nothing is trimmed that an active
+        stream group has not passed: messages, or with `audit` or `archive` those to which something happened beyond
+        the mark."""
 
     # -- staging: how the sink sends ---------------------------------------------------------------------------------
 

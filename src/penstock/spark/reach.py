@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from json import loads
 
-from penstock.domain.errors import InvalidInput, NotFound, RangeTrimmed
+from penstock.domain.errors import InvalidInput, LogDiverged, NotFound, RangeTrimmed
 from penstock.domain.names import nearest, shown
 from penstock.domain.observations import Part
 from penstock.engines.contract import Engine, Mark
@@ -109,6 +109,10 @@ class Reach:
             return []
         try:
             return self.engine.window(queue, start, end, parts, self.options.table)
+        except LogDiverged as error:
+            raise LogDiverged(
+                f"{error}; choose where to go on (startingPosition) and start with a new checkpoint"
+            ) from None
         except RangeTrimmed as error:
             if self.options.fail_on_data_loss:
                 raise RangeTrimmed(

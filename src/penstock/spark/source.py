@@ -29,7 +29,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from penstock.domain.errors import InvalidInput, RangeTrimmed
+from penstock.domain.errors import InvalidInput, LogDiverged, RangeTrimmed
 from penstock.domain.observations import Part
 from penstock.engines import tables
 from penstock.engines.contract import Engine, Mark
@@ -116,8 +116,8 @@ class _Reading:
             try:
                 for batch in engine.read(part, BATCH_ROWS, self.options.columns):
                     yield batch.cast(expected)
-            except RangeTrimmed:
-                if self.options.fail_on_data_loss:
+            except RangeTrimmed as error:
+                if self.options.fail_on_data_loss or isinstance(error, LogDiverged):
                     raise
                 logger.warning("rows of %s were lost while they were read, and failOnDataLoss is false", part.queue)
 

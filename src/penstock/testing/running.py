@@ -117,8 +117,7 @@ class _Runner:
 
     def _settle(self, queue: Queue, delivery: AnyHeld, outcome: Settle | None) -> None:
         if delivery._settled is not None:
-            event = Event(delivery._settled.__name__.lower())
-            self.handled.append(Handled(delivery.id, queue.name, event, None, delivery.attempt))
+            self.handled.append(Handled(delivery.id, queue.name, delivery._settled, None, delivery.attempt))
             return
         settle = outcome or ack_of(delivery)
         (settled,) = self._store.engine.settle(queue.name, delivery.group, [settle])

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, TypeVar
 
-from penstock.domain.settlement import Nak, Reschedule, Settle
-from penstock.workers.outcome import batch_outcomes, outcome_of
+from penstock.domain.lifecycle import Event
+from penstock.workers.outcome import batch_outcomes, event_of, outcome_of
 from penstock.workers.ready import Item, priority_of
 from penstock.workers.slots import Hand
 from penstock.workers.source import Source
@@ -94,14 +94,8 @@ def finish(source: Source, hand: Hand, several: list[AnyHeld], answer: Answer, b
     seconds = (time.monotonic() - began_at) / len(several)
     for delivery, settle in zip(several, settles, strict=True):
         source.finish(delivery, settle, error, seconds)
-    return _comes_again(several, settles)
-
-
-def _comes_again(several: list[AnyHeld], settles: list[Settle | None]) -> bool:
-    """Whether one of them is tried again. An ordered queue then gives back what lies behind it in its shard."""
-    if any(settle is not None and settle.event in ("nak", "reschedule") for settle in settles):
-        return True
-    return any(delivery._settled in (Nak, Reschedule) for delivery in several)
+    # An ordered queue gives back what lies behind a message of its shard that is tried again.
+    return any(event_of(*one) in (Event.NAK, Event.RESCHEDULE) for one in zip(several, settles, strict=True))
 
 
 def _filled(source: Source, first: AnyHeld) -> list[AnyHeld]:

@@ -45,7 +45,6 @@ class Word(msgspec.Struct, array_like=True):
     reason: str | None = None
     seconds: float | None = None
     outcomes: list[Outcome | None] = []
-    settled: list[int] = []
     trace: str = ""
 
 
@@ -98,8 +97,7 @@ def _run(work: Work, signature: Any, is_batch: bool, asking: Asking) -> Word:
     asking.delivery = None
     settles = batch_outcomes(several, result) if is_batch else [outcome_of(several[0], result)]
     outcomes = [None if one is None else (str(one.event), one.reason, one.delay_seconds) for one in settles]
-    settled = [place for place, delivery in enumerate(several) if delivery._settled is not None]
-    return Word("result", outcomes=outcomes, settled=settled, trace=trace)
+    return Word("result", outcomes=outcomes, trace=trace)
 
 
 class Asking:

@@ -1,4 +1,11 @@
-"""From what a handler did to what is said to the store. None stands for a plain ack."""
+"""The rule that turns what a handler did into a settlement, for threads, event loops, processes and tests alike.
+
+1. A handler that has settled its delivery itself has the last word (`event_of`), whatever it does afterwards.
+2. Otherwise what it raised counts: `Reject`, `Reschedule` and `Retry` mean what they say, any other error is a nak.
+3. Otherwise it has returned: an ack, unless it returned unfinished work (a coroutine, a future, a generator).
+
+`None` instead of a `Settle` stands for a plain ack.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +22,34 @@ from penstock.workers.take import AnyHeld
 
 def outcome_of(delivery: AnyHeld, result: Any) -> Settle | None:
     """What follows from a handler's return value, or from the error it raised."""
-    if result is None or not isinstance(result, BaseException):
-        if inspect.iscoroutine(result):
-            result.close()
-            return nak(delivery, "the handler returned a coroutine that nobody awaits: define it with `async def`")
+    if result is None:
         return None
+    if not isinstance(result, BaseException):
+        unfinished = _unfinished(result)
+        return None if unfinished is None else nak(delivery, unfinished)
     try:
         return _settle(delivery, result)
     except InvalidInput as error:
         return nak(delivery, spoken(error))
+
+
+def event_of(delivery: AnyHeld, settle: Settle | None) -> Event:
+    """How the message was settled in the end: by its handler, or by what followed from the handler's result."""
+    if delivery._settled is not None:
+        return delivery._settled
+    return Event.ACK if settle is None else settle.event
+
+
+def _unfinished(result: Any) -> str | None:
+    """Why a return value is no success: the work that it stands for may not even have begun."""
+    if inspect.iscoroutine(result):
+        result.close()
+        return "the handler returned a coroutine that nobody awaits: define it with `async def`"
+    if inspect.isawaitable(result) or callable(getattr(result, "add_done_callback", None)):
+        return f"the handler returned a {type(result).__name__} that nobody waits for: wait for its result, then return"
+    if inspect.isgenerator(result) or inspect.isasyncgen(result):
+        return "the handler returned a generator that nobody runs: use its results, then return"
+    return None
 
 
 def _settle(delivery: AnyHeld, error: BaseException) -> Settle:
@@ -61,8 +87,11 @@ def batch_outcomes(several: Sequence[AnyHeld], result: Any) -> list[Settle | Non
     """One for each message of a batch. A handler of batches returns nothing when all went well; or one result for each
     message in their order, None or an exception; or settlements such as `Nak(delivery, "why")`: what they leave out is
     tried again, because nobody said that it went well."""
-    if result is None or isinstance(result, BaseException) or inspect.iscoroutine(result):
+    if result is None or isinstance(result, BaseException):
         return [outcome_of(delivery, result) for delivery in several]
+    unfinished = None if inspect.isgenerator(result) else _unfinished(result)
+    if unfinished is not None:
+        return [nak(delivery, unfinished) for delivery in several]
     results = list(result) if isinstance(result, Iterable) and not isinstance(result, str | bytes) else None
     if results is not None and any(_names_delivery(one) for one in results):
         by_position = {one.delivery.position: one for one in results if _names_delivery(one)}

@@ -137,8 +137,6 @@ class ProcessSlots(ThreadSlots):
         if word.trace:
             about = about_delivery(several[0])
             logger.warning("handler of message %s raised:\n%s", several[0].id, word.trace, extra=about)
-        for place in word.settled:
-            several[place]._settled = Ack
         return [None if one is None else _signal(*one) for one in word.outcomes]
 
     def _answer(self, slot: ThreadSlot, several: list[AnyHeld], word: Word) -> Any:

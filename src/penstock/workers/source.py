@@ -16,7 +16,7 @@ from penstock.domain.settlement import Settle, Signal
 from penstock.engines.contract import POSITION, Receipt
 from penstock.workers.app import Handler
 from penstock.workers.gate import Gate
-from penstock.workers.outcome import ack_of, make_settle
+from penstock.workers.outcome import event_of, make_settle
 from penstock.workers.ready import Item, Ready, priority_of
 from penstock.workers.take import AnyHeld, Take
 
@@ -100,11 +100,7 @@ class Source:
         self.takes[receipt.token] = Take(receipt, asked_at, self.policy.lease_seconds)
         if not len(self.ready):
             self.oldest_ready_at = time.monotonic()
-        deliveries = self.make(receipt)
-        if self.policy.keeps_order:
-            for delivery in deliveries:
-                delivery._before = self
-        self.ready.extend(self._items(deliveries))
+        self.ready.extend(self._items(self.make(receipt)))
         if self.observer is not None:
             self.observer.received(self, len(receipt.rows))
 
@@ -116,11 +112,6 @@ class Source:
         for delivery in deliveries:
             shards.setdefault(self.policy.shard_of(delivery.key), []).append(delivery)
         return sorted(shards.values(), key=priority_of)
-
-    def said_before(self, delivery: AnyHeld) -> list[Settle]:
-        """How handlers of the same receive ended that the store has not been told of yet."""
-        take = self.takes.get(delivery.token)
-        return [] if take is None else [*map(ack_of, list(take.acked)), *take.others]
 
     def next_item(self) -> Item | None:
         """The best message that may start now."""
@@ -185,13 +176,15 @@ class Source:
             take.acked.append(delivery)
         elif delivery._settled is not None:
             take.closed.add(delivery.position)
-            self.counts[delivery._settled.__name__.lower()] += 1
+            self.counts[str(delivery._settled)] += 1
+            if settle is not None:
+                self._log_ignored(delivery, settle, error)
         else:
             assert settle is not None
             take.others.append(settle)
             self._tell(delivery, settle, error)
         if self.observer is not None:
-            self.observer.finished(self, delivery, Event.ACK if settle is None else settle.event, seconds)
+            self.observer.finished(self, delivery, event_of(delivery, settle), seconds)
         self.touch(take)
 
     def touch(self, take: Take) -> None:
@@ -210,6 +203,17 @@ class Source:
             logger.warning(
                 "%s of message %s: %s", settle.event, delivery.id, settle.reason, extra=about, exc_info=error
             )
+
+    def _log_ignored(self, delivery: AnyHeld, settle: Settle, error: BaseException | None) -> None:
+        """The handler had settled its message itself: what it did afterwards changes nothing, but is no secret."""
+        logger.warning(
+            "%s of message %s by its handler stands, though it did not end well: %s",
+            delivery._settled,
+            delivery.id,
+            settle.reason,
+            extra=about_delivery(delivery),
+            exc_info=error,
+        )
 
     def release(self, deliveries: list[AnyHeld], reason: str) -> None:
         """Give back, without counting an attempt, what no handler has begun or what was cut short. An at_most_once

@@ -16,7 +16,13 @@ LONG_TRANSACTION_SECONDS = 300
 
 
 def examine(database: Database) -> list[Check]:
-    return [*_versions(database), *_durability(database), *_transactions(database), *health.flow(database.rows, SQL)]
+    return [
+        *_versions(database),
+        *_durability(database),
+        *_schemas(database),
+        *_transactions(database),
+        *health.flow(database.rows, SQL),
+    ]
 
 
 def _versions(database: Database) -> Iterator[Check]:
@@ -37,6 +43,12 @@ def _durability(database: Database) -> Iterator[Check]:
         yield Check("durability", "warning", finding, "set them on in postgresql.conf")
     else:
         yield Check("durability", "ok", "fsync and synchronous_commit on: a commit is on the disk when it returns")
+
+
+def _schemas(database: Database) -> Iterator[Check]:
+    for name, reason in database.rows(SQL.foreign_schemas):
+        advice = "drop it, or give it back to the owner of the schema penstock; then penstock migrate"
+        yield Check("schemas", "warning", f"schema {name} was made by Penstock, but is not its own: {reason}", advice)
 
 
 def _transactions(database: Database) -> Iterator[Check]:

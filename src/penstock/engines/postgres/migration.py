@@ -6,7 +6,7 @@ import hashlib
 import secrets
 from importlib.resources import files
 
-from penstock.domain.errors import EngineTooOld, SchemaMissing, SchemaTooNew, StoreReadOnly
+from penstock.domain.errors import EngineTooOld, SchemaMissing, SchemaTooNew, StoreError, StoreReadOnly
 from penstock.domain.identity import SALT_BITS
 from penstock.engines.postgres.connection import SQL, Database
 from penstock.engines.postgres.translating import MIGRATE
@@ -63,9 +63,10 @@ def migrate(database: Database) -> list[str]:
     check_server(database)
     taken: list[str] = []
     with database.transaction():
+        database.script(STEPS.prepare)
         # Two who migrate at once take turns.
         database.rows(STEPS.lock)
-        database.script(STEPS.prepare)
+        _check_owner(database)
         version, found_digest = _found(database)
         known = steps()
         if version > len(known):
@@ -82,9 +83,20 @@ def migrate(database: Database) -> list[str]:
                 database.script(sql)
                 taken.append(name)
             database.rows(STEPS.set_digest, (digest(),))
+        elif database.value(STEPS.bind_schemas):
+            taken.append("bind_schemas")
         if database.value(STEPS.rebase):
             taken.append("rebase")
     return taken
+
+
+def _check_owner(database: Database) -> None:
+    """Whoever can write to the schema could have functions run with the rights of the one who migrates."""
+    for (reason,) in database.rows(STEPS.intruders):
+        raise StoreError(
+            f"{database.name}: {reason}: nothing was changed. Migrate as the role that owns the schema, "
+            "and let no other create objects in it (revoke create on schema penstock from ...)"
+        )
 
 
 def _found(database: Database) -> tuple[int, str]:

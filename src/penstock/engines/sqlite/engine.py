@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random as random_module
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,7 +27,6 @@ from penstock.domain.observations import (
 from penstock.domain.policy import Policy
 from penstock.domain.recurrence import CatchUp, Schedule
 from penstock.domain.settlement import Settle, Settled
-from penstock.domain.times import check_seconds
 from penstock.engines.contract import Capabilities, Edge, Mark, Operation, Receipt, Table
 from penstock.engines.sqlite import (
     batches,
@@ -66,27 +63,6 @@ if TYPE_CHECKING:
     import pyarrow
 
 T = TypeVar("T")
-
-
-def system_clock() -> int:
-    return time.time_ns() // 1000
-
-
-def open_sqlite(
-    path: str,
-    clock: Callable[[], int] = system_clock,
-    random: Callable[[], float] = random_module.random,
-    busy_seconds: float = 10,
-) -> SqliteEngine:
-    """Open the file, making it and its schema when they are missing."""
-    check_seconds("busy_seconds", busy_seconds)
-    engine = SqliteEngine(Database(path, clock, random, busy_seconds))
-    try:
-        engine.migrate()
-    except BaseException:
-        engine.close()
-        raise
-    return engine
 
 
 class SqliteEngine:
@@ -426,16 +402,17 @@ class SqliteEngine:
         with self.database.read() as transaction:
             return windows.epoch(transaction)
 
-    def horizon(self, queue: str, table: Table = "messages") -> int:
+    def horizon(self, queue: str, table: Table = "messages") -> Mark:
         with self.database.read() as transaction:
-            return windows.horizon(transaction, table)
+            return windows.horizon(transaction, queue, table)
 
-    def earliest(self, queue: str, table: Table = "messages") -> int:
+    def earliest(self, queue: str, table: Table = "messages") -> Mark:
         with self.database.read() as transaction:
             return windows.earliest(transaction, queue, table)
 
-    def mark_at(self, queue: str, at: int) -> int:
-        return self.position_at(queue, at)
+    def mark_at(self, queue: str, at: int) -> Mark:
+        with self.database.read() as transaction:
+            return windows.mark_at(transaction, queue, seeking.position_at(transaction, at))
 
     def position_at(self, queue: str, at: int) -> int:
         with self.database.read() as transaction:
@@ -462,7 +439,7 @@ class SqliteEngine:
     ) -> Iterator[pyarrow.RecordBatch]:
         return reading.read(self.database, part, batch_rows, columns)
 
-    def stream_position(self, queue: str, group: str) -> int | None:
+    def stream_position(self, queue: str, group: str) -> Mark | None:
         with self.database.read() as transaction:
             return windows.stream_position(transaction, queue, group)
 

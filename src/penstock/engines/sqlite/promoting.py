@@ -7,6 +7,7 @@ its place before, and all groups find it in the same order.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from penstock.domain.lifecycle import Event, State
@@ -56,15 +57,13 @@ def withdraw(transaction: Transaction, queue: Queue, held: Sequence[int], step: 
 
 
 def _append(transaction: Transaction, queue: Queue, held: Sequence[int], withdrawn: bool) -> list[int]:
-    """Move held messages to the end of the log; their positions."""
-    lanes: dict[tuple[int, int], list[Record]] = {}
-    for held_id in held:
-        message = _take(transaction, held_id)
-        priority = WITHDRAWN - message.priority if withdrawn else message.priority
-        lanes.setdefault((priority, message.shard), []).append(message.record)
+    """Move held messages to the end of the log, in their order; return their positions."""
     appended: list[int] = []
-    for (priority, shard), records in lanes.items():
-        first = sending.append(transaction, queue.queue_id, priority, shard, records)
+    messages = (_take(transaction, held_id) for held_id in held)
+    for (priority, shard), neighbours in groupby(messages, key=lambda message: (message.priority, message.shard)):
+        records = [message.record for message in neighbours]
+        lane = WITHDRAWN - priority if withdrawn else priority
+        first = sending.append(transaction, queue.queue_id, lane, shard, records)
         for position, record in enumerate(records, first):
             _arrive(transaction, queue, position, record)
             appended.append(position)

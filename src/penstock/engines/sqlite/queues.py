@@ -12,6 +12,7 @@ from penstock.domain.names import nearest, shown
 from penstock.domain.observations import QueueInfo
 from penstock.domain.policy import Policy
 from penstock.domain.times import to_time
+from penstock.engines.sqlite import marks
 from penstock.engines.sqlite.connection import SQL as CONNECTION
 from penstock.engines.sqlite.transaction import Transaction
 from penstock.engines.statements import Statements
@@ -30,7 +31,6 @@ class Queue(NamedTuple):
     trimmed_position: int
     created_at: int
     primary_group_id: int | None
-    trimmed_entry: int
 
 
 class Group(NamedTuple):
@@ -52,7 +52,7 @@ def find_reader(transaction: Transaction, name: str, group: str | None) -> tuple
     row = transaction.row(SQL.find_reader, (name, group))
     if row is None:
         return None, None
-    return from_row(row[:8]), None if row[8] is None else group_from_row(row[8:])
+    return from_row(row[:7]), None if row[7] is None else group_from_row(row[7:])
 
 
 def get(transaction: Transaction, name: str) -> Queue:
@@ -70,7 +70,7 @@ def ensure(transaction: Transaction, name: str) -> Queue:
         return queue
     policy = Policy()
     queue_id = transaction.value(SQL.make_queue, {"name": name, "policy": "{}", "now": transaction.now})
-    return Queue(queue_id, name, policy, 0, 0, transaction.now, None, 0)
+    return Queue(queue_id, name, policy, 0, 0, transaction.now, None)
 
 
 def every(transaction: Transaction) -> list[Queue]:
@@ -175,7 +175,7 @@ def forget(transaction: Transaction, name: str, group_name: str) -> bool:
     if group_name == queue.policy.primary_group:
         raise InvalidInput(f"group {group_name!r} is the primary one of queue {name!r}: it cannot be removed")
     transaction.run(CONNECTION.keep_entry)
-    transaction.run(SQL.forget_trail, {"group_id": group.group_id, "queue_id": queue.queue_id})
+    transaction.run(SQL.forget_trail, {"group_id": group.group_id})
     for statement in _FORGET:
         transaction.run(statement, {"group_id": group.group_id})
     return True
@@ -192,6 +192,8 @@ def flush(transaction: Transaction, name: str) -> int:
         "last_position": transaction.value(CONNECTION.last_position),
         "last_entry": transaction.value(CONNECTION.last_entry),
     }
+    marks.keep_last(transaction, queue, ends["last_position"])
+    marks.keep_last_entry(transaction, queue)
     transaction.run(CONNECTION.keep_position)
     transaction.run(CONNECTION.keep_entry)
     for statement in _FLUSH:
@@ -215,6 +217,7 @@ _FLUSH = (
     SQL.flush_held,
     SQL.flush_identities,
     SQL.flush_audit,
+    SQL.flush_removed,
     SQL.flush_addresses,
     SQL.flush_batches,
     SQL.flush_marks,

@@ -74,12 +74,12 @@ class Opening(NamedTuple):
 def begin(transaction: Transaction, name: str, group_name: str | None) -> Opening:
     """Queue and group are made by their first use."""
     row = transaction.row(SQL.open_receive, (name, group_name, transaction.now))
-    queue = queues.ensure(transaction, name) if row is None else queues.from_row(row[:8])
-    if row is None or row[8] is None:
+    queue = queues.ensure(transaction, name) if row is None else queues.from_row(row[:7])
+    if row is None or row[7] is None:
         group = queues.ensure_group(transaction, queue, group_name or queue.policy.default_group)
-        held = row is not None and row[14]
+        held = row is not None and row[13]
         return Opening(queue, group, NOTHING_DUE._replace(held=int(held)))
-    return Opening(queue, queues.group_from_row(row[8:14]), Due(*row[14:]))
+    return Opening(queue, queues.group_from_row(row[7:13]), Due(*row[13:]))
 
 
 def receive(

@@ -51,7 +51,7 @@ def _withdraw(transaction: Transaction, queue: Queue, message_id: str, held_id: 
 
 
 def _remove_at(transaction: Transaction, queue: Queue, position: int) -> None:
-    lane_id: int = transaction.value(SQL.lane_at, {"position": position})
+    [(lane_id, created_at)] = transaction.rows(SQL.lane_at, {"position": position})
     _end_live(transaction, queue, position, position)
     at = {"position": position, "queue_id": queue.queue_id, "lane_id": lane_id}
     transaction.run(CONNECTION.keep_position)
@@ -59,7 +59,7 @@ def _remove_at(transaction: Transaction, queue: Queue, position: int) -> None:
         transaction.run(statement, at)
     if position > queue.trimmed_position:
         _leave_lane(transaction, lane_id, position)
-    trimming.forget(transaction, queue, position, position)
+    trimming.remove(transaction, queue, position, created_at)
 
 
 def _leave_lane(transaction: Transaction, lane_id: int, position: int) -> None:

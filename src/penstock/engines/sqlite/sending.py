@@ -49,7 +49,7 @@ class Record(NamedTuple):
 
 def send(transaction: Transaction, name: str, drafts: Sequence[Draft]) -> list[str]:
     row = transaction.row(SQL.open_send, (name,))
-    queue, lane_id = (queues.ensure(transaction, name), None) if row is None else (queues.from_row(row[:8]), row[8])
+    queue, lane_id = (queues.ensure(transaction, name), None) if row is None else (queues.from_row(row[:7]), row[7])
     check_size(max([draft[0] for draft in drafts], key=len), queue.policy.max_payload_bytes)
     return put(transaction, queue, drafts, lane_id)
 

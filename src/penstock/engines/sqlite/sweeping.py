@@ -6,7 +6,17 @@ from __future__ import annotations
 from penstock.domain.lifecycle import Event, State
 from penstock.domain.observations import SweepReport
 from penstock.domain.times import SECOND, microseconds
-from penstock.engines.sqlite import consumers, ending, promoting, queues, reclaiming, scheduling, tracking, trimming
+from penstock.engines.sqlite import (
+    consumers,
+    ending,
+    marks,
+    promoting,
+    queues,
+    reclaiming,
+    scheduling,
+    tracking,
+    trimming,
+)
 from penstock.engines.sqlite.connection import SQL as CONNECTION
 from penstock.engines.sqlite.connection import Database
 from penstock.engines.sqlite.queues import Group, Queue
@@ -30,6 +40,10 @@ def sweep(database: Database, rounds: Rounds) -> SweepReport:
             fired = scheduling.fire(transaction)
     with database.read() as transaction:
         wanted = rounds.to_visit(transaction)
+        is_behind = marks.is_behind(transaction)
+    if is_behind:
+        with database.write() as transaction:
+            marks.note_trails(transaction)
     counts = {"reclaimed": 0, "promoted": 0, "expired": 0, "trimmed": 0, "purged": 0}
     for _, name in wanted:
         for count, number in _sweep_queue(database, name).items():
@@ -95,7 +109,8 @@ def _expire_held(transaction: Transaction, queue: Queue) -> int:
     over = transaction.rows(SQL.expired_held, bindings)
     if queue.policy.at_most_once:
         over += transaction.rows(SQL.overdue_held, bindings)
-    for held_id, name in over:
+    # In the order of the sends, whatever ended them.
+    for held_id, name in sorted(over):
         promoting.withdraw(transaction, queue, [held_id], _step(Event(name), 0))
     return len(over)
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from penstock.domain.lifecycle import Event, State
 from penstock.domain.times import microseconds
-from penstock.engines.sqlite import dead_letters, ending, queues
+from penstock.engines.sqlite import dead_letters, ending, marks, queues
 from penstock.engines.sqlite.connection import SQL as CONNECTION
 from penstock.engines.sqlite.queues import Group, Queue
-from penstock.engines.sqlite.ranges import ranges
 from penstock.engines.sqlite.transaction import Transaction
 from penstock.engines.statements import Statements
 
@@ -101,7 +100,7 @@ def _active(transaction: Transaction, queue: Queue) -> list[Group]:
 def trim_to(transaction: Transaction, queue: Queue, upto: int, before: int) -> int:
     bindings = {"queue_id": queue.queue_id, "upto": upto}
     transaction.run(CONNECTION.keep_position)
-    transaction.run(CONNECTION.keep_entry)
+    marks.keep_last(transaction, queue, upto)
     _note_carried(transaction, queue, upto)
     for lane_id, count in transaction.rows(SQL.trim_lanes, bindings):
         transaction.run(SQL.count_trimmed, {"lane_id": lane_id, "count": count})
@@ -109,16 +108,31 @@ def trim_to(transaction: Transaction, queue: Queue, upto: int, before: int) -> i
     for statement in (SQL.trim_runs, SQL.shorten_runs, SQL.trim_cursors, SQL.trim_skips, SQL.set_trimmed):
         transaction.run(statement, bindings)
     transaction.run(SQL.drop_marks, {"queue_id": queue.queue_id, "position": upto})
-    forget(transaction, queue, queue.trimmed_position + 1, upto)
+    _forget(transaction, queue, queue.trimmed_position + 1, upto, (SQL.set_trimmed_entry, SQL.trim_audit))
+    transaction.run(SQL.trim_emptied, bindings)
+    _drop_removed(transaction, queue, upto)
     transaction.run(SQL.trim_batches, {**bindings, "before": before})
     return trimmed
 
 
-def forget(transaction: Transaction, queue: Queue, first: int, upto: int) -> None:
+def remove(transaction: Transaction, queue: Queue, position: int, created_at: int) -> None:
+    """The trail of a single message that is gone, and nothing else of the trail: where that begins does not move."""
+    gone = {"queue_id": queue.queue_id, "position": position, "created_at": created_at}
+    transaction.run(SQL.note_removed, gone)
+    _forget(transaction, queue, position, position, (SQL.empty_audit,))
+    _drop_removed(transaction, queue, queue.trimmed_position)
+
+
+def _forget(transaction: Transaction, queue: Queue, first: int, upto: int, trail: tuple[str, ...]) -> None:
     """The trail, the chosen ids and the addresses of messages that are gone."""
     bindings = {"queue_id": queue.queue_id, "from": first, "upto": upto, "span": ending.MAX_SPAN - 1}
-    for statement in (SQL.set_trimmed_entry, SQL.trim_audit, SQL.trim_identities, SQL.trim_addresses):
+    transaction.run(CONNECTION.keep_entry)
+    for statement in (*trail, SQL.trim_identities, SQL.trim_addresses):
         transaction.run(statement, bindings)
+
+
+def _drop_removed(transaction: Transaction, queue: Queue, upto: int) -> None:
+    transaction.run(SQL.drop_removed, {"queue_id": queue.queue_id, "upto": upto, "span": ending.MAX_SPAN - 1})
 
 
 def trim_kept(transaction: Transaction, queue: Queue) -> None:
@@ -134,10 +148,8 @@ def trim_kept(transaction: Transaction, queue: Queue) -> None:
         "followed": min(followers, default=EVERYTHING),
     }
     transaction.run(CONNECTION.keep_position)
-    transaction.run(CONNECTION.keep_entry)
-    gone = [position for (position,) in transaction.rows(SQL.trim_kept, bindings)]
-    for first, last in ranges(sorted(gone)):
-        forget(transaction, queue, first, last)
+    for position, created_at in transaction.rows(SQL.trim_kept, bindings):
+        remove(transaction, queue, position, created_at)
 
 
 def _note_carried(transaction: Transaction, queue: Queue, upto: int) -> None:

@@ -1,8 +1,8 @@
 """Windows: how the pipeline reads. A stretch of the log or of the trail that, once behind the horizon, always holds the
 same rows.
 
-Marks are positions for messages and numbers of audit entries for what happened. With one writer both are given out in
-the order of commits, so nothing can appear later behind the last one.
+Marks (`marks`) name the last row before them: a position for messages, the number of an audit entry for what happened.
+With one writer both are given out in the order of commits, so nothing can appear later behind the last one.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from heapq import merge
 from typing import NamedTuple
 
 from penstock.domain.errors import GroupMisused, InvalidInput, RangeTrimmed
-from penstock.domain.names import shown
 from penstock.domain.observations import Part
 from penstock.engines.contract import Mark, Table
-from penstock.engines.sqlite import queues
+from penstock.engines.sqlite import marks, queues
 from penstock.engines.sqlite.connection import SQL as CONNECTION
+from penstock.engines.sqlite.marks import Place
 from penstock.engines.sqlite.queues import Group, Queue
 from penstock.engines.sqlite.transaction import Transaction
 from penstock.engines.statements import Statements
@@ -35,24 +35,25 @@ def epoch(transaction: Transaction) -> str:
     return f"{transaction.value(CONNECTION.fact, {'name': 'epoch'}):016x}"
 
 
-def horizon(transaction: Transaction, table: Table) -> int:
-    if table == "messages":
-        return last_position(transaction)
-    if table == "dead_letters":
-        return 0
-    entry: int = transaction.value(CONNECTION.last_entry)
-    return entry
-
-
-def earliest(transaction: Transaction, name: str, table: Table) -> int:
+def horizon(transaction: Transaction, name: str, table: Table) -> Mark:
     queue = queues.find(transaction, name)
-    return 0 if queue is None else _earliest(queue, table)
+    if queue is None or table == "dead_letters":
+        return marks.BEGINNING.mark
+    end = last_position(transaction) if table == "messages" else transaction.value(CONNECTION.last_entry)
+    return marks.last_row(transaction, queue, table, end).mark
 
 
-def _earliest(queue: Queue, table: Table) -> int:
-    if table == "messages":
-        return queue.trimmed_position
-    return 0 if table == "dead_letters" else queue.trimmed_entry
+def earliest(transaction: Transaction, name: str, table: Table) -> Mark:
+    queue = queues.find(transaction, name)
+    if queue is None or table == "dead_letters":
+        return marks.BEGINNING.mark
+    return marks.trimmed(transaction, queue, table).mark
+
+
+def mark_at(transaction: Transaction, name: str, position: int) -> Mark:
+    """Behind the last message of the queue up to a position."""
+    queue = queues.find(transaction, name)
+    return marks.BEGINNING.mark if queue is None else marks.last_row(transaction, queue, "messages", position).mark
 
 
 # -- cutting a window short ----------------------------------------------------------------------------------------
@@ -60,20 +61,23 @@ def _earliest(queue: Queue, table: Table) -> int:
 
 def cut(
     transaction: Transaction, name: str, start: Mark, end: Mark, rows: int | None, size: int | None, table: Table
-) -> int:
+) -> Mark:
     queue = queues.get(transaction, name)
-    first, last = _number(start), _number(end)
-    if table == "messages":
-        upto = last if rows is None else _cut_rows(transaction, queue, first, last, rows)
-        return upto if size is None else _cut_size(transaction, queue, first, upto, size)
-    if size is not None:
+    first, last = marks.parse(start).number, marks.parse(end).number
+    if size is not None and table != "messages":
         raise InvalidInput(f"{table} has no size: limit it by rows")
-    return (
-        last if rows is None or table == "dead_letters" else _cut_entries(transaction, queue, first, last, rows, table)
-    )
+    if table == "dead_letters":
+        return end
+    upto = last
+    if rows is not None:
+        cut_rows = _cut_rows if table == "messages" else _cut_entries
+        upto = cut_rows(transaction, queue, first, last, rows, table)
+    if size is not None:
+        upto = _cut_size(transaction, queue, first, upto, size)
+    return end if upto == last else marks.at_number(transaction, queue, table, upto).mark
 
 
-def _cut_rows(transaction: Transaction, queue: Queue, start: int, end: int, rows: int) -> int:
+def _cut_rows(transaction: Transaction, queue: Queue, start: int, end: int, rows: int, _: Table) -> int:
     left = max(1, rows)
     for first, last in _stretches(transaction, queue, start, end):
         if last - first + 1 >= left:
@@ -121,8 +125,9 @@ def window(transaction: Transaction, name: str, start: Mark, end: Mark, parts: i
     queue = queues.get(transaction, name)
     if table == "dead_letters":
         return _dead_letters(transaction, queue, parts)
-    asked = _Window(queue, table, _number(start), min(_number(end), horizon(transaction, table)), max(1, parts))
-    _check(transaction, asked, _number(end))
+    first, last = marks.parse(start), marks.parse(end)
+    _check(transaction, queue, table, first, last)
+    asked = _Window(queue, table, first.number, last.number, max(1, parts))
     if asked.end <= asked.start:
         return []
     return _messages(transaction, asked) if table == "messages" else _entries(transaction, asked)
@@ -139,18 +144,14 @@ class _Window(NamedTuple):
         return Part(self.queue.name, tuple(ranges), count, self.table, self.start, self.end)
 
 
-def _check(transaction: Transaction, asked: _Window, end: int) -> None:
-    queue, table, start = asked.queue, asked.table, asked.start
-    last, begins = horizon(transaction, table), _earliest(queue, table)
-    if start > last:
+def _check(transaction: Transaction, queue: Queue, table: Table, start: Place, end: Place) -> None:
+    marks.check(transaction, queue, table, start)
+    marks.check(transaction, queue, table, end)
+    begins = marks.trimmed(transaction, queue, table).number
+    if start.number < begins and end.number > start.number:
         raise RangeTrimmed(
-            f"{table} of queue {queue.name!r} end at {last}, before the window begins ({start}): the store is older "
-            "than what was read from it, perhaps a restored copy"
-        )
-    if start < begins and end > start:
-        raise RangeTrimmed(
-            f"{start + 1} to {min(end, begins)} of the {table} of queue {queue.name!r} are past retention; "
-            f"what is left begins after {begins}"
+            f"{start.number + 1} to {min(end.number, begins)} of the {table} of queue {queue.name!r} are past "
+            f"retention; what is left begins after {begins}"
         )
 
 
@@ -201,19 +202,17 @@ def _dead_letters(transaction: Transaction, queue: Queue, parts: int) -> list[Pa
     ]
 
 
-def _number(mark: Mark) -> int:
-    if not isinstance(mark, int):
-        raise InvalidInput(f"{shown(mark)} is not a mark of this store: its marks are whole numbers")
-    return mark
-
-
 # -- stream groups -------------------------------------------------------------------------------------------------
 
 
-def stream_position(transaction: Transaction, name: str, group_name: str) -> int | None:
+def stream_position(transaction: Transaction, name: str, group_name: str) -> Mark | None:
+    """What the store itself keeps was restored with it: it needs no witness where the row is not known."""
     queue = queues.find(transaction, name)
     group = None if queue is None else queues.find_group(transaction, queue, group_name)
-    return None if group is None else group.stream_position
+    if queue is None or group is None or group.stream_position is None:
+        return None
+    table: Table = "messages" if group.stream_table == "messages" else "audit"
+    return marks.at_number(transaction, queue, table, group.stream_position).mark
 
 
 def advance(transaction: Transaction, name: str, group_name: str, mark: Mark, table: Table) -> None:
@@ -221,7 +220,8 @@ def advance(transaction: Transaction, name: str, group_name: str, mark: Mark, ta
         raise InvalidInput("dead_letters are read as they are: a group has no place in them")
     queue = queues.ensure(transaction, name)
     group = queues.ensure_group(transaction, queue, group_name)
-    followed = "messages" if table == "messages" else "audit"
+    reached, followed = marks.parse(mark), marks.kind_of(table)
+    marks.check(transaction, queue, table, reached)
     if group.stream_position is None:
         if _is_leased(transaction, group, queue.policy.primary_group):
             raise GroupMisused(
@@ -232,7 +232,7 @@ def advance(transaction: Transaction, name: str, group_name: str, mark: Mark, ta
         raise GroupMisused(
             f"group {group_name!r} of queue {name!r} streams {group.stream_table}: stream {table} with another group"
         )
-    place(transaction, group, max(_number(mark), group.stream_position or 0))
+    place(transaction, group, max(reached.number, group.stream_position or 0))
 
 
 def _is_leased(transaction: Transaction, group: Group, primary: str | None) -> bool:

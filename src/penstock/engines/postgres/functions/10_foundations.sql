@@ -148,7 +148,7 @@ create or replace function penstock._wake(_queue_id integer) returns void
 language plpgsql as $$
 begin
     if penstock._somebody_listens() then
-        perform pg_notify('penstock', _queue_id::text);
+        perform penstock._notify('penstock', _queue_id::text);
     end if;
 end
 $$;
@@ -161,6 +161,30 @@ begin
         return not pg_advisory_unlock(1347310675, 0);
     end if;
     return true;
+end
+$$;
+
+-- A notification, unless this transaction or session does without (set local penstock.notify = off): a transaction that
+-- has one cannot be prepared for a two-phase commit. Whoever waits also looks from time to time.
+create or replace function penstock._notify(_channel text, _payload text) returns void
+language plpgsql as $$
+begin
+    if coalesce(current_setting('penstock.notify', true), '') not in ('off', 'false', 'no', '0') then
+        perform pg_notify(_channel, _payload);
+    end if;
+end
+$$;
+
+-- Refuse to answer from a snapshot that may be older than the lease in question: what has begun since is not in it.
+create or replace function penstock._check_isolation(_verb text) returns void
+language plpgsql as $$
+begin
+    if current_setting('transaction_isolation') <> 'read committed' then
+        raise exception using errcode = 'PN100', message = format(
+            '%s needs a transaction of isolation level read committed, not %s: it does not see what others have done '
+            'since its first statement', _verb, current_setting('transaction_isolation')
+        );
+    end if;
 end
 $$;
 

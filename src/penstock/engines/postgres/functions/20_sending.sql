@@ -59,7 +59,7 @@ begin
         end if;
     end if;
     if notify and penstock._somebody_listens() then
-        perform pg_notify('penstock', q.queue_id::text);
+        perform penstock._notify('penstock', q.queue_id::text);
     end if;
 end
 $$;

@@ -19,6 +19,7 @@ declare
     _segment smallint;
     _room integer := _limit;
     _now bigint;
+    _checked_at bigint;
     _token bigint;
     _ends_at bigint;
     _fresh pg_snapshot;
@@ -47,10 +48,7 @@ declare
     row_ penstock.delivery_row;
 begin
     if current_setting('transaction_isolation') <> 'read committed' then
-        raise exception using errcode = 'PN100', message = format(
-            'a receive needs a transaction of isolation level read committed, not %s: it would not see what others '
-            'have received', current_setting('transaction_isolation')
-        );
+        perform penstock._check_isolation('a receive');
     end if;
     -- The queue, the group and, when there is only one, the lane.
     select u.queue_id, u.trimmed_position, u.delivery, u.ordered, u.paused, u.shards, r.group_id, r.name, r.used_at,
@@ -92,6 +90,7 @@ begin
     -- Not the injected clock: a later receive has a greater token even if time stands still.
     _token := (extract(epoch from clock_timestamp()) * 1000000)::bigint;
     _ends_at := _now + round(f.lease_seconds * 1000000)::bigint;
+    _checked_at := _now;
     -- Before what is looked at now: whatever ended in this snapshot has left its skips and its segment to be seen. The
     -- current segment may have been opened by a transaction that is still open: it is read in any case.
     _fresh := penstock._snapshot();
@@ -129,7 +128,13 @@ begin
         if due.held then
             _promoted := penstock._promote(q, greatest(_limit, 1000), _now);
         end if;
-        _has_retries := penstock._look_after(q, g, greatest(_limit, 1000), due.lapsed, _now);
+        _has_retries := penstock._look_after(q, g, _limit, greatest(_limit, 1000), due.lapsed, _now);
+        if due.lapsed then
+            -- Some may be left, for the next receive.
+            select coalesce(min(ends_at), _now) into _checked_at
+            from penstock.lease
+            where ends_at <= _now and ends_at > coalesce((due.claim).checked_at, 0) - 50000 and group_id + 0 = f.group_id;
+        end if;
         select greatest(_token, max(token) + 1) into _token
         from penstock.tracked where group_id = f.group_id and state <> 'leased';
     end if;
@@ -247,7 +252,7 @@ begin
                                 nextval('penstock.entry'), f.group_id, _lane_id, c.number + 1, pg_current_xact_id(),
                                 c.prev, c.snap, message.tx, message.seq, c.used_up, c.above, c.passed + 1,
                                 -- The time of now, not that of the beginning: what is seen was committed before.
-                                penstock.now_us(), _token, _now, message.seq, message.seq, 1, _segment, _consumer
+                                penstock.now_us(), _token, _checked_at, message.seq, message.seq, 1, _segment, _consumer
                             );
                             insert into penstock.lease (
                                 group_id, token, lane_id, ends_at, leased_at, first, last, n, checksum, consumer, positions
@@ -316,7 +321,8 @@ begin
                             )
                             select nextval('penstock.entry'), f.group_id, _lane_id, c.number + 1, pg_current_xact_id(),
                                 c.prev, c.snap, s.at_tx, s.at_seq, s.n < _room, c.above, c.passed + s.n,
-                                penstock.now_us(), _token, _now, s.first, s.last, s.n, _segment, _consumer, s.positions
+                                penstock.now_us(), _token, _checked_at, s.first, s.last, s.n, _segment, _consumer,
+                                s.positions
                             from shaped as s
                         ),
                         leased as (
@@ -409,9 +415,11 @@ language sql volatile as $$
     cross join generate_series(1, 2) as turn
 $$;
 
--- Retries that are due and leases that have lapsed; whether there may be retries that are ready.
+-- Retries that are due and leases that have lapsed, at least _least if there are so many and at most _limit; whether there
+-- may be retries that are ready.
+drop function if exists penstock._look_after(penstock.queue, penstock.reader, integer, boolean, bigint);
 create or replace function penstock._look_after(
-    q penstock.queue, g penstock.reader, _limit integer, _lapsed boolean, _now bigint
+    q penstock.queue, g penstock.reader, _least integer, _limit integer, _lapsed boolean, _now bigint
 ) returns boolean
 language plpgsql as $$
 declare
@@ -430,7 +438,7 @@ begin
         perform penstock._make_ready(q, g, _limit, _now);
     end if;
     if due.lapsed then
-        perform penstock._reclaim(q, g, null, _now);
+        perform penstock._reclaim(q, g, null, _now, _least, _limit);
     end if;
     if due.retries or due.lapsed or due.ready then
         perform penstock._expire_tracked(q, g, _now);

@@ -128,7 +128,7 @@ begin
         'dead letter in queue %s, group %s, position %s, %s%s', penstock._shown(q.name), penstock._shown(g.name), fl.seq,
         _state, ': ' || penstock._shown(_reason)
     );
-    perform pg_notify('penstock_dead', json_build_object(
+    perform penstock._notify('penstock_dead', json_build_object(
         'queue', q.name, 'group', g.name, 'id', coalesce(fl.id, penstock.made_id(fl.created_at, fl.seq)),
         'outcome', _state, 'reason', left(_reason, 1000)
     )::text);

@@ -72,6 +72,9 @@ begin
         perform penstock._track(g.group_id, fl, 'leased', 1, _end, e.leased_at);
         _ends[place] := _end;
     end loop;
+    if array_position(_ends, null) is not null then
+        perform penstock._check_isolation('an extension that finds no lease');
+    end if;
     return _ends;
 end
 $$;

@@ -59,25 +59,23 @@ begin
     _message := case b.state when 'running' then b.end_message else b.abort_message end;
     if _message is not null then
         select * into q from penstock.queue where queue_id = b.queue_id;
-        perform penstock._send_stored(q, array[_message]);
+        perform penstock._send_stored(q, _message);
     end if;
 end
 $$;
 
--- Send messages that were stored as JSON: {payload (base64), content_type, options}.
-create or replace function penstock._send_stored(q penstock.queue, _messages jsonb[]) returns text[]
+-- Send a message that was stored as JSON: {payload (base64), content_type, options}.
+drop function if exists penstock._send_stored(penstock.queue, jsonb[]);
+create or replace function penstock._send_stored(q penstock.queue, _message jsonb) returns void
 language plpgsql as $$
 declare
     _tx xid8 := pg_current_xact_id();
-    _ids text[];
 begin
-    select penstock._send(
-        q, array_agg(decode(one ->> 'payload', 'base64')), array_agg(one ->> 'content_type'),
-        jsonb_agg(one -> 'options'), _tx, penstock._segment()
-    ) into _ids
-    from unnest(_messages) as one;
+    perform penstock._send(
+        q, array[decode(_message ->> 'payload', 'base64')], array[_message ->> 'content_type'],
+        jsonb_build_array(_message -> 'options'), _tx, penstock._segment()
+    );
     perform penstock._wake(q.queue_id);
-    return _ids;
 end
 $$;
 
@@ -230,10 +228,9 @@ declare
     _is_primary boolean;
 begin
     perform penstock._lock_lanes(q, null);
-    for h in
-        with gone as (delete from penstock.held where batch_id = b.batch_id returning *)
-        select * from gone order by held_id
-    loop
+    -- One at a time: the batch ends, and sends its abort message, when no member is held any more.
+    for h in select * from penstock.held where batch_id = b.batch_id order by held_id for update loop
+        delete from penstock.held where held_id = h.held_id;
         perform penstock._withdraw(q, h, 'batch_cancel', 'cancelled', _reason, _now);
     end loop;
     _members := array(select seq from penstock.member where batch_id = b.batch_id order by seq);

@@ -81,7 +81,7 @@ declare
     g penstock.reader := penstock._get_group(q, coalesce(deregister."group", penstock._default_group(q)));
 begin
     delete from penstock.consumer where group_id = g.group_id and name = deregister.name;
-    return penstock._reclaim(q, g, deregister.name, penstock.now_us());
+    return penstock._reclaim(q, g, deregister.name, penstock.now_us(), 2147483647, 2147483647);
 end
 $$;
 
@@ -104,7 +104,7 @@ begin
     loop
         select * into g from penstock.reader where group_id = missing.group_id;
         select * into q from penstock.queue where queue_id = g.queue_id;
-        perform penstock._reclaim(q, g, missing.name, _now);
+        perform penstock._reclaim(q, g, missing.name, _now, 2147483647, 2147483647);
         _count := _count + 1;
     end loop;
     return _count;
@@ -182,6 +182,7 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
     s penstock.schedule;
     _n integer := cardinality(_ticks);
+    _tick bigint;
 begin
     update penstock.schedule set next_at = _next_at, last_at = coalesce(_ticks[_n], last_at)
     where name = _name and next_at = _expected_at and not paused
@@ -189,19 +190,16 @@ begin
     if not found then
         return 0;
     end if;
-    if _n > 0 then
-        perform penstock._send_stored(penstock._ensure_queue(s.queue), array(
-            select jsonb_set(
-                s.message, '{options,headers}', to_jsonb((
-                    coalesce((s.message #>> '{options,headers}')::jsonb, '{}') || jsonb_build_object(
-                        'penstock-schedule', s.name, 'penstock-tick',
-                        to_char(penstock.to_time(tick) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"+00:00"')
-                    )
-                )::text)
-            )
-            from unnest(_ticks) as tick
+    foreach _tick in array coalesce(_ticks, '{}') loop
+        perform penstock._send_stored(penstock._ensure_queue(s.queue), jsonb_set(
+            s.message, '{options,headers}', to_jsonb((
+                coalesce((s.message #>> '{options,headers}')::jsonb, '{}') || jsonb_build_object(
+                    'penstock-schedule', s.name, 'penstock-tick',
+                    to_char(penstock.to_time(_tick) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"+00:00"')
+                )
+            )::text)
         ));
-    end if;
+    end loop;
     return _n;
 end
 $$;

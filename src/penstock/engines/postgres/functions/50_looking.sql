@@ -263,45 +263,43 @@ begin
 end
 $$;
 
--- What the group would receive next, in that order. Of each lane _reach unread messages are looked at.
-create or replace function penstock._coming(
+-- Positions of what the group would receive next, in that order. Of each lane _reach unread messages are looked at.
+drop function if exists penstock._coming(penstock.queue, integer, bigint, bigint, bigint);
+create or replace function penstock._next_positions(
     q penstock.queue, _group_id integer, _limit bigint, _reach bigint, _now bigint
-) returns setof penstock.flight
+) returns setof bigint
 language sql stable as $$
-    select (candidate.fl).*
+    select candidate.seq
     from (
-        select t.priority as rank, 0 as kind, 0::bigint as place, n.shard, penstock._tracked_flight(t) as fl
+        select t.priority as rank, 0 as kind, 0::bigint as place, n.shard, t.seq
         from penstock.tracked as t join penstock.lane as n using (lane_id)
         where t.group_id = _group_id
             and (t.state = 'ready' or (t.state in ('held', 'leased') and t.until_at <= _now))
             and (t.expires_at is null or t.expires_at > _now)
         union all
-        select n.priority, 0, 0, n.shard, penstock._as_flight(found.m, n.priority, null, null)
+        select n.priority, 0, 0, n.shard, one.seq
         from penstock.lease as e
         join penstock.lane as n using (lane_id)
         cross join lateral unnest(penstock._members(e.positions)) as one (seq)
-        cross join lateral (select m from penstock.log as m where m.seq = one.seq limit 1) as found
-        where e.group_id = _group_id and e.ends_at <= _now
-            and ((found.m).expires_at is null or (found.m).expires_at > _now)
+        cross join lateral (select m.expires_at from penstock.log as m where m.seq = one.seq limit 1) as found
+        where e.group_id = _group_id and e.ends_at <= _now and (found.expires_at is null or found.expires_at > _now)
         union all
         (
-            select n.priority, 1, unread.place, n.shard, penstock._as_flight(unread.m, n.priority, null, null)
+            select n.priority, 1, unread.place, n.shard, unread.seq
             from penstock.lane as n
             cross join lateral (
-                select m, row_number() over () as place
+                select m.seq, m.expires_at, m.deadline_at, m.batch_id, row_number() over () as place
                 from penstock._unread(
                     n.lane_id, penstock._cursor(_group_id, n.lane_id, penstock._segment()), q.trimmed_position,
                     _reach
                 ) as m
             ) as unread
-            left join penstock.batch as b on b.batch_id = (unread.m).batch_id
+            left join penstock.batch as b on b.batch_id = unread.batch_id
             where n.queue_id = q.queue_id and n.priority >= 0
-                and ((unread.m).expires_at is null or (unread.m).expires_at > _now)
-                and (q.delivery = 'at_least_once' or (unread.m).deadline_at is null or (unread.m).deadline_at > _now)
+                and (unread.expires_at is null or unread.expires_at > _now)
+                and (q.delivery = 'at_least_once' or unread.deadline_at is null or unread.deadline_at > _now)
                 and (b.state is null or b.state not in ('cancelling', 'cancelled'))
-                and not exists (
-                    select 1 from penstock.skip as s where s.group_id = _group_id and s.seq = (unread.m).seq
-                )
+                and not exists (select 1 from penstock.skip as s where s.group_id = _group_id and s.seq = unread.seq)
             order by n.priority, unread.place
             limit _reach
         )
@@ -314,45 +312,62 @@ language sql stable as $$
         union all
         select 1 from penstock.tracked as t join penstock.lane as n using (lane_id)
         where t.group_id = _group_id and t.state in ('leased', 'held') and t.until_at > _now
-            and n.shard = candidate.shard and (t.state = 'leased' or (candidate.fl).seq >= t.seq)
+            and n.shard = candidate.shard and (t.state = 'leased' or candidate.seq >= t.seq)
     )
     order by candidate.rank, candidate.kind,
-        case when candidate.kind = 0 or q.shards > 1 then (candidate.fl).seq else candidate.place end
+        case when candidate.kind = 0 or q.shards > 1 then candidate.seq else candidate.place end
     limit _limit
 $$;
 
--- The same for people, without receiving it. Seldom are more than a few passed over, so few are read first.
+-- The same for a queue and a group by name. Seldom are more than a few passed over, so few are read first.
+create or replace function penstock._next_positions(_queue text, _group text, _limit bigint) returns bigint[]
+language plpgsql stable set plan_cache_mode = force_generic_plan set enable_seqscan = off
+set enable_bitmapscan = off set jit = off as $$
+declare
+    q penstock.queue;
+    _group_id integer;
+    _now bigint := penstock.now_us();
+    _seqs bigint[] := '{}';
+    _reach bigint;
+begin
+    select * into q from penstock.queue where name = _queue;
+    if not found then
+        return _seqs;
+    end if;
+    select group_id into _group_id from penstock.reader where queue_id = q.queue_id and name = _group;
+    foreach _reach in array array[_limit + 20, _limit + 10000] loop
+        _seqs := array(
+            select one.seq
+            from penstock._next_positions(q, coalesce(_group_id, -1), _limit, _reach, _now) as one (seq)
+        );
+        exit when cardinality(_seqs) >= _limit;
+    end loop;
+    return _seqs;
+end
+$$;
+
+-- What the group would receive next, without receiving it.
 create or replace function penstock.next_messages(_queue text, _group text, _limit bigint)
 returns table (
     seq bigint, priority integer, created_at bigint, message_id text, content_type text, headers text, expires_at bigint,
     deadline_at bigint, address text, key text, batch text, created_by text, available_at bigint, payload bytea
 )
 language plpgsql stable security definer
-set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off
+set enable_bitmapscan = off set jit = off as $$
 #variable_conflict use_column
-declare
-    q penstock.queue;
-    _group_id integer;
-    _now bigint := penstock.now_us();
-    _found penstock.flight[];
-    _reach bigint;
 begin
-    select * into q from penstock.queue where name = _queue;
-    if not found then
-        return;
-    end if;
-    select group_id into _group_id from penstock.reader where queue_id = q.queue_id and name = _group;
-    foreach _reach in array array[_limit + 20, _limit + 10000] loop
-        _found := array(select one from penstock._coming(q, coalesce(_group_id, -1), _limit, _reach, _now) as one);
-        exit when cardinality(_found) >= _limit;
-    end loop;
     return query
-    select shaped.* from unnest(_found) as one
-    cross join lateral penstock._shape(row (
-        one.seq, one.lane_id, one.priority, one.attempt, one.token, one.consumer, one.reason, one.created_at, one.id,
-        one.content_type, one.headers, one.expires_at, one.deadline_at, one.address, one.key, one.batch_id,
-        one.created_by, one.available_at, one.payload
-    )::penstock.flight) as shaped;
+    select shaped.*
+    from penstock.queue as q
+    left join penstock.reader as g on g.queue_id = q.queue_id and g.name = _group
+    cross join lateral unnest(penstock._next_positions(_queue, _group, _limit)) with ordinality as one (seq, place)
+    left join penstock.tracked as t on t.group_id = g.group_id and t.seq = one.seq
+    cross join lateral penstock._shape(
+        case when t.seq is null then penstock._message(q, one.seq) else penstock._tracked_flight(t) end
+    ) as shaped
+    where q.name = _queue
+    order by one.place;
 end
 $$;
 

@@ -104,18 +104,14 @@ begin
         promoted := promoted + _some;
         exit when _some < 1000 or promoted >= 10000;
     end loop;
+    -- One at a time: a batch ends, and sends its end message, when no member is held any more.
     for h in
-        with gone as (
-            delete from penstock.held where held_id in (
-                select held_id from penstock.held
-                where queue_id = q.queue_id
-                    and (expires_at <= _now or (q.delivery = 'at_most_once' and deadline_at <= _now))
-                for update skip locked
-            )
-            returning *
-        )
-        select * from gone order by held_id
+        select * from penstock.held
+        where queue_id = q.queue_id and (expires_at <= _now or (q.delivery = 'at_most_once' and deadline_at <= _now))
+        order by held_id
+        for update skip locked
     loop
+        delete from penstock.held where held_id = h.held_id;
         perform penstock._withdraw(
             q, h, case when h.expires_at <= _now then 'expire' else 'deadline' end, 'expired', null, _now
         );
@@ -123,7 +119,12 @@ begin
     end loop;
     for g in select * from penstock.reader where queue_id = q.queue_id and stream_mark is null order by group_id loop
         promoted := promoted + penstock._make_ready(q, g, 1000, _now);
-        reclaimed := reclaimed + penstock._reclaim(q, g, null, _now);
+        -- Bounded, or one transaction would have to copy all that a large receive left behind; the next sweep goes on.
+        for round in 1..10 loop
+            _some := penstock._reclaim(q, g, null, _now, 1, 1000);
+            reclaimed := reclaimed + _some;
+            exit when _some = 0;
+        end loop;
         expired := expired + penstock._expire_tracked(q, g, _now);
         expired := expired + penstock._expire_unread(q, g, _now);
     end loop;

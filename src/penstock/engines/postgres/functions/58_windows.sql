@@ -341,13 +341,19 @@ begin
 end
 $$;
 
--- How many messages have ended beyond a mark.
+-- How many messages have ended beyond a mark. What happened to messages that were taken out is still written down, so
+-- where there were such ones the messages are looked for.
 create or replace function penstock._count_ended(q penstock.queue, _mark text) returns bigint
 language sql stable as $$
-    select coalesce(sum(h.n), 0)::bigint
+    select coalesce(sum(case when removed.any then (
+        select count(*) from unnest(penstock._all(h.first, h.last, h.positions)) as one (run)
+        join penstock.log as m on m.seq >= lower(one.run) and m.seq < upper(one.run)
+        join penstock.lane as n on n.lane_id = m.lane_id and n.queue_id = q.queue_id
+    ) else h.n end), 0)::bigint
     from penstock._happened(
         q, penstock._mark_cursor(_mark), penstock._mark_cursor(penstock._mark(pg_current_snapshot())), true
     ) as h
+    cross join (select exists (select 1 from penstock.removal as r where r.queue_id = q.queue_id)) as removed ("any")
 $$;
 
 -- A cursor as a mark.

@@ -181,26 +181,24 @@ create or replace function penstock.receive(
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
-    taken penstock.delivery_row[];
-    last penstock.delivery_row;
     _name text;
 begin
     perform penstock._check_whole('limit', receive."limit", 1, 1000000),
         penstock._check_name('queue', receive.queue), penstock._check_optional('group', receive."group"),
         penstock._check_seconds('lease_seconds', receive.lease_seconds);
     _name := penstock._check_name('consumer', coalesce(receive.consumer, penstock._session_name()));
-    taken := array(
-        select t from penstock.take(
-            receive.queue, receive."group", _name, receive."limit", receive.lease_seconds
-        ) as t
-    );
-    last := taken[cardinality(taken)];
+    -- The row with the token comes last, and all others need it: they are kept in the meantime as rows, which may go to
+    -- disk. In an array they could have no more than 1 GB.
     return query
+    with taken as materialized (
+        select * from penstock.take(receive.queue, receive."group", _name, receive."limit", receive.lease_seconds)
+    )
     select coalesce(t.id::uuid, penstock.made_id(t.created_at, t.seq)), last.created_at, t.seq, t.payload,
         coalesce(t.content_type, 'application/octet-stream'), coalesce(t.headers::jsonb, '{}'), t.priority, t.attempt,
         penstock.to_time(t.created_at), coalesce(t.created_by, 'system'), penstock.to_time(t.expires_at),
         penstock.to_time(t.deadline_at), t.address, t.key, t.batch, penstock.to_time(t.lease_ends_at), last.content_type
-    from unnest(taken) as t
+    from taken as t
+    cross join (select created_at, content_type from taken where seq is null) as last
     where t.seq is not null;
 end
 $$;
@@ -262,10 +260,6 @@ begin
     );
     if _states[1] is null then
         perform penstock._lose(_id);
-    elsif _states[1] = 'out_of_order' then
-        raise exception using errcode = 'PN207',
-            message = format('message %s comes after another one of its lease that is still in flight', _id),
-            hint = 'The queue is ordered: settle that one first. Nothing was changed.';
     end if;
     return _states[1];
 end

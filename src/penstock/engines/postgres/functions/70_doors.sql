@@ -66,37 +66,12 @@ begin
     if not exists (select 1 from penstock.queue where name = _queue) then
         perform penstock.declare(_queue, _policy);
     end if;
-    insert into penstock.door (schema_name, kind, queue_id)
-    select _name, _kind, queue_id from penstock.queue where name = _queue
+    insert into penstock.door (schema_name, schema_oid, home, kind, queue_id)
+    select n.nspname, n.oid, penstock._home(), _kind, q.queue_id
+    from penstock.queue as q, pg_namespace as n
+    where q.name = _queue and n.nspname = _name
     returning door_id into _door;
-    execute format('comment on schema %I is %L', _name, penstock._schema_comment(_door));
     return _door;
-end
-$$;
-
--- A schema that was made here is known by its comment, which is kept when it is renamed, dumped and restored.
-create or replace function penstock._schema_comment(_door integer) returns text
-language sql immutable as $$
-    select format('Made by Penstock, number %s', _door)
-$$;
-
--- Schemas may have been renamed or dropped by hand.
-create or replace function penstock._follow_schemas() returns void
-language plpgsql as $$
-begin
-    update penstock.door as d set schema_name = n.nspname
-    from pg_namespace as n
-    where obj_description(n.oid, 'pg_namespace') = penstock._schema_comment(d.door_id) and n.nspname <> d.schema_name;
-    delete from penstock.door as d where not exists (select 1 from pg_namespace as n where n.nspname = d.schema_name);
-end
-$$;
-
--- After an upgrade.
-create or replace function penstock._furnish_all() returns void
-language plpgsql as $$
-begin
-    perform penstock._follow_schemas();
-    perform penstock._furnish(door_id) from penstock.door;
 end
 $$;
 
@@ -127,6 +102,7 @@ declare
     d penstock.door;
 begin
     select * into strict d from penstock.door where door_id = _door;
+    perform penstock._check_schema(d);
     if d.kind = 'queue' then
         perform penstock._furnish_queue(d.schema_name, _door);
         perform penstock._schedule_door(_door);
@@ -138,19 +114,25 @@ begin
 end
 $$;
 
+-- The row goes with the schema. A schema that is somebody else's by now is left alone.
 create or replace function penstock._close_door(_name text, _kind text, _flush boolean) returns void
 language plpgsql as $$
 declare
     d penstock.door;
 begin
     perform penstock._follow_schemas();
-    select * into d from penstock.door where schema_name = _name and kind = _kind;
+    select * into d from penstock.door where schema_name = _name and kind = _kind order by schema_oid limit 1;
     if not found then
         raise exception using errcode = 'PN300',
             message = format('there is no %s schema %L', _kind, _name),
             hint = 'penstock.door lists the schemas that were made here.';
     end if;
-    execute format('drop schema %I cascade', _name);
+    if penstock._is_bound(d) and penstock._owner_is_trusted(d.schema_oid) then
+        execute format('drop schema %I cascade', _name);
+    else
+        raise warning using message = format('schema %I was not dropped, only forgotten', _name),
+            hint = 'It belongs to somebody else, or this database is a copy in which `penstock migrate` has not run.';
+    end if;
     perform penstock._unschedule_door(d.door_id);
     delete from penstock.door where door_id = d.door_id;
     perform penstock._set_announcing(d.queue_id);

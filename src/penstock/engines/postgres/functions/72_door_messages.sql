@@ -64,7 +64,7 @@ begin
     if found then
         perform pg_advisory_xact_lock(g.group_id, m.lane_id);
     end if;
-    perform penstock._reclaim(q, g, null, _now);
+    perform penstock._reclaim(q, g, null, _now, 2147483647, 2147483647);
     _token := greatest(
         (extract(epoch from clock_timestamp()) * 1000000)::bigint,
         (select max(token) + 1 from penstock.tracked where group_id = g.group_id),

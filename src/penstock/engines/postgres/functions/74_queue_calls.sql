@@ -76,6 +76,7 @@ begin
             return;
         end if;
     end if;
+    perform penstock._check_isolation('a settle that finds no lease');
     raise exception using errcode = 'PN201',
         message = format('Client did not own impacted queue item or lease expired: %s', _msg_id),
         hint = 'Settle with the client_id that dequeued the message, before the time that it was given as expires.';
@@ -110,6 +111,7 @@ begin
             and penstock._door_settle(b.queue_id, live, 'reschedule', _by, _reason, _delay);
     end if;
     if not _is_done then
+        perform penstock._check_isolation('a reschedule that finds no message');
         raise exception using errcode = 'PN300',
             message = format('queue %s has no live message %s', penstock._shown(b.queue), _msg_id),
             hint = 'message_history and dead_letter have what has ended.';

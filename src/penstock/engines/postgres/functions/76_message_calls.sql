@@ -136,6 +136,7 @@ begin
         limit 1;
     end if;
     if live.seq is null then
+        perform penstock._check_isolation('an archive row whose message is not found locked');
         raise exception using errcode = 'PN201',
             message = format('no message of %I.message is locked that this archive row could be of', tg_table_schema),
             hint = 'A lock that ended is the end of the message: it was archived as lock_expired then.';
@@ -179,6 +180,7 @@ begin
         end,
         _by, _details
     ) then
+        perform penstock._check_isolation('the end of a message whose lock is not found');
         raise exception using errcode = 'PN201',
             message = format('the lock of message %s has ended', live.seq),
             hint = 'That is the end of the message: it is archived as lock_expired.';
@@ -214,7 +216,7 @@ $$;
 -- Tells the workers of the conventions, one by one, what they may lock.
 create or replace function penstock._door_announce(_seqs bigint[]) returns void
 language sql as $$
-    select pg_notify('new_message', seq::text) from unnest(_seqs) as seq
+    select penstock._notify('new_message', seq::text) from unnest(_seqs) as seq
 $$;
 
 -- Tells of a dead message on their channel and in the server's log.
@@ -229,7 +231,7 @@ begin
             case _outcome when 'rejected' then _outcome when 'lease_expired' then 'lock_expired' else 'failed' end
         );
     end loop;
-    perform pg_notify('dead_message', _seq::text);
+    perform penstock._notify('dead_message', _seq::text);
 end
 $$;
 
@@ -247,9 +249,7 @@ begin
         for update of t skip locked
     loop
         if d.kind = 'message' then
-            perform penstock._door_announce(array(
-                select m.seq from penstock.next_messages(d.name, d.group_name, 1000) as m
-            ));
+            perform penstock._door_announce(penstock._next_positions(d.name, d.group_name, 1000));
         else
             perform penstock._door_clean_notes(d.door_id, 0);
         end if;

@@ -61,17 +61,24 @@ begin
 end
 $$;
 
+-- Only the schema that the extension has brought along counts: anybody could make one of that name.
 create or replace function penstock._cron_is_installed() returns boolean
 language plpgsql stable as $$
 begin
-    if to_regclass('cron.job') is null then
+    if not exists (
+        select from pg_extension as e
+        join pg_depend as d on d.refclassid = 'pg_extension'::regclass and d.refobjid = e.oid and d.deptype = 'e'
+        join pg_namespace as n on d.classid = 'pg_namespace'::regclass and d.objid = n.oid
+        where e.extname = 'pg_cron' and n.nspname = 'cron'
+    ) then
         return false;
     end if;
     return exists (select from cron.job j where j.jobname = penstock._job('sweep'));
 end
 $$;
 
--- The jobs of a queue schema, at the times of its settings.
+-- The jobs of a queue schema, at the times of its settings. They run with the rights of the owner, so they call nothing
+-- that lies in the schema itself.
 create or replace function penstock._schedule_door(_door integer) returns void
 language plpgsql as $$
 declare
@@ -80,19 +87,31 @@ begin
     if not penstock._cron_is_installed() then
         return;
     end if;
+    perform penstock._unschedule_door(_door);
     for job in
         select c.setting_name, c.setting_value, case c.setting_name
-            when 'cron_schedule_retention_queue' then format('call %I.cron_unlock(0)', d.schema_name)
-            when 'cron_schedule_retention_dead_letter' then format('call %I.cron_dead_letter_retention(0)', d.schema_name)
-            when 'cron_schedule_retention_history' then format('call %I.cron_history_clean(0)', d.schema_name)
-            when 'cron_schedule_retention_audit_log' then format('call %I.cron_audit_clean(0)', d.schema_name)
-            else 'vacuum penstock.lease, penstock.tracked, penstock.held, penstock.dead_letter, penstock.door_note'
+            when 'cron_vacuum'
+                then 'vacuum penstock.lease, penstock.tracked, penstock.held, penstock.dead_letter, penstock.door_note'
+            else format('select penstock._run_job(%s, %L)', _door, c.setting_name)
         end as command
-        from penstock.door d join penstock.door_configuration c using (door_id)
-        where d.door_id = _door and c.unit = 'cron'
+        from penstock.door_configuration c
+        where c.door_id = _door and c.unit = 'cron'
     loop
         perform cron.schedule(penstock._job(_door || ':' || job.setting_name), job.setting_value, job.command);
     end loop;
+end
+$$;
+
+-- What pg_cron calls, in a session whose search path is not ours.
+create or replace function penstock._run_job(_door integer, _setting text) returns void
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+    case _setting
+        when 'cron_schedule_retention_queue' then perform penstock._door_sweep_queue(_door);
+        when 'cron_schedule_retention_dead_letter' then perform penstock._door_clean_dead(_door, 0);
+        when 'cron_schedule_retention_history' then perform penstock._door_clean_history(_door, 0);
+        when 'cron_schedule_retention_audit_log' then perform penstock._door_clean_notes(_door, 0);
+    end case;
 end
 $$;
 

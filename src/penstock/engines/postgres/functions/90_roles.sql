@@ -24,7 +24,7 @@ from (values
 -- Makes the roles that are missing and gives every role its rights, as after every `penstock migrate`. It needs a role
 -- that may create roles, or roles that are there already.
 create or replace function penstock.grant_roles() returns void
-language plpgsql as $$
+language plpgsql set search_path = pg_catalog, pg_temp as $$
 declare
     one record;
 begin
@@ -39,7 +39,9 @@ begin
     grant select on penstock.store, penstock.queue to penstock_producer, penstock_consumer;
     grant select on all tables in schema penstock to penstock_observer;
     perform penstock._follow_schemas();
-    perform penstock._grant_door(d.schema_name, d.kind) from penstock.door as d;
+    perform penstock._grant_door(d.schema_name, d.kind)
+    from penstock.door as d
+    where penstock._is_bound(d) and penstock._why_foreign(d.schema_oid) is null;
 end
 $$;
 

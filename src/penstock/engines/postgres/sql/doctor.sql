@@ -6,6 +6,15 @@ select current_setting('server_version');
 -- Settings without which a commit may be lost.
 select name, setting from pg_settings where name in ('fsync', 'synchronous_commit', 'full_page_writes');
 
+-- name: foreign_schemas
+-- Schemas of other conventions that somebody else owns or may write to.
+select d.schema_name, case
+    when penstock._is_bound(d) then penstock._why_foreign(d.schema_oid)
+    else 'it was not made in this database, or belongs to somebody else'
+end
+from penstock.door as d
+where penstock._is_bound(d) is not true or penstock._why_foreign(d.schema_oid) is not null;
+
 -- name: long_transactions
 -- Transactions of this database that have been open for long.
 select pid, extract(epoch from clock_timestamp() - xact_start)::double precision

@@ -3,8 +3,22 @@
 select pg_advisory_xact_lock(hashtextextended('penstock migrate', 0));
 
 -- name: prepare
--- Functions may name others that come later.
+-- Functions may name others that come later. Nothing is looked for in schemas that others may write to.
 set local check_function_bodies = off;
+set local search_path = pg_catalog, pg_temp;
+
+-- name: intruders
+-- Why the schema cannot be trusted: somebody who has not the rights of this role owns it or may put functions into it.
+select 'schema penstock belongs to role ' || n.nspowner::regrole::text
+from pg_namespace as n
+where n.nspname = 'penstock' and n.nspowner <> current_user::regrole
+    and not (select r.rolsuper from pg_roles as r where r.oid = n.nspowner)
+union all
+select 'role ' || case a.grantee when 0 then 'public' else a.grantee::regrole::text end
+    || ' may create objects in schema penstock'
+from pg_namespace as n cross join lateral aclexplode(n.nspacl) as a
+where n.nspname = 'penstock' and a.privilege_type = 'CREATE'
+    and case when a.grantee = 0 then true else not pg_has_role(a.grantee, n.nspowner, 'usage') end;
 
 -- name: begin_store
 -- The facts about a new store, and its first segment.
@@ -28,3 +42,7 @@ update penstock.store set functions_digest = %s;
 -- name: rebase
 -- After a restore into another cluster: give transaction numbers the meaning they had.
 select penstock._rebase();
+
+-- name: bind_schemas
+-- After a restore: find the schemas of other conventions by what is in them, because their oids are others now.
+select penstock._bind_schemas();

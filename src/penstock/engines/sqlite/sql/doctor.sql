@@ -38,7 +38,7 @@ where reader.used_at < :now - 3600000000 and lane.priority >= 0
 select queue.name, audit.reason
 from penstock_audit as audit
 join penstock_queue as queue using (queue_id)
-where audit.last_position = 0 and audit.at > :now - 7 * 86400000000;
+where audit.last_position = 0 and audit.event = 'seek' and audit.at > :now - 7 * 86400000000;
 
 -- name: dead_letter_count
 -- All dead letters.

@@ -195,7 +195,10 @@ where lane.queue_id = :queue_id and lane.priority >= 0 and run.last_position > :
 
 -- name: ended_count
 -- How many messages of the queue have ended after an entry of the trail, for a stream that follows it.
-select coalesce(sum(last_position - first_position + 1), 0)
+select coalesce(sum(last_position - first_position + 1 - (
+        select count(*) from penstock_removed as gone
+        where gone.queue_id = :queue_id and gone.position between first_position and last_position
+    )), 0)
 from penstock_audit
 where entry_id > :after and queue_id = :queue_id and state not in ('held', 'ready', 'leased') and first_position > 0;
 

@@ -1,13 +1,13 @@
 -- name: find_queue
 -- One queue by name.
-select queue_id, name, policy, held, trimmed_position, created_at, primary_group_id, trimmed_entry
+select queue_id, name, policy, held, trimmed_position, created_at, primary_group_id
 from penstock_queue
 where name = ?;
 
 -- name: find_reader
 -- A queue and one of its groups in one step: the named one, or the primary one when no name is given.
 select queue.queue_id, queue.name, queue.policy, queue.held, queue.trimmed_position, queue.created_at,
-    queue.primary_group_id, queue.trimmed_entry,
+    queue.primary_group_id,
     reader.group_id, reader.queue_id, reader.name, reader.stream_position, reader.used_at, reader.stream_table
 from penstock_queue as queue
 left join penstock_group as reader
@@ -22,7 +22,7 @@ where queue.name = ?1;
 
 -- name: all_queues
 -- All queues by name.
-select queue_id, name, policy, held, trimmed_position, created_at, primary_group_id, trimmed_entry
+select queue_id, name, policy, held, trimmed_position, created_at, primary_group_id
 from penstock_queue
 order by name;
 
@@ -164,6 +164,10 @@ delete from penstock_identity where queue_id = :queue_id;
 -- Forget what happened in the queue.
 delete from penstock_audit where queue_id = :queue_id;
 
+-- name: flush_removed
+-- Forget which messages were taken out one by one.
+delete from penstock_removed where queue_id = :queue_id;
+
 -- name: flush_addresses
 -- Free the queue's addresses.
 delete from penstock_address where queue_id = :queue_id;
@@ -193,16 +197,18 @@ where queue_id = :queue_id;
 
 -- name: flush_queue
 -- Nothing is held any more, and everything up to now is gone.
-update penstock_queue set held = 0, trimmed_position = :last_position, trimmed_entry = :last_entry
+update penstock_queue set held = 0, trimmed_position = :last_position
 where queue_id = :queue_id;
 
 -- name: forget_trail
 -- A group is removed: the trail is whole again from behind its last step on.
-update penstock_queue
-set trimmed_entry = max(
-    trimmed_entry, (select coalesce(max(entry_id), 0) from penstock_audit where group_id = :group_id)
+insert into penstock_trimmed (queue_id, kind, number, at)
+select queue_id, 'audit', entry_id, at from (
+    select queue_id, max(entry_id) as entry_id, at from penstock_audit where group_id = :group_id
 )
-where queue_id = :queue_id;
+where entry_id is not null
+on conflict (queue_id, kind) do update set number = excluded.number, at = excluded.at
+where excluded.number > penstock_trimmed.number;
 
 -- name: forget_cursors
 -- A group is removed: how far it has read.

@@ -3,7 +3,7 @@
 -- given), whether anything may have to be made ready or reclaimed before messages are taken, whether retries are ready,
 -- and whether something has to be passed over.
 select queue.queue_id, queue.name, queue.policy, queue.held, queue.trimmed_position, queue.created_at,
-    queue.primary_group_id, queue.trimmed_entry,
+    queue.primary_group_id,
     reader.group_id, reader.queue_id, reader.name, reader.stream_position, reader.used_at, reader.stream_table,
     exists (
         select 1 from penstock_held as held

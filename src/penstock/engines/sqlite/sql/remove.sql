@@ -30,8 +30,8 @@ delete from penstock_dead_letter
 where position = :position and group_id in (select group_id from penstock_group where queue_id = :queue_id);
 
 -- name: lane_at
--- The lane of a message.
-select lane_id from penstock_log where position = :position;
+-- The lane of a message, and when it was sent.
+select lane_id, created_at from penstock_log where position = :position;
 
 -- name: take_run
 -- The stretch of a lane that holds a position: taken out, to be put back without it.

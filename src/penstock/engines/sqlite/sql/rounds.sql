@@ -1,6 +1,6 @@
 -- name: queues
 -- All queues, each with the oldest note of how far it was finished. Those that never had a message are left out.
-select queue_id, name, policy, held, trimmed_position, created_at, primary_group_id, trimmed_entry,
+select queue_id, name, policy, held, trimmed_position, created_at, primary_group_id,
     (select min(mark.at) from penstock_mark as mark where mark.queue_id = penstock_queue.queue_id)
 from penstock_queue
 where held > 0 or exists (select 1 from penstock_lane as lane where lane.queue_id = penstock_queue.queue_id);

@@ -1,7 +1,7 @@
 -- name: open_send
 -- All that a send begins with: the queue, and its first lane, which most messages go to.
 select queue.queue_id, queue.name, queue.policy, queue.held, queue.trimmed_position, queue.created_at,
-    queue.primary_group_id, queue.trimmed_entry,
+    queue.primary_group_id,
     (
         select lane.lane_id from penstock_lane as lane
         where lane.queue_id = queue.queue_id and lane.priority = 0 and lane.shard = 0

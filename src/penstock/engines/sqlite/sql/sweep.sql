@@ -153,7 +153,7 @@ where position <= :upto
         where later.entry_id > :followed and later.queue_id = :queue_id
             and penstock_log.position between later.first_position and later.last_position
     )
-returning position;
+returning position, created_at;
 
 -- name: trim_runs
 -- Stretches that are gone.
@@ -198,12 +198,51 @@ where queue_id = :queue_id and last_position between :from and :upto + :span and
 
 -- name: set_trimmed_entry
 -- Up to here the trail may have lost messages.
-update penstock_queue
-set trimmed_entry = max(trimmed_entry, (
-    select coalesce(max(entry_id), 0) from penstock_audit
+insert into penstock_trimmed (queue_id, kind, number, at)
+select queue_id, 'audit', entry_id, at from (
+    select queue_id, max(entry_id) as entry_id, at from penstock_audit
     where queue_id = :queue_id and last_position between :from and :upto + :span and first_position <= :upto
-))
-where queue_id = :queue_id;
+)
+where entry_id is not null
+on conflict (queue_id, kind) do update set number = excluded.number, at = excluded.at
+where excluded.number > penstock_trimmed.number;
+
+-- name: empty_audit
+-- Entries of nothing but messages that were taken out: their numbers stay, for marks that name them, and all else goes.
+update penstock_audit
+set last_position = 0, first_position = 0, group_id = null, event = 'remove', state = 'cancelled', by = null,
+    reason = null, attempt = 0, token = null
+where queue_id = :queue_id and last_position between :from and :upto + :span and first_position between 1 and :upto
+    and not exists (
+        select 1 from penstock_log as log
+        where log.position between penstock_audit.first_position and penstock_audit.last_position
+            and log.lane_id in (select lane_id from penstock_lane where queue_id = :queue_id)
+    );
+
+-- name: trim_emptied
+-- Such entries that lie before the beginning of the trail.
+delete from penstock_audit
+where last_position = 0 and event = 'remove' and queue_id = :queue_id and entry_id < (
+    select number from penstock_trimmed where queue_id = :queue_id and kind = 'audit'
+);
+
+-- name: note_removed
+-- A message that was taken out.
+insert into penstock_removed (queue_id, position, created_at) values (:queue_id, :position, :created_at)
+on conflict do nothing;
+
+-- name: drop_removed
+-- Messages that were taken out, lie before the beginning of the log, and are in no entry that can be read.
+delete from penstock_removed
+where queue_id = :queue_id and position <= :upto and not exists (
+    select 1 from penstock_audit as audit
+    where audit.queue_id = :queue_id and audit.last_position between penstock_removed.position
+            and penstock_removed.position + :span
+        and audit.first_position <= penstock_removed.position
+        and audit.entry_id > coalesce(
+            (select number from penstock_trimmed where queue_id = :queue_id and kind = 'audit'), 0
+        )
+);
 
 -- name: trim_identities
 -- Chosen ids of messages that are gone may be used again.

@@ -30,8 +30,12 @@ order by last_position;
 select position, length(payload) from penstock_log where position between :first and :last order by position;
 
 -- name: entries
--- How many rows each audit entry stands for, of all entries or of those that ended something.
-select entry_id, last_position - first_position + 1
+-- How many rows each audit entry stands for, of all entries or of those that ended something. Messages that were taken out
+-- are not among them.
+select entry_id, last_position - first_position + 1 - (
+        select count(*) from penstock_removed as gone
+        where gone.queue_id = :queue_id and gone.position between first_position and last_position
+    )
 from penstock_audit
 where entry_id > :start and entry_id <= :end and queue_id = :queue_id and first_position > 0
     and (not :ended or state not in ('held', 'ready', 'leased'))
@@ -40,7 +44,10 @@ order by entry_id;
 -- name: entry_parts
 -- The same in pieces of like size: the first entry, the last entry, and the rows of each.
 with entries as (
-    select entry_id, last_position - first_position + 1 as count
+    select entry_id, last_position - first_position + 1 - (
+            select count(*) from penstock_removed as gone
+            where gone.queue_id = :queue_id and gone.position between first_position and last_position
+        ) as count
     from penstock_audit
     where entry_id > :start and entry_id <= :end and queue_id = :queue_id and first_position > 0
         and (not :ended or state not in ('held', 'ready', 'leased'))

@@ -1,0 +1,43 @@
+"""Law 10: the same script gives the same result on every engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+import penstock
+from tests.conformance.clock import Clock
+from tests.conformance.conftest import POLICY
+from tests.conformance.engines import ENGINES
+from tests.model.walk import Side, Walk
+
+KINDS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "sharded": {"shards": 3},
+    "ordered": {"shards": 3, "ordered": True},
+    "at most once": {"delivery": "at_most_once"},
+}
+STEPS = 70
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_random_walk_is_the_same_on_both_engines(kind: str, seed: int, tmp_path: Path) -> None:
+    clock, policy = Clock(), {**POLICY, **KINDS[kind], "backoff_jitter_seconds": 0}
+    stores = []
+    for row in ENGINES:
+        folder = tmp_path / row.name
+        folder.mkdir()
+        url = row.fresh_url(folder)
+        stores.append(penstock.connect(url, clock=clock, random=Random(7).random, **row.settings(url)))
+    try:
+        left, right = (Side(store, policy) for store in stores)
+        walk = Walk(left, right, clock, seed)
+        walk.live(STEPS)
+        walk.compare_trails()
+    finally:
+        for store in stores:
+            store.close()
