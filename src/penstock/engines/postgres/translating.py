@@ -20,6 +20,7 @@ RAISED: dict[str, type[errors.PenstockError]] = {
     "PN204": errors.GroupMisused,
     "PN205": errors.ConsumerRemoved,
     "PN206": errors.RangeTrimmed,
+    "PN207": errors.OutOfOrder,
     "PN300": errors.NotFound,
 }
 DUPLICATE_ADDRESS = "PN202"
