@@ -113,3 +113,32 @@ def test_what_the_database_offers_has_a_sentence() -> None:
     ]
     assert len(found) > 50, "the functions were not found"
     assert not [f"{path}: {name}" for path, name, before in found if not before.startswith("--")]
+
+
+# Who may ask PostgreSQL for the snapshot of now, in which the asking transaction counts as ended. A cursor or mark that
+# keeps such a snapshot passes over what the transaction writes later: those ask penstock._snapshot.
+SNAPSHOTS = {
+    "_snapshot": "adds the transaction itself",
+    "_note_moment": "keeps only a transaction number, and positions given out later are greater",
+    "_decided": "compares transaction numbers of others",
+    "_long_decided": "compares transaction numbers of others",
+    "_check_window": "compares transaction numbers of others",
+    "_count_ended": "counts up to now and keeps nothing",
+    "_unfinished": "looks up to now and keeps nothing",
+    "_free_segment": "looks up to now and keeps nothing",
+    "sweep_segments": "keeps only a transaction number",
+}
+
+
+def test_a_snapshot_that_is_kept_has_its_own_transaction_in_it() -> None:
+    made = re.compile(r"^create or replace (?:function|view|procedure) (?:penstock\.)?(\w+)", re.MULTILINE)
+    wrong = []
+    for path in sql_files():
+        text = path.read_text(encoding="utf-8")
+        if "migrations" in path.parts:
+            continue
+        for use in re.finditer("pg_current_snapshot|txid_current_snapshot", text):
+            names = made.findall(text, 0, use.start())
+            if not names or names[-1] not in SNAPSHOTS:
+                wrong.append(f"{shown(path)}: {names[-1] if names else use.group()} wants penstock._snapshot()")
+    assert not wrong, "\n".join(wrong)

@@ -96,11 +96,14 @@ begin
 end
 $$;
 
--- Moves a cursor over what was taken out of turn, so that the notes about it stay few. The lane must be locked.
+-- Moves a cursor over what was taken out of turn, so that the notes about it stay few. The lane must be locked. It stops at
+-- the first message that was not taken, so it must find them in the order of the index, whatever the statistics say.
 create or replace function penstock._door_pass(
     q penstock.queue, g penstock.reader, _lane_id integer, _consumer text, _token bigint, _now bigint
 ) returns void
-language plpgsql as $$
+language plpgsql
+set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
+set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 declare
     _segment smallint := penstock._segment();
     c penstock.claim := penstock._cursor(g.group_id, _lane_id, _segment);
@@ -129,7 +132,7 @@ begin
         end if;
         exit when _is_fresh;
         c.prev := c.snap;
-        c.snap := pg_current_snapshot();
+        c.snap := penstock._snapshot();
         exit when c.prev::text = c.snap::text;
         c.at_tx := '0';
         c.at_seq := 0;
