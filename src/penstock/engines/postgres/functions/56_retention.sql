@@ -131,7 +131,6 @@ declare
     _count bigint;
     _tx bigint;
 begin
-    perform penstock._keep_witnesses(q, _upto, penstock._snapshot());
     with gone as (
         select m.lane_id, count(*) as n, max(m.tx::text::bigint) as tx,
             count(*) filter (where not penstock._is_kept(q.queue_id, m.seq)) as free
@@ -179,9 +178,7 @@ begin
     ) as one
     order by one.tx desc limit 1;
     if _last is not null then
-        update penstock.queue set trail_mark = penstock._witnessed(
-            q, penstock._mark(penstock._narrowed(penstock._snapshot(), _last)), 'audit'
-        )
+        update penstock.queue set trail_mark = penstock._mark(penstock._narrowed(penstock._snapshot(), _last))
         where queue_id = q.queue_id
             and (trail_mark is null or pg_snapshot_xmax((penstock._mark_cursor(trail_mark)).snap) <= _last);
     end if;
