@@ -6,7 +6,20 @@ from zlib import crc32
 
 import pytest
 
-from penstock import Ack, Event, InvalidPolicy, LeaseLost, Nak, Outgoing, Queue, State, Store
+from penstock import (
+    Ack,
+    Event,
+    InvalidPolicy,
+    LeaseLost,
+    Nak,
+    Outgoing,
+    OutOfOrder,
+    Queue,
+    Refused,
+    Reject,
+    State,
+    Store,
+)
 from tests.conformance.clock import Clock
 from tests.conformance.conftest import POLICY
 from tests.conformance.moves import assert_books_balance, assert_trail_is_legal, payloads, take, take_all, trail
@@ -318,3 +331,96 @@ def test_every_key_is_processed_in_order_whatever_goes_wrong(lanes: Queue, clock
             break
     assert done == {key: [0, 1, 2, 3] for key in keys}
     assert_books_balance(lanes, sent=4 * len(keys))
+
+
+def test_nothing_ends_before_what_came_before_it_in_its_lease(line: Queue, clock: Clock) -> None:
+    line.send_many([1, 2, 3])
+    first, second, third = take_all(line)
+    for settle in (second.ack, second.reject, third.ack):
+        with pytest.raises(OutOfOrder):
+            settle()
+    with pytest.raises(OutOfOrder):
+        line.ack_many([second, third])
+    clock.advance(seconds=38)
+    again = take_all(line)
+    assert [(delivery.json(), delivery.attempt) for delivery in again] == [(1, 2), (2, 1), (3, 1)]
+    for delivery in again:
+        delivery.ack()
+    assert assert_books_balance(line, sent=3).done == 3
+    with pytest.raises(LeaseLost):
+        first.ack()
+
+
+def test_a_nak_that_would_end_a_message_waits_for_its_turn_too(line: Queue) -> None:
+    line.store.queue("line", max_retries=0)
+    line.send_many([1, 2])
+    first, second = take_all(line)
+    with pytest.raises(OutOfOrder):
+        second.nak("broken")
+    first.ack()
+    second.nak("broken")
+    assert line.stats(group="default").dead == 1
+
+
+def test_one_call_may_settle_a_lease_in_any_order(line: Queue) -> None:
+    line.send_many([1, 2, 3, 4])
+    first, second, third, fourth = take_all(line)
+    results = line.settle([Ack(fourth), Ack(second), Reject(third, "no"), Ack(first)])
+    assert [result.state for result in results] == [State.SUCCEEDED, State.SUCCEEDED, State.REJECTED, State.SUCCEEDED]
+
+
+def test_one_call_with_a_nak_loses_what_comes_after_it_in_any_order(line: Queue) -> None:
+    line.send_many([1, 2, 3])
+    first, second, third = take_all(line)
+    results = line.settle([Ack(third), Nak(second, "busy", 0), Ack(first)])
+    assert [type(result.error) for result in results] == [LeaseLost, type(None), type(None)]
+    assert payloads(take_all(line)) == [2, 3]
+
+
+def test_what_was_acked_in_order_may_be_acked_again(line: Queue) -> None:
+    line.send_many([1, 2, 3])
+    first, second, _third = take_all(line)
+    first.ack()
+    second.ack()
+    second.ack()
+
+
+def test_a_retry_and_what_follows_it_are_settled_in_order(line: Queue) -> None:
+    line.send_many([1, 2])
+    take(line).nak("busy", delay_seconds=0)
+    retried, second = take_all(line)
+    with pytest.raises(OutOfOrder):
+        second.ack()
+    with pytest.raises(OutOfOrder):
+        line.ack_many([second])
+    line.ack_many([retried, second])
+    assert assert_books_balance(line, sent=2).done == 2
+
+
+def test_a_better_priority_comes_first_and_is_settled_first(line: Queue) -> None:
+    line.send_many([Outgoing(payload="later", priority=1), Outgoing(payload="sooner", priority=0)])
+    sooner, later = take_all(line)
+    assert payloads([sooner, later]) == ["sooner", "later"]
+    with pytest.raises(OutOfOrder):
+        later.ack()
+    sooner.ack()
+    later.ack()
+
+
+def test_shards_do_not_wait_for_each_other(lanes: Queue) -> None:
+    lanes.send_many([Outgoing(payload=f"{key}{n}", key=key) for n in (1, 2) for key in (A, B)])
+    deliveries = {delivery.json(): delivery for delivery in take_all(lanes)}
+    deliveries[f"{B}1"].ack()
+    deliveries[f"{B}2"].ack()
+    lanes.ack_many([deliveries[f"{A}1"], deliveries[f"{A}2"]])
+
+
+def test_a_lapsed_message_holds_back_the_later_ones_of_its_lease(line: Queue, clock: Clock) -> None:
+    """It will be tried again, although nobody has noticed yet that its lease is over."""
+    line.send_many([1, 2])
+    _first, second = take_all(line)
+    second.extend(101)
+    clock.advance(seconds=38)
+    with pytest.raises(Refused):
+        second.ack()
+    assert payloads(take_all(line)) == [1, 2]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from penstock import BatchClosed, DuplicateAddress, Event, LeaseLost, Policy, State
+from penstock import BatchClosed, DuplicateAddress, Event, LeaseLost, OutOfOrder, Policy, State
 from penstock.domain.lifecycle import DEAD_OUTCOMES, LIVE
 
 SECOND = 1_000_000
@@ -277,6 +277,8 @@ class Model:
         if not self.is_held_by(place, token, now):
             raise LeaseLost("stale")
         state, delay = self._verdict(key, place, event, delay, now)
+        if state not in (*WAITING, State.CANCELLED) and self._is_behind_another(group, place):
+            raise OutOfOrder("one before it is in flight")
         if event is Event.RESCHEDULE:
             place.attempt = 0 if state in WAITING else place.attempt
             if place.expires_at is not None and state in WAITING:
@@ -289,6 +291,17 @@ class Model:
         else:
             self._end(group, key, place, event, state, now)
         return state
+
+    def _is_behind_another(self, group: str, own: Place) -> bool:
+        """Ordered, with one shard and one priority: whether one before it in the same lease is in flight."""
+        if not self.policy.ordered or self.policy.at_most_once:
+            return False
+        places = self.groups[group]
+        at = next(self._position(key) for key, place in places.items() if place is own)
+        return any(
+            place.state is State.LEASED and place.token == own.token and self._position(key) < at
+            for key, place in places.items()
+        )
 
     def is_held_by(self, place: Place, token: int, now: int) -> bool:
         return place.state is State.LEASED and place.token == token and now < place.lease_ends_at

@@ -73,6 +73,18 @@ class Server:
     def is_running(self) -> bool:
         return self._call("pg_ctl", "-D", str(self.data), "status").returncode == 0
 
+    def standby(self, folder: Path) -> Server:
+        """A server that follows this one, which must be durable and write its log for others."""
+        folder.mkdir()
+        if (user := _other_user()) is not None:
+            shutil.chown(folder, user)
+        self._run("pg_basebackup", "-h", str(self.folder), "-U", "postgres", "-D", str(folder / "data"), "-R",
+                  "-X", "stream", "-c", "fast")  # fmt: skip
+        return Server(folder, durable=True)
+
+    def promote(self) -> None:
+        self._run("pg_ctl", "-D", str(self.data), "-w", "-s", "promote")
+
     def remove(self) -> None:
         if self.is_running():
             self.stop("immediate")

@@ -13,11 +13,13 @@ from pyspark.sql import SparkSession
 
 import penstock
 from penstock import LakeBusy, NotALake, NotFound, RangeTrimmed, Store
+from penstock.spark.lake import frames, layout
 from penstock.spark.lake.compacting import compact, drop_old
-from penstock.spark.lake.folders import queue_folder
+from penstock.spark.lake.layout import queue_folder
 from penstock.spark.lake.frames import read_table
 from penstock.spark.lake.opening import SIGN, open_lake
 from penstock.spark.lake.verifying import verify
+from penstock.spark.lifecycles import lifecycles
 from tests.conformance.clock import Clock
 from tests.spark.lakes import assert_same, gone_process, run_archive
 from tests.spark.stores import fill
@@ -63,12 +65,14 @@ def test_runs_add_what_is_new_and_the_lake_is_the_store(
 
 
 def test_compaction_keeps_every_row_and_verify_notices_what_is_wrong(
-    spark: SparkSession, store: Store, url: str, tmp_path: Path
+    spark: SparkSession, store: Store, url: str, tmp_path: Path, clock: Clock
 ) -> None:
     for _ in range(3):
         fill(store, 14)
         run_archive(spark, store, url, tmp_path / "lake")
     lake = open_lake(spark, store.engine, str(tmp_path / "lake"))
+    assert compact(spark, lake, small_files=3).before == 0  # the day is not over
+    clock.advance(seconds=25 * 3600)
     compacted = compact(spark, lake, small_files=3)
     assert (compacted.before, compacted.after) == (6, 2)
     assert_same(spark, store, lake)
@@ -81,6 +85,114 @@ def test_compaction_keeps_every_row_and_verify_notices_what_is_wrong(
     assert [Path(one).suffix for one in verify(spark, lake, url).stray_files] == [".extra"]
     parquet.write_table(changed, tmp_path / "lake" / path)
     assert verify(spark, lake, url).missing_files == [path]
+
+
+def test_no_file_goes_while_somebody_reads_it(
+    spark: SparkSession, store: Store, url: str, tmp_path: Path, clock: Clock
+) -> None:
+    path = tmp_path / "lake"
+    for _ in range(3):
+        fill(store, 14)
+        run_archive(spark, store, url, path)
+    clock.advance(seconds=25 * 3600)
+    with open_lake(spark, store.engine, str(path)) as lake:
+        frame = read_table(spark, lake, "audit")
+        count = frame.count()
+        other = open_lake(spark, store.engine, str(path))
+        assert compact(spark, other, small_files=3).before == drop_old(other, keep_days=1) == 0
+        assert frame.count() == count
+    assert compact(spark, open_lake(spark, store.engine, str(path)), small_files=3).before == 6
+    read_table(spark, open_lake(spark, store.engine, str(path)), "audit")
+    clock.advance(seconds=48 * 3600)  # whoever opened that one has not closed it
+    assert drop_old(open_lake(spark, store.engine, str(path)), keep_days=1) > 0
+
+
+@pytest.mark.parametrize("read", ["pandas", "spark", "duckdb"])
+def test_other_readers_find_the_names_of_queues(
+    spark: SparkSession, store: Store, url: str, tmp_path: Path, read: str
+) -> None:
+    names = ["orders", "2024", "0017", "a b/c=d%", "Ünïcode", "x" * 240, "__HIVE_DEFAULT_PARTITION__", "null"]
+    for name in names:
+        store.queue(name).send(1)
+    run_archive(spark, store, url, tmp_path / "lake")
+    assert set(_queues(spark, f"{tmp_path}/lake/audit", read)) == set(names)
+
+
+def _queues(spark: SparkSession, path: str, read: str) -> list[str]:
+    match read:
+        case "pandas":
+            pandas = pytest.importorskip("pandas")
+            return list(pandas.read_parquet(path)["queue"])
+        case "duckdb":
+            duckdb = pytest.importorskip("duckdb")
+            found = duckdb.execute(f"select queue from read_parquet('{path}/**/*.parquet', hive_partitioning=true)")
+            return [row[0] for row in found.fetchall()]
+        case _:
+            return [row["queue"] for row in spark.read.parquet(path).select("queue").collect()]
+
+
+def test_a_lake_of_the_first_layout_is_brought_to_this_one(
+    spark: SparkSession, store: Store, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "lake"
+    for name in ("orders", "mail/ä 1", "x" * 255):
+        fill(store, 14, name)
+    with monkeypatch.context() as patch:
+        patch.setattr(frames, "queue_folder", layout._first_folder)
+        run_archive(spark, store, url, path)
+    sign = json.loads((path / SIGN).read_text())
+    (path / SIGN).write_text(json.dumps({**sign, "version": 1}))
+    assert list(path.glob("audit/day=*/queue=orders"))
+    assert verify(spark, open_lake(spark, store.engine, str(path)), url).ok
+    fill(store, 7)
+    run_archive(spark, store, url, path)
+    lake = open_lake(spark, store.engine, str(path))
+    assert not list(path.glob("*/*/queue=*"))
+    assert_same(spark, store, lake)
+    assert verify(spark, lake, url).ok
+    assert json.loads((path / SIGN).read_text())["version"] == 2
+
+
+def test_a_group_that_began_late_has_only_what_it_could_read(
+    spark: SparkSession, store: Store, url: str, tmp_path: Path
+) -> None:
+    queue = store.queue("orders")
+    queue.send_many(list(range(20)))
+    queue.ack_many(queue.receive(limit=20))
+    run_archive(spark, store, url, tmp_path / "lake")
+    queue.trim(keep=0)
+    queue.send_many(list(range(5)))
+    queue.ack_many(queue.receive(limit=2, group="late"))
+    run_archive(spark, store, url, tmp_path / "lake")
+    audit = read_table(spark, open_lake(spark, store.engine, str(tmp_path / "lake")), "audit")
+    found = lifecycles(audit).groupBy("group", "state").count().collect()
+    assert {(row["group"], row["state"]): row["count"] for row in found} == {
+        ("default", "succeeded"): 20,
+        ("default", "ready"): 5,
+        ("late", "succeeded"): 2,
+        ("late", "ready"): 3,
+    }
+    assert queue.stats("late").available == 3
+
+
+def test_members_of_a_batch_are_held_until_it_starts(
+    spark: SparkSession, store: Store, url: str, tmp_path: Path, clock: Clock
+) -> None:
+    queue = store.queue("orders")
+    batch = queue.batch("nightly")
+    member = batch.send(1)
+    clock.advance(seconds=30)
+    batch.start()
+    late = batch.send(2)
+    clock.advance(seconds=2)
+    queue.ack_many(queue.receive(limit=2))
+    run_archive(spark, store, url, tmp_path / "lake")
+    lake = open_lake(spark, store.engine, str(tmp_path / "lake"))
+    audit = read_table(spark, lake, "audit")
+    sends = {row["id"]: row["state"] for row in audit.where("event = 'send'").collect()}
+    assert sends == {id: str(queue.audit(id)[0].state) for id in (member, late)} == {member: "held", late: "ready"}
+    waited = {row["id"]: row["waited_seconds"] for row in lifecycles(audit).collect()}
+    assert waited == {member: pytest.approx(2), late: pytest.approx(2)}
 
 
 def spark_text(text: str) -> Any:
@@ -100,7 +212,23 @@ def test_values_that_differ_are_found(spark: SparkSession, store: Store, url: st
     connection.close()
     verdict = verify(spark, open_lake(spark, store.engine, str(tmp_path / "lake")), url)
     assert not verdict.ok
-    assert ["other values" in difference for one in verdict.comparisons for difference in one.differences] == [True] * 2
+    assert ["other values" in one.differences[0] for one in verdict.comparisons] == [True] * 2
+
+
+def test_a_row_that_both_make_wrongly_is_found(spark: SparkSession, store: Store, url: str, tmp_path: Path) -> None:
+    """The store says that the messages were held first, and their rows do not tell."""
+    fill(store, 14)
+    run_archive(spark, store, url, tmp_path / "lake")
+    import apsw
+
+    connection = apsw.Connection(str(tmp_path / "store.db"))
+    connection.execute("update penstock_log set available_at = created_at")
+    connection.close()
+    verdict = verify(spark, open_lake(spark, store.engine, str(tmp_path / "lake")), url)
+    audit, archive = verdict.comparisons
+    assert not verdict.ok
+    assert archive.differences == []
+    assert "the lake has send to ready" in audit.differences[0]
 
 
 def test_old_days_go_and_the_rest_still_verifies(

@@ -32,7 +32,7 @@ NO_TIMES = (None, None, None)
 
 
 def point(place: int, **values: Any) -> Point:
-    empty = {name: 0 for name in ("sent", "received", "retried", "succeeded", "dead", "backlog")}
+    empty = {name: 0 for name in ("sent", "received", "settled", "retried", "succeeded", "dead", "backlog")}
     times = {"waited": (0.1, 0.4, 0.9), "processed": NO_TIMES, "oldest_age_seconds": None}
     return Point(**{"starts_at": NOON + timedelta(minutes=place), **empty, **times, **values})
 
@@ -99,10 +99,22 @@ def test_what_has_not_ended_comes_first() -> None:
     )
 
 
+def test_an_outage_is_told() -> None:
+    readers = [Reader("orders", "default", {"succeeded": 90, "ready": 10}, (0.1, 0.1, 0.1), NO_TIMES, 90)]
+    points = [point(0, received=90, backlog=0), *(point(place, backlog=10) for place in range(1, 5))]
+    points[-1] = point(4, backlog=10, oldest_age_seconds=240.0)
+    told = (
+        "Nothing was received from orders since 12:00:00 UTC, though 10 messages are ready; the oldest is 4 min old."
+    )
+    assert told in sentences(readers=readers, points={("orders", "default"): points})
+    working = [point(place, received=20, backlog=10, oldest_age_seconds=240.0) for place in range(5)]
+    assert told not in sentences(readers=readers, points={("orders", "default"): working})
+
+
 def test_a_share_of_failures_a_storm_a_growing_backlog_and_vanished_consumers_are_told() -> None:
     points = {
         ("orders", "default"): [
-            point(place, received=40, retried=30 if place == 3 else 0, backlog=10 + 30 * place) for place in range(5)
+            point(place, received=40, settled=40, retried=30 if place == 3 else 0, backlog=10 + 30 * place) for place in range(5)
         ]
     }
     readers = [Reader("orders", "default", {"succeeded": 80, "expired": 20}, (2.0, 2.1, 2.2), NO_TIMES, 100)]
@@ -110,8 +122,8 @@ def test_a_share_of_failures_a_storm_a_growing_backlog_and_vanished_consumers_ar
     found = "\n".join(sentences(points=points, readers=readers, failures=[lost]))
     for told in (
         "20 % of the messages that ended in orders did not succeed: 20 of 100.",
-        "A retry storm in orders: once at least half of the deliveries within a minute had to be tried again, "
-        "worst at 12:03:00 (75 % of 40).",
+        "A retry storm in orders: once at least half of the deliveries that ended within a minute had to be tried "
+        "again, worst at 12:03:00 UTC (75 % of 40).",
         "The backlog of orders is growing: 70 in the middle of the time, 130 at its end.",
         "25 deliveries of orders ended because the consumer vanished or was too slow; others took over.",
         "20 messages of orders had not been handled when their time was over.",

@@ -62,6 +62,18 @@ def _place(row: dict[str, Any]) -> tuple[Any, ...]:
     return row.get("entry", 0), row["position"], row.get("group") or ""
 
 
+@pytest.mark.parametrize("table", tables.TABLES)
+def test_a_table_without_a_row_is_an_empty_frame(spark: SparkSession, store: Store, url: str, table: Table) -> None:
+    store.queue("orders", max_retries=3)
+    assert frame(spark, url, table=table).collect() == []
+
+
+def test_a_window_without_a_message_is_an_empty_frame(spark: SparkSession, queue: Queue, url: str) -> None:
+    queue.send(1)
+    night = {"startingPosition": "2026-01-01T00:00:00Z", "endingPosition": "2026-01-02T00:00:00Z"}
+    assert frame(spark, url, **night).count() == 0
+
+
 def test_large_queues_are_read_by_several_tasks(spark: SparkSession, queue: Queue, url: str) -> None:
     queue.send_many([b"%d" % number for number in range(50_000)])
     read = frame(spark, url, columns="position,payload")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,6 +15,7 @@ from penstock.spark import schemas
 from penstock.spark.failures import failing, failures, pattern, poison
 from penstock.spark.lifecycles import leases, lifecycles, outcomes
 from penstock.spark.metrics import backlog, flows, metrics
+from penstock.spark.tables import utc
 from penstock.spark.workers import utilisation
 from tests.spark.frames import at, audit_frame, entry, receive, send
 
@@ -28,6 +31,22 @@ def lives(spark: SparkSession, *entries: dict[str, Any]) -> dict[tuple[str, str 
 
 def approximately(**values: float) -> dict[str, Any]:
     return {name: pytest.approx(value) for name, value in values.items()}
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine whose clock on the wall does not show UTC."""
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("elsewhere")
+def test_times_are_told_in_utc_wherever_the_machine_stands(spark: SparkSession) -> None:
+    (row,) = audit_frame(spark, [send("m", 7)]).select("at").collect()
+    assert utc(row["at"]) == at(7)
 
 
 def test_a_message_that_fails_once_and_succeeds(spark: SparkSession) -> None:
@@ -100,6 +119,63 @@ def test_thousands_of_deliveries_do_not_overflow(spark: SparkSession) -> None:
     assert (life["deliveries"], life["processed_seconds"]) == (6000, pytest.approx(3000))
 
 
+def test_a_clock_that_was_set_back_does_not_change_what_came_last(spark: SparkSession) -> None:
+    audit = audit_frame(
+        spark, [send("m", 0), receive("m", 10, attempt=1), entry("m", "ack", "succeeded", 8, reason="done")]
+    )
+    (life,) = rows(lifecycles(audit), "id")
+    assert (life["state"], life["finished_at"]) == ("succeeded", at(8).replace(tzinfo=None))
+    assert (life["waited_seconds"], life["processed_seconds"]) == (10, 0)
+    (lease,) = rows(leases(audit), "id")
+    assert (lease["ended_by"], lease["seconds"]) == ("ack", 0)
+    (worker,) = rows(utilisation(leases(audit)), "worker")
+    assert (worker["received"], worker["busy_seconds"]) == (1, 0)
+
+
+def test_a_message_that_expired_again_after_a_redrive_was_worked_on_while_it_was_leased(spark: SparkSession) -> None:
+    life = lives(
+        spark,
+        send("m", 0),
+        receive("m", 1),
+        entry("m", "expire", "expired", 4),
+        entry("m", "redrive", "ready", 50),
+        receive("m", 60),
+        entry("m", "expire", "expired", 62),
+        entry("m", "redrive", "ready", 70),
+        entry("m", "expire", "expired", 90),
+    )["m", "default"]
+    assert life["processed_seconds"] == pytest.approx(5)
+    spells = [(spell["begins_at"], spell["ends_at"], spell["outcome"]) for spell in life["spells"]]
+    assert spells == [
+        (at(begin).replace(tzinfo=None), at(end).replace(tzinfo=None), "expired")
+        for begin, end in ((0, 4), (50, 62), (70, 90))
+    ]
+
+
+def test_a_group_that_began_late_has_no_life_of_what_it_could_not_read(spark: SparkSession) -> None:
+    audit = audit_frame(
+        spark,
+        [
+            *(send(f"old{number}", number, position=number + 1) for number in range(3)),
+            *(receive(f"old{number}", 5, position=number + 1) for number in range(3)),
+            *(entry(f"old{number}", "ack", "succeeded", 6, position=number + 1) for number in range(3)),
+            *(send(f"new{number}", 100, position=number + 10) for number in range(2)),
+            receive("new0", 101, group="late", position=10),
+            # The group received it, whatever is known of its beginning.
+            receive("old2", 102, group="late", position=3),
+        ],
+    ).withColumn("begun", F.create_map(F.lit("late"), F.lit(3)))
+    found = lifecycles(audit)
+    states = {(row["id"], row["group"]): row["state"] for row in rows(found, "id")}
+    assert {key: state for key, state in states.items() if key[1] == "late"} == {
+        ("new0", "late"): "leased",
+        ("new1", "late"): "ready",
+        ("old2", "late"): "leased",
+    }
+    last = rows(metrics(flows(audit), found).where("`group` = 'late'"), "starts_at")[-1]
+    assert (last["sent"], last["backlog"]) == (2, 3)
+
+
 def test_leases_end_with_the_next_entry_of_their_message(spark: SparkSession) -> None:
     audit = audit_frame(
         spark,
@@ -158,6 +234,49 @@ def test_the_backlog_goes_on_where_nothing_happens_and_begins_with_what_was_ther
         *(pytest.approx(60 * minutes) for minutes in (1, 2, 3, 4)),
         pytest.approx(59),
     ]
+
+
+def test_between_its_end_and_its_redrive_a_message_is_not_the_oldest(spark: SparkSession) -> None:
+    audit = audit_frame(
+        spark,
+        [
+            send("m", 0),
+            receive("m", 1),
+            entry("m", "reject", "rejected", 2),
+            send("next", 61),
+            entry("m", "redrive", "ready", 130),
+            receive("m", 190),
+            entry("m", "ack", "succeeded", 191),
+        ],
+    )
+    found = rows(backlog(flows(audit), lifecycles(audit)), "starts_at")
+    assert [(row["backlog"], row["oldest_age_seconds"]) for row in found] == [
+        (0, None),
+        (1, pytest.approx(59)),
+        (2, pytest.approx(180)),
+        (1, pytest.approx(179)),
+    ]
+
+
+def test_what_waits_grows_older_until_the_time_of_the_tables(spark: SparkSession) -> None:
+    audit = audit_frame(spark, [send("m", 0), receive("other", 1), entry("other", "ack", "succeeded", 2)])
+    found = rows(metrics(flows(audit), lifecycles(audit), until=at(76)), "starts_at")
+    ages = [row["oldest_age_seconds"] for row in found if row["queue"] == "orders"]
+    assert ages == [pytest.approx(60), pytest.approx(76)]
+
+
+def test_deliveries_are_tried_again_at_most_as_often_as_they_ended(spark: SparkSession) -> None:
+    """They may have begun in another stretch."""
+    audit = audit_frame(
+        spark,
+        [
+            *(receive(f"m{number}", 50) for number in range(4)),
+            *(entry(f"m{number}", "nak", "ready", 61) for number in range(4)),
+            receive("m0", 62, attempt=2),
+        ],
+    )
+    second = rows(metrics(flows(audit), lifecycles(audit)), "starts_at")[1]
+    assert (second["received"], second["settled"], second["retried"]) == (1, 4, 4)
 
 
 def test_failures_are_one_kind_whatever_their_numbers_and_names(spark: SparkSession) -> None:

@@ -311,3 +311,33 @@ def test_an_ordered_queue_is_handled_in_order_retries_included(store: penstock.S
     penstock.Worker(store, app, concurrency=4).run(once=True)
     assert done == {key: list(range(8)) for key in keys}
     assert failed == set(keys)
+
+
+@pytest.mark.parametrize("kind", ["thread", "loop"])
+def test_a_handler_of_an_ordered_queue_may_settle_now_and_then_itself(store: penstock.Store, kind: str) -> None:
+    """What the worker has not told the store yet of those before is told with it."""
+    queue = store.queue("ledger", ordered=True)
+    queue.send_many(range(12))
+    refused: list[penstock.PenstockError] = []
+
+    def book(delivery: Any) -> None:
+        if delivery.json() % 3 == 1:
+            raise penstock.Reject("no such account")
+        if delivery.json() % 3 == 2:
+            try:
+                delivery.ack()
+            except penstock.PenstockError as error:
+                refused.append(error)
+
+    async def book_async(delivery: penstock.AsyncDelivery) -> None:
+        if delivery.json() % 3 == 1:
+            raise penstock.Reject("no such account")
+        if delivery.json() % 3 == 2:
+            try:
+                await delivery.ack()
+            except penstock.PenstockError as error:
+                refused.append(error)
+
+    penstock.Worker(store, {"ledger": book if kind == "thread" else book_async}).run(once=True)
+    stats = queue.stats(group="default")
+    assert (refused, stats.done, stats.dead) == ([], 8, 4)

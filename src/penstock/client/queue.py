@@ -17,8 +17,8 @@ from penstock.client.calling import BACKSTOP_SECONDS
 from penstock.client.consumer import Consumer
 from penstock.client.delivery import Delivery
 from penstock.client.producer import Producer
-from penstock.client.settling import by_group, checked, checked_edge, checked_target, whole_receives
-from penstock.domain.errors import InvalidInput, LeaseLost, MessageFailed, NotFound, WaitTimeout
+from penstock.client.settling import by_group, checked, checked_edge, checked_target, not_acked, whole_receives
+from penstock.domain.errors import InvalidInput, MessageFailed, NotFound, WaitTimeout
 from penstock.domain.identity import check_id
 from penstock.domain.lifecycle import OUTCOMES, State
 from penstock.domain.message import PLAIN, SYSTEM, Draft, Message, Outgoing, draft, drafts
@@ -156,17 +156,17 @@ class Queue:
         return results[0]
 
     def ack_many(self, deliveries: Sequence[Delivery]) -> int:
-        """Ack deliveries, whole receives in one statement; counts them. LeaseLost names those that were lost, after
-        the others were acked."""
-        lost: list[str] = []
+        """Ack deliveries, whole receives in one statement; counts them. LeaseLost (or OutOfOrder) names those that
+        were not acked, after the others were."""
+        refused: list[Settled] = []
         for receipt, positions, places in whole_receives(deliveries, self.name):
             whole = self._ack_all(receipt.group, receipt.token, positions)
             if not whole:
                 part = [deliveries[place] for place in places]
                 results = self._ack_each(part)
-                lost += [result.id for result in results if not result.ok]
-        if lost:
-            raise LeaseLost(f"{len(lost)} of {len(deliveries)} leases were lost, of messages {', '.join(lost[:10])}")
+                refused += [result for result in results if not result.ok]
+        if refused:
+            raise not_acked(refused, len(deliveries))
         return len(deliveries)
 
     # -- looking ---------------------------------------------------------------------------------------------------

@@ -8,11 +8,11 @@ from datetime import datetime
 import msgspec
 
 from penstock.client.view import DeliveryView
-from penstock.domain.errors import InvalidInput
+from penstock.domain.errors import InvalidInput, LeaseLost, OutOfOrder, Refused
 from penstock.domain.lifecycle import Event
 from penstock.domain.names import shown
 from penstock.domain.observations import DeadLetter
-from penstock.domain.settlement import Ack, Leased, Nak, Reject, Reschedule, Settle, Settlement, spoken
+from penstock.domain.settlement import Ack, Leased, Nak, Reject, Reschedule, Settle, Settled, Settlement, spoken
 from penstock.domain.times import check_integer, check_seconds, from_time
 from penstock.engines.contract import POSITION, Edge, Receipt
 
@@ -79,6 +79,17 @@ def whole_receives(
     for receipt in receipts:
         places = [place for place, delivery in enumerate(deliveries) if delivery._receipt is receipt]
         yield receipt, [deliveries[place]._row[POSITION] for place in places], places
+
+
+def not_acked(refused: Sequence[Settled], count: int) -> Refused:
+    """The error for acks of which some changed nothing."""
+    names = ", ".join([one.id for one in refused[:10]])
+    if all(isinstance(one.error, OutOfOrder) for one in refused):
+        return OutOfOrder(
+            f"{len(refused)} of {count} messages come after others of their lease that are still in flight, and the "
+            f"queue is ordered: {names}"
+        )
+    return LeaseLost(f"{len(refused)} of {count} leases were lost, of messages {names}")
 
 
 def checked_target(target: int | datetime | str) -> tuple[int | str, bool]:

@@ -9,6 +9,7 @@
     │   └── PayloadTooLarge     more bytes than the queue's max_payload_bytes
     ├── Refused                 the call is well formed, but the state of the queue says no
     │   ├── LeaseLost           the token is stale: the lease ended, was settled or was taken over
+    │   ├── OutOfOrder          a message before it in the same lease of an ordered queue is still in flight
     │   ├── DuplicateAddress    a live message already has this address (`.existing_id`)
     │   ├── BatchClosed         the batch was cancelled and takes no more messages
     │   ├── GroupMisused        one group read both with leases and as a stream
@@ -73,6 +74,10 @@ class Refused(PenstockError):
 
 class LeaseLost(Refused):
     """The token is stale: the lease ended, was settled, or was taken over."""
+
+
+class OutOfOrder(Refused):
+    """A message before it in the same lease of an ordered queue is still in flight: settle that one first."""
 
 
 class DuplicateAddress(Refused):

@@ -45,6 +45,11 @@ class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
         return self.primary_group or "default"
 
     @property
+    def keeps_order(self) -> bool:
+        """Whether one message waits for another in its shard. At most once, a lease holds one message of a shard."""
+        return self.ordered and not self.at_most_once
+
+    @property
     def at_most_once(self) -> bool:
         return self.delivery == "at_most_once"
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol, overload
 
 import msgspec
 
-from penstock.domain.errors import InvalidInput, LeaseLost
+from penstock.domain.errors import InvalidInput, LeaseLost, OutOfOrder
 from penstock.domain.lifecycle import Event, State
 from penstock.domain.policy import Policy
 from penstock.domain.retry import backoff_seconds, has_retries
@@ -134,15 +134,31 @@ class Settle(msgspec.Struct, frozen=True):
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """The result of one settlement: the state it led to, or why the lease was lost."""
+    """The result of one settlement: the state it led to, or why it changed nothing."""
 
     id: str
     state: State | None
-    error: LeaseLost | None = None
+    error: LeaseLost | OutOfOrder | None = None
 
     @property
     def ok(self) -> bool:
         return self.error is None
+
+
+def lease_lost(settle: Settle) -> Settled:
+    lost = LeaseLost(
+        f"lease {settle.token} on message {settle.id} was lost: it ended, was settled or was taken over; "
+        f"the {settle.event} changed nothing"
+    )
+    return Settled(settle.id, None, lost)
+
+
+def out_of_order(settle: Settle) -> Settled:
+    refused = OutOfOrder(
+        f"message {settle.id} comes after another one of its lease that is still in flight, and the queue is ordered: "
+        f"settle that one first, or both in one call; the {settle.event} changed nothing"
+    )
+    return Settled(settle.id, None, refused)
 
 
 class Attempt(msgspec.Struct, frozen=True):
@@ -185,6 +201,12 @@ def decide(
     if event is Event.LEASE_END:
         return _decide_lease_end(leased, policy, now)
     raise ValueError(f"{event} does not happen to a leased message")
+
+
+def would_end(event: Event, attempt: int, policy: Policy) -> bool:
+    """Whether the message would end by what its consumer says. In an ordered queue nothing may end before what comes
+    before it in the same lease: that one may have to be tried again."""
+    return event in (Event.ACK, Event.REJECT) or (event is Event.NAK and not has_retries(policy, attempt))
 
 
 def _decide_nak(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import msgspec
 
+from penstock.domain.identity import made_id
 from penstock.domain.lifecycle import State
 from penstock.domain.message import Draft, Message
 from penstock.domain.observations import (
@@ -60,6 +61,9 @@ class Receipt(msgspec.Struct, frozen=True, eq=False):
     consumer: str
     salt: int
     rows: list[Row]
+
+    def id_of(self, row: Row) -> str:
+        return row[ID] or made_id(row[CREATED_AT], self.salt, row[POSITION])
 
 
 class Capabilities(msgspec.Struct, frozen=True):
@@ -153,7 +157,8 @@ class Engine(Protocol):
 
     def settle(self, queue: str, group: str, settles: Sequence[Settle]) -> list[Settled]:
         """leased -> what `settlement.decide` says, each by its token; a stale token answers LeaseLost and changes
-        nothing, the same settle again answers as before."""
+        nothing, the same settle again answers as before. In an ordered queue nothing ends before what was handed out
+        before it in the same lease and shard, unless that is settled in the same call: OutOfOrder."""
 
     def ack_all(self, queue: str, group: str, token: int, positions: list[int]) -> bool:
         """leased -> succeeded for a whole receive at once; False (and nothing done) when it is not whole any more."""

@@ -22,6 +22,7 @@ from penstock.client.pipeline import (
 )
 from penstock.domain.errors import InvalidInput
 from penstock.domain.names import shown
+from penstock.domain.times import to_time
 from penstock.spark.lake.archiving import Archived, archive
 from penstock.spark.lake.compacting import compact, drop_old
 from penstock.spark.lake.frames import read_table
@@ -31,7 +32,7 @@ from penstock.spark.report.findings import Finding, findings
 from penstock.spark.report.page import page
 from penstock.spark.report.summary import summarise, width_for
 from penstock.spark.session import open_session
-from penstock.spark.tables import compute
+from penstock.spark.tables import Tables, compute
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,7 +103,8 @@ def run_verify(place: Place, say: Say) -> Verdict:
     job = Job("verify", place, say)
     with job.running() as (engine, spark):
         say("Comparing every row")
-        verdict = verify(spark, open_lake(spark, engine, place.lake), job.url)
+        with open_lake(spark, engine, place.lake) as lake:
+            verdict = verify(spark, lake, job.url)
         job.result = msgspec.to_builtins(verdict)
     return verdict
 
@@ -164,16 +166,13 @@ def _note_lake(engine: Engine, lake: Lake) -> None:
 
 
 def _report(job: Job, engine: Engine, spark: SparkSession, out: str) -> Reported:
-    lake = open_lake(spark, engine, job.place.lake)
-    lake.finish()
-    job.say("Computing tables")
-    audit = read_table(spark, lake, "audit")
-    aside = f"{lake.staging()}-tables"
-    tables = compute(spark, audit, lake.folder, aside, width_for, lambda name: job.say(f"  {name}"))
-    lake.folder.remove(aside)
-    job.say("Writing the report")
-    made_at = engine_time(engine)
-    summary = summarise(tables, redacted(job.place.url), made_at)
+    with open_lake(spark, engine, job.place.lake) as lake:
+        lake.finish()
+        job.say("Computing tables")
+        tables = _tables(job, spark, lake)
+        job.say("Writing the report")
+        made_at = engine_time(engine)
+        summary = summarise(tables, redacted(job.place.url), made_at)
     path = Path(out).absolute()
     aside_file = path.with_name(f".{path.name}.new")
     aside_file.write_text(page(summary), encoding="utf-8")
@@ -181,3 +180,12 @@ def _report(job: Job, engine: Engine, spark: SparkSession, out: str) -> Reported
     found = findings(summary)
     note_report(engine, ReportStatus(str(path), made_at, [one.sentence for one in found]))
     return Reported(out, found)
+
+
+def _tables(job: Job, spark: SparkSession, lake: Lake) -> Tables:
+    audit = read_table(spark, lake, "audit")
+    aside, upto_at = f"{lake.staging()}-tables", lake.manifest.state.upto_at
+    until = None if upto_at is None else to_time(upto_at)
+    tables = compute(spark, audit, lake.folder, aside, width_for, lambda name: job.say(f"  {name}"), until)
+    lake.folder.remove(aside)
+    return tables

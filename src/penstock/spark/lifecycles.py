@@ -11,10 +11,10 @@ from penstock.domain.lifecycle import Event
 from penstock.spark.schemas import LEASES, LIFECYCLES, OUTCOMES, conform
 from penstock.spark.trails import (
     MICROSECONDS,
-    SETTLING,
     by_group,
     has_ended,
     is_event,
+    is_revival,
     seconds_between,
 )
 
@@ -27,77 +27,81 @@ LIFE = ("queue", "id", "group")
 def lifecycles(audit: DataFrame) -> DataFrame:
     """What became of each message in each group of its queue.
 
-    The entries of a message are brought together and sorted, so that each life is added up as its entries pass by. A
-    hash of all lives would be sorted too, in parts and again as a whole, because texts and sets are kept for each.
+    The entries of a message are brought together and put in the order in which they happened, which is that of `entry`:
+    the clock may have been set back between two of them. Each life is added up as its entries pass by.
     """
     found = (
         _told(by_group(audit))
-        .repartition(*LIFE)
-        .sortWithinPartitions(*LIFE)
         .groupBy(*LIFE)
         .agg(
-            F.max(F.struct("at", "entry", "state", "attempt")).alias("last"),
-            F.max(F.when(F.col("reason").isNotNull(), F.struct("at", "entry", "reason"))).alias("last_with_reason"),
-            F.min("created_at").alias("created_at"),
+            F.max(F.struct("entry", "at", "state", "attempt")).alias("last"),
+            F.max(F.when(F.col("reason").isNotNull(), F.struct("entry", "reason"))).alias("last_with_reason"),
             F.min("sent_at").alias("sent_at"),
-            F.min("ready_at").alias("ready_at"),
-            F.min("received_at").alias("first_received_at"),
-            F.max("received_at").alias("last_received_at"),
-            F.max("late_at").alias("late_at"),
+            F.min("ready").alias("ready"),
+            F.min("received").alias("received"),
             F.sort_array(F.collect_set("worker")).alias("workers"),
-            F.count("received_at").alias("deliveries"),
-            F.count("settled_at").alias("settled"),
+            F.count("received").alias("deliveries"),
             F.sum("leased_micros").alias("leased_micros"),
+            F.array_sort(F.collect_list("turn")).alias("turns"),
+            F.max("is_read").alias("is_read"),
         )
     )
     return (
-        found.withColumn("state", F.col("last.state"))
+        found.where("is_read")
+        .withColumn("state", F.col("last.state"))
         .withColumn("attempts", F.col("last.attempt"))
         .withColumn("last_reason", F.col("last_with_reason.reason"))
+        .withColumn("ready_at", F.col("ready.at"))
+        .withColumn("first_received_at", F.col("received.at"))
         .withColumn("finished_at", F.when(has_ended(), F.col("last.at")))
         .withColumn("waited_seconds", seconds_between(F.col("ready_at"), F.col("first_received_at")))
         .withColumn("total_seconds", seconds_between(F.col("sent_at"), F.col("finished_at")))
-        .withColumn("processed_seconds", _processed())
+        .withColumn("processed_seconds", F.col("leased_micros") / F.lit(float(MICROSECONDS)))
+        .withColumn("spells", _spells())
         .transform(conform(LIFECYCLES))
     )
 
 
 def _told(entries: DataFrame) -> DataFrame:
     """What each entry adds to the life of its message: looked at once, before anything is grouped."""
-    at = F.col("at")
-    received, settled = is_event(Event.RECEIVE), is_event(*SETTLING)
+    at, place = F.col("at"), F.struct("entry", "at")
+    received = is_event(Event.RECEIVE)
     ready = (F.col("state") == "ready") & is_event(Event.SEND, Event.DUE, Event.BATCH_START)
-    age = _age_micros(at)
+    following = F.lead("at").over(Window.partitionBy(*LIFE).orderBy("entry"))
+    leased = F.coalesce(F.greatest(F.lit(0), F.unix_micros(following) - F.unix_micros(at)), F.lit(0))
+    turns = is_event(Event.SEND) | is_revival() | has_ended()
     return entries.select(
-        *(*LIFE, "entry", "at", "state", "attempt", "reason", "created_at"),
+        *(*LIFE, "entry", "at", "state", "attempt", "reason", "is_read"),
         F.when(is_event(Event.SEND), at).alias("sent_at"),
-        F.when(ready, at).alias("ready_at"),
-        F.when(received, at).alias("received_at"),
-        F.when(settled, at).alias("settled_at"),
-        F.when(is_event(Event.EXPIRE, Event.DEADLINE), at).alias("late_at"),
+        F.when(ready, place).alias("ready"),
+        F.when(received, place).alias("received"),
         F.when(received, F.col("by")).alias("worker"),
-        F.when(settled, age).when(received, -age).alias("leased_micros"),
+        # A delivery ends with the next entry of its message; one in flight does not count yet.
+        F.when(received, leased).alias("leased_micros"),
+        F.when(turns, F.struct("entry", "at", F.when(has_ended(), F.col("state")).alias("outcome"))).alias("turn"),
     )
 
 
-def _processed() -> Column:
-    """The ends of all deliveries minus their beginnings. One that was not settled ended with the message's own time,
-    or is still in flight and does not count yet."""
-    late = F.when(F.col("late_at") >= F.col("last_received_at"), F.col("late_at"))
-    unsettled = F.when(
-        F.col("deliveries") > F.col("settled"), _age_micros(F.coalesce(late, F.col("last_received_at")))
-    ).otherwise(F.lit(0))
-    return F.when(F.col("deliveries") > 0, (F.col("leased_micros") + unsettled) / F.lit(float(MICROSECONDS)))
-
-
-def _age_micros(time: Column) -> Column:
-    """How old the message was. Sums of times since 1970 would overflow after some thousand deliveries."""
-    return F.unix_micros(time) - F.unix_micros("created_at")
+def _spells() -> Column:
+    """When the message was live: from its send to its end, and again from each redrive or seek to the next end. The
+    first one has no beginning when the send is not in the history."""
+    turns = F.col("turns")
+    begins = F.transform(F.filter(turns, lambda turn: turn["outcome"].isNull()), lambda turn: turn["at"])
+    unknown = F.array(F.lit(None).cast("timestamp"))
+    is_known = F.size(turns) > 0
+    is_whole = is_known & F.get(turns, F.lit(0))["outcome"].isNull()
+    return F.zip_with(
+        F.when(is_whole, begins).otherwise(F.concat(unknown, begins)),
+        F.filter(turns, lambda turn: turn["outcome"].isNotNull()),
+        lambda begin, end: F.struct(
+            begin.alias("begins_at"), end["at"].alias("ends_at"), end["outcome"].alias("outcome")
+        ),
+    )
 
 
 def leases(audit: DataFrame) -> DataFrame:
     """Each delivery with the entry that ended it: the next one of the same message in the same group."""
-    following = Window.partitionBy(*LIFE).orderBy("at", "entry")
+    following = Window.partitionBy(*LIFE).orderBy("entry")
     return (
         audit.where(F.col("group").isNotNull())
         .withColumn("ended_at", F.lead("at").over(following))

@@ -1,10 +1,12 @@
 """Metrics: what happened per queue, group and stretch of time, a minute unless said otherwise.
 
-Flows are counted first, where the entries are; all that follows works on as many rows as there are stretches.
+Deliveries are counted where the entries are, and what became of messages where the lives are: a group's backlog is then
+that of the messages it reads. All that follows works on as many rows as there are stretches.
 """
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -14,12 +16,11 @@ from pyspark.sql import functions as F
 from penstock.domain.lifecycle import Event
 from penstock.spark.schemas import BACKLOG, METRICS, conform
 from penstock.spark.trails import (
-    by_group,
+    SETTLING,
     count_when,
     has_ended,
     interval,
     is_event,
-    is_revival,
     seconds_between,
     stretch,
 )
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
 
 MINUTE = 60
 KEY = ("queue", "group", "starts_at")
-COUNTS = ("sent", "received", "retried", "succeeded", "dead", "revived")
+# What entries tell, and what lives tell.
+ENTRIES = ("received", "settled", "retried")
+TURNS = ("sent", "revived", "succeeded", "dead")
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 TIMED = ("waited", "processed")
 # Exact up to this many values in a stretch, and within one part in so many beyond.
@@ -39,32 +42,51 @@ COHORTS = 60
 
 
 def flows(audit: DataFrame, width_seconds: float = MINUTE) -> DataFrame:
-    """How many messages went which way in each stretch."""
-    succeeded = F.col("state") == "succeeded"
+    """How many deliveries began and ended in each stretch."""
     return (
-        by_group(audit)
+        audit.where(F.col("group").isNotNull())
         .withColumn("starts_at", stretch(F.col("at"), width_seconds))
         .groupBy(*KEY)
         .agg(
-            count_when(is_event(Event.SEND)).alias("sent"),
             count_when(is_event(Event.RECEIVE)).alias("received"),
+            count_when(is_event(*SETTLING)).alias("settled"),
             count_when(is_event(Event.NAK, Event.LEASE_END) & ~has_ended()).alias("retried"),
-            count_when(succeeded).alias("succeeded"),
-            count_when(has_ended() & ~succeeded).alias("dead"),
-            count_when(is_revival()).alias("revived"),
         )
     )
 
 
-def metrics(flows: DataFrame, lifecycles: DataFrame, width_seconds: float = MINUTE) -> DataFrame:
-    """Rates, percentiles and backlog of each stretch, from `flows` and `lifecycles` of the same audit.
+def turns(lifecycles: DataFrame, width_seconds: float = MINUTE) -> DataFrame:
+    """How many messages became live and how many ended in each stretch."""
+    spells = lifecycles.select("queue", "group", F.posexplode("spells").alias("place", "spell"))
+    begins = (F.col("spell.begins_at"), F.when(F.col("place") == 0, F.lit("sent")).otherwise(F.lit("revived")))
+    ends = (F.col("spell.ends_at"), F.col("spell.outcome"))
+    turn = F.col("turn")
+    return (
+        spells.select("queue", "group", F.stack(F.lit(2), *begins, *ends).alias("at", "turn"))
+        .where(F.col("at").isNotNull())
+        .groupBy("queue", "group", stretch(F.col("at"), width_seconds).alias("starts_at"))
+        .agg(
+            *(count_when(turn == name).alias(name) for name in TURNS[:-1]),
+            count_when(~turn.isin(*TURNS[:-1])).alias("dead"),
+        )
+    )
+
+
+def metrics(
+    flows: DataFrame, lifecycles: DataFrame, width_seconds: float = MINUTE, until: datetime | None = None
+) -> DataFrame:
+    """Rates, percentiles and backlog of each stretch, from `flows` and `lifecycles` of the same audit, up to a time or
+    to the last thing that happened.
 
     Waiting counts where a message was first received, processing where it ended.
     """
+    turned = turns(lifecycles, width_seconds)
+    last = _last(flows, turned, width_seconds, until)
     parts = [
         flows,
+        turned,
         _percentiles(lifecycles, width_seconds),
-        backlog(flows, lifecycles, width_seconds),
+        _backlog(flows, turned, lifecycles, last, width_seconds),
     ]
     united = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
     values = [column for column in united.columns if column not in KEY]
@@ -72,7 +94,7 @@ def metrics(flows: DataFrame, lifecycles: DataFrame, width_seconds: float = MINU
     return (
         united.groupBy(*KEY)
         .agg(*(F.max(column).alias(column) for column in values))
-        .fillna(0, subset=[*COUNTS, "backlog"])
+        .fillna(0, subset=[*ENTRIES, *TURNS, "backlog"])
         .withColumn("finished", finished)
         .withColumn("failure_rate", F.when(finished > 0, F.col("dead") / finished))
         .transform(conform(METRICS))
@@ -96,22 +118,32 @@ def _percentiles(lifecycles: DataFrame, width_seconds: float) -> DataFrame:
     return found.select(*KEY, *percentiles)
 
 
-def backlog(flows: DataFrame, lifecycles: DataFrame, width_seconds: float = MINUTE) -> DataFrame:
-    """What was sent and had not ended when each stretch ended, and how old the oldest of it was.
+def backlog(
+    flows: DataFrame, lifecycles: DataFrame, width_seconds: float = MINUTE, until: datetime | None = None
+) -> DataFrame:
+    """What was live when each stretch ended, and how old the oldest of it was.
 
     Every stretch has a row from the first to the last that anything happened in, by queue and group.
     """
+    turned = turns(lifecycles, width_seconds)
+    last = _last(flows, turned, width_seconds, until)
+    return _backlog(flows, turned, lifecycles, last, width_seconds)
+
+
+def _backlog(
+    flows: DataFrame, turned: DataFrame, lifecycles: DataFrame, last: DataFrame, width_seconds: float
+) -> DataFrame:
     upto = Window.partitionBy("queue", "group").orderBy("starts_at").rowsBetween(Window.unboundedPreceding, 0)
     change = F.col("sent") + F.col("revived") - F.col("succeeded") - F.col("dead")
-    counted = _filled(flows, width_seconds).withColumn("change", F.sum(change).over(upto))
-    oldest = _oldest(lifecycles, _last(flows), width_seconds)
-    ends_at = F.col("starts_at") + interval(width_seconds)
+    counted = _filled(flows, turned, last, width_seconds).withColumn("change", F.sum(change).over(upto))
+    oldest = _oldest(lifecycles, last, width_seconds)
+    ends_at = F.least(F.col("starts_at") + interval(width_seconds), F.col("until"))
     return (
         counted.alias("counted")
         .join(oldest.alias("oldest"), _same("counted", "oldest", *KEY), "left")
         .join(F.broadcast(_older(lifecycles)).alias("older"), _same("counted", "older", "queue", "group"), "left")
         .withColumn("backlog", F.col("change") + F.coalesce("older.messages", F.lit(0)))
-        .select(*(f"counted.{name}" for name in KEY), "backlog", "oldest_sent_at")
+        .select(*(f"counted.{name}" for name in KEY), "backlog", "oldest_sent_at", "counted.until")
         .withColumn(
             "oldest_age_seconds",
             F.when(F.col("backlog") > 0, seconds_between(F.col("oldest_sent_at"), ends_at)),
@@ -120,34 +152,55 @@ def backlog(flows: DataFrame, lifecycles: DataFrame, width_seconds: float = MINU
     )
 
 
-def _filled(flows: DataFrame, width_seconds: float) -> DataFrame:
-    """With a row of zeros where nothing happened, up to the last stretch of all queues."""
-    spans = flows.groupBy("queue", "group").agg(F.min("starts_at").alias("first")).crossJoin(_last(flows))
+def _filled(flows: DataFrame, turned: DataFrame, last: DataFrame, width_seconds: float) -> DataFrame:
+    """How many turns each stretch had, with a row of zeros where nothing happened, up to the last stretch of all
+    queues."""
+    seen = flows.select(*KEY).unionByName(turned, allowMissingColumns=True)
+    spans = seen.groupBy("queue", "group").agg(F.min("starts_at").alias("first")).crossJoin(last)
     step = interval(width_seconds)
-    empty = spans.select("queue", "group", F.explode(F.sequence("first", "last", step)).alias("starts_at"))
+    empty = spans.select("queue", "group", "until", F.explode(F.sequence("first", "last", step)).alias("starts_at"))
     return (
-        empty.unionByName(flows, allowMissingColumns=True)
+        empty.unionByName(turned, allowMissingColumns=True)
         .groupBy(*KEY)
-        .agg(*(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in COUNTS))
+        .agg(*(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in TURNS), F.max("until").alias("until"))
     )
 
 
-def _last(flows: DataFrame) -> DataFrame:
-    """The last stretch in which anything happened: one row, for every task."""
-    return F.broadcast(flows.agg(F.max("starts_at").alias("last")))
+def _last(flows: DataFrame, turned: DataFrame, width_seconds: float, until: datetime | None) -> DataFrame:
+    """The last stretch, and the time at which it ends: one row, for every task."""
+    found = flows.select("starts_at").union(turned.select("starts_at")).agg(F.max("starts_at").alias("last"))
+    if until is None:
+        return F.broadcast(found.withColumn("until", F.col("last") + interval(width_seconds)))
+    end = F.lit(until)
+    return F.broadcast(
+        found.withColumn("until", F.when(F.col("last").isNotNull(), F.greatest(F.col("last"), end))).withColumn(
+            "last", F.greatest("last", stretch(F.col("until"), width_seconds))
+        )
+    )
 
 
 def _oldest(lifecycles: DataFrame, last: DataFrame, width_seconds: float) -> DataFrame:
-    """For each stretch, when the oldest message was sent that had not ended at its end.
+    """For each stretch, when the oldest message was sent that was live at its end."""
+    lives = lifecycles.where(F.col("sent_at").isNotNull()).select("queue", "group", "sent_at", "spells")
+    return (
+        _first_turns(lives, last, width_seconds)
+        .unionByName(_later_turns(lives, last, width_seconds))
+        .groupBy(*KEY)
+        .agg(F.min("oldest_sent_at").alias("oldest_sent_at"))
+    )
+
+
+def _first_turns(lives: DataFrame, last: DataFrame, width_seconds: float) -> DataFrame:
+    """Of messages that live for the first time: for each stretch at least the oldest.
 
     Messages sent at about the same time are one cohort, which lives as long as the last of them. A cohort that ends
     before an older one is never the oldest; the others take turns, so each stretch is looked at once.
     """
     cohort_seconds = min(width_seconds, max(1.0, width_seconds / COHORTS))
+    ends_at = F.get("spells", F.lit(0))["ends_at"]
     cohorts = (
-        lifecycles.where(F.col("sent_at").isNotNull())
-        .withColumn("cohort", stretch(F.col("sent_at"), cohort_seconds))
-        .withColumn("until", F.coalesce(stretch(F.col("finished_at"), width_seconds), _never()))
+        lives.withColumn("cohort", stretch(F.col("sent_at"), cohort_seconds))
+        .withColumn("until", F.coalesce(stretch(ends_at, width_seconds), _never()))
         .groupBy("queue", "group", "cohort")
         # Of those that live longest the oldest: the greatest end, and then the least time.
         .agg(F.max(F.struct("until", -F.unix_micros("sent_at"))).alias("longest"))
@@ -157,22 +210,42 @@ def _oldest(lifecycles: DataFrame, last: DataFrame, width_seconds: float) -> Dat
         )
     )
     older = Window.partitionBy("queue", "group").orderBy("cohort").rowsBetween(Window.unboundedPreceding, -1)
+    found = cohorts.withColumn("after", F.max("until").over(older)).withColumn(
+        "first", F.greatest(stretch(F.col("cohort"), width_seconds), F.col("after"))
+    )
+    return _stretches(found, last, width_seconds)
+
+
+def _later_turns(lives: DataFrame, last: DataFrame, width_seconds: float) -> DataFrame:
+    """Of messages that were redriven or read again. They are few, and those that came and went in the same stretches
+    are one."""
+    spells = lives.where(F.size("spells") > 1).select(
+        "queue", "group", "sent_at", F.explode(F.slice("spells", 2, 2**31 - 1)).alias("spell")
+    )
+    found = spells.groupBy(
+        "queue",
+        "group",
+        stretch(F.col("spell.begins_at"), width_seconds).alias("first"),
+        F.coalesce(stretch(F.col("spell.ends_at"), width_seconds), _never()).alias("until"),
+    ).agg(F.min("sent_at").alias("oldest_sent_at"))
+    return _stretches(found, last, width_seconds)
+
+
+def _stretches(found: DataFrame, last: DataFrame, width_seconds: float) -> DataFrame:
+    """A row for each stretch from `first` to before `until`."""
     step = interval(width_seconds)
-    turns = (
-        cohorts.withColumn("after", F.max("until").over(older))
-        .crossJoin(last)
-        .withColumn("first", F.greatest(stretch(F.col("cohort"), width_seconds), F.col("after")))
+    return (
+        found.crossJoin(last.select("last"))
         .withColumn("final", F.least(F.col("until") - step, F.col("last")))
         .where(F.col("first") <= F.col("final"))
-    )
-    return turns.select(
-        "queue", "group", "oldest_sent_at", F.explode(F.sequence("first", "final", step)).alias("starts_at")
+        .select("queue", "group", "oldest_sent_at", F.explode(F.sequence("first", "final", step)).alias("starts_at"))
     )
 
 
 def _older(lifecycles: DataFrame) -> DataFrame:
-    """Messages whose send is not in the history: they were there when it begins."""
-    return lifecycles.where(F.col("sent_at").isNull()).groupBy("queue", "group").agg(F.count("*").alias("messages"))
+    """Messages that were live already when the history begins."""
+    was_there = F.get("spells", F.lit(0))["begins_at"].isNull()
+    return lifecycles.where(was_there).groupBy("queue", "group").agg(F.count("*").alias("messages"))
 
 
 def _same(one: str, other: str, *columns: str) -> Column:

@@ -47,6 +47,8 @@ LIFECYCLES = _columns(
     total_seconds=NUMBER,  # from send to end
     workers=ArrayType(StringType()),
     last_reason=TEXT,
+    # when it was live: from its send, and from each redrive or seek, to the next end
+    spells=ArrayType(_columns(begins_at=TIME, ends_at=TIME, outcome=TEXT)),
 )
 
 # One row per delivery.
@@ -69,7 +71,8 @@ METRICS = _columns(
     starts_at=TIME,
     sent=WHOLE,
     received=WHOLE,
-    retried=WHOLE,
+    settled=WHOLE,  # deliveries that ended
+    retried=WHOLE,  # of those the ones that are tried again
     finished=WHOLE,
     succeeded=WHOLE,
     dead=WHOLE,

@@ -105,9 +105,9 @@ class _Reading:
         self.options = options
         self.spark_schema = schema
 
-    def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        assert isinstance(partition, Task)
-        return self._batches(partition)
+    def read(self, partition: InputPartition | None) -> Iterator[pyarrow.RecordBatch]:
+        """Spark asks for None where a read has no partitions at all."""
+        return self._batches(partition) if isinstance(partition, Task) else iter(())
 
     def _batches(self, task: Task) -> Iterator[pyarrow.RecordBatch]:
         engine = engine_at(self.options.url)

@@ -39,10 +39,17 @@ class Tables(msgspec.Struct, frozen=True):
 
 
 def compute(
-    spark: SparkSession, audit: DataFrame, folder: Folder, aside: str, width: Callable[[float], float], say: Say
+    spark: SparkSession,
+    audit: DataFrame,
+    folder: Folder,
+    aside: str,
+    width: Callable[[float], float],
+    say: Say,
+    until: datetime | None = None,
 ) -> Tables:
-    """Every table, written aside and then put in the place of the one before it: each is computed only once."""
-    period = _period(audit)
+    """Every table, written aside and then put in the place of the one before it: each is computed only once. The period
+    ends when the audit was brought up to date, though nothing may have happened for a long time."""
+    period = _period(audit, until)
     seconds = (period[1] - period[0]).total_seconds() if period[0] and period[1] else 0.0
     width_seconds = width(seconds)
 
@@ -61,7 +68,7 @@ def compute(
             period=period,
             lifecycles=lives,
             outcomes=keep("outcomes", outcomes(lives)),
-            metrics=keep("metrics", metrics(counted, lives, width_seconds)),
+            metrics=keep("metrics", metrics(counted, lives, width_seconds, period[1])),
             failures=keep("failures", failures(failed)),
             poison=keep("poison", poison(failed)),
             workers=keep("workers", utilisation(leases(audit), width_seconds)),
@@ -80,7 +87,13 @@ def _held(*frames: DataFrame) -> Iterator[None]:
             frame.unpersist()
 
 
-def _period(audit: DataFrame) -> Period:
-    row = audit.agg(F.min("at"), F.max("at")).collect()[0]
-    begins, ends = (time.replace(tzinfo=UTC) if time else None for time in row)
-    return begins, ends
+def _period(audit: DataFrame, until: datetime | None) -> Period:
+    begins, ends = audit.agg(F.min("at"), F.max("at")).collect()[0]
+    if begins is None:
+        return None, None
+    return utc(begins), max(utc(ends), until or utc(ends))
+
+
+def utc(time: datetime) -> datetime:
+    """A time that Spark has handed to Python: it has no zone, and is that of this machine."""
+    return time.astimezone(UTC)

@@ -24,7 +24,8 @@ def by_group(audit: DataFrame) -> DataFrame:
     """The audit with entries that concern all groups (a send, a due time) written once for each group of the queue.
 
     A group that never received anything has left no entry and is not known here. The groups of all queues are few:
-    they go to every task, and the entries themselves are not moved.
+    they go to every task, and the entries themselves are not moved. `is_read` says whether the message is the group's:
+    the group did something with it, or had not begun to read behind it (`begun`, where the lake knows).
     """
     groups = (
         audit.where(F.col("group").isNotNull())
@@ -34,8 +35,13 @@ def by_group(audit: DataFrame) -> DataFrame:
         .agg(F.collect_set("reader").alias("readers"))
     )
     readers = F.when(F.col("group").isNotNull(), F.array("group")).otherwise(F.col("readers"))
+    begun = F.col("begun")[F.col("group")] if "begun" in audit.columns else F.lit(None)
     return (
-        audit.join(F.broadcast(groups), "queue", "left").withColumn("group", F.explode_outer(readers)).drop("readers")
+        audit.join(F.broadcast(groups), "queue", "left")
+        .withColumn("is_own", F.col("group").isNotNull())
+        .withColumn("group", F.explode_outer(readers))
+        .withColumn("is_read", F.col("is_own") | (F.col("position") > F.coalesce(begun, F.lit(0))))
+        .drop("readers", "is_own")
     )
 
 
@@ -82,4 +88,6 @@ def interval(seconds: float) -> Column:
 
 
 def seconds_between(start: Column, end: Column) -> Column:
-    return (F.unix_micros(end) - F.unix_micros(start)) / F.lit(float(MICROSECONDS))
+    """Never less than none: the clock may have been set back in between. Null when one of them is."""
+    micros = F.unix_micros(end) - F.unix_micros(start)
+    return F.when(micros < 0, F.lit(0.0)).otherwise(micros / F.lit(float(MICROSECONDS)))

@@ -48,7 +48,8 @@ def _pieces(leases: DataFrame, width_seconds: float) -> DataFrame:
     """Deliveries cut where stretches meet; a delivery is counted with its first piece. One that is still in flight has
     no length yet."""
     width = F.lit(round(width_seconds * MICROSECONDS))
-    starts, ends = F.unix_micros("leased_at"), F.unix_micros(F.coalesce("ended_at", "leased_at"))
+    # The clock may have been set back between the two.
+    starts, ends = F.unix_micros("leased_at"), F.unix_micros(F.greatest("ended_at", "leased_at"))
     first, last = starts - F.pmod(starts, width), ends - F.pmod(ends, width)
     piece = F.col("piece")
     return leases.withColumn("piece", F.explode(F.sequence(first, last, width))).select(

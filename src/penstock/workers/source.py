@@ -16,7 +16,7 @@ from penstock.domain.settlement import Settle, Signal
 from penstock.engines.contract import POSITION, Receipt
 from penstock.workers.app import Handler
 from penstock.workers.gate import Gate
-from penstock.workers.outcome import event_of, make_settle
+from penstock.workers.outcome import ack_of, event_of, make_settle
 from penstock.workers.ready import Item, Ready, priority_of
 from penstock.workers.take import AnyHeld, Take
 
@@ -100,7 +100,11 @@ class Source:
         self.takes[receipt.token] = Take(receipt, asked_at, self.policy.lease_seconds)
         if not len(self.ready):
             self.oldest_ready_at = time.monotonic()
-        self.ready.extend(self._items(self.make(receipt)))
+        deliveries = self.make(receipt)
+        if self.policy.keeps_order:
+            for delivery in deliveries:
+                delivery._before = self
+        self.ready.extend(self._items(deliveries))
         if self.observer is not None:
             self.observer.received(self, len(receipt.rows))
 
@@ -112,6 +116,11 @@ class Source:
         for delivery in deliveries:
             shards.setdefault(self.policy.shard_of(delivery.key), []).append(delivery)
         return sorted(shards.values(), key=priority_of)
+
+    def said_before(self, delivery: AnyHeld) -> list[Settle]:
+        """How handlers of the same receive ended that the store has not been told of yet."""
+        take = self.takes.get(delivery.token)
+        return [] if take is None else [*map(ack_of, list(take.acked)), *take.others]
 
     def next_item(self) -> Item | None:
         """The best message that may start now."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 from penstock.client.aio.delivery import AsyncDelivery
 from penstock.client.delivery import Delivery
+from penstock.client.settling import checked
 from penstock.domain.lifecycle import Event
-from penstock.domain.settlement import Ack, Nak, Reject, Reschedule, Settle, Settlement
+from penstock.domain.settlement import Ack, Nak, Reject, Reschedule, Settle, Settled, Settlement
 from penstock.domain.times import SECOND
 from penstock.engines.contract import LEASE_ENDS_AT, POSITION, Receipt
 
@@ -16,22 +17,45 @@ RENEW_SHARE = 1 / 3
 EVENTS: dict[type, Event] = {Ack: Event.ACK, Nak: Event.NAK, Reject: Event.REJECT, Reschedule: Event.RESCHEDULE}
 
 
+class Before(Protocol):
+    """Who knows what a handler's own settlement has to wait for."""
+
+    def said_before(self, delivery: Any) -> list[Settle]: ...
+
+
 class Held(Delivery, eq=False, gc=False):
-    """A delivery in a worker, which remembers how its handler has settled it."""
+    """A delivery in a worker, which remembers how its handler has settled it. In an ordered queue the store is
+    told what came before at the same time: it settles a lease in order."""
 
     _settled: Event | None = None
+    _before: Before | None = None
 
     def _settle(self, settlement: Settlement) -> None:
-        super()._settle(settlement)
+        if self._before is None:
+            super()._settle(settlement)
+        else:
+            settles = [*self._before.said_before(self), checked(settlement, self.queue)]
+            _raise_refusal(self._queue._settle(self.group, settles))
         self._settled = EVENTS[type(settlement)]
 
 
 class AsyncHeld(AsyncDelivery, eq=False, gc=False):
     _settled: Event | None = None
+    _before: Before | None = None
 
     async def _settle(self, settlement: Settlement) -> None:
-        await super()._settle(settlement)
+        if self._before is None:
+            await super()._settle(settlement)
+        else:
+            settles = [*self._before.said_before(self), checked(settlement, self.queue)]
+            _raise_refusal(await self._queue._settle(self.group, settles))
         self._settled = EVENTS[type(settlement)]
+
+
+def _raise_refusal(results: list[Settled]) -> None:
+    """Of the handler's own settlement, which is the last."""
+    if results[-1].error is not None:
+        raise results[-1].error
 
 
 AnyHeld = Held | AsyncHeld

@@ -69,6 +69,31 @@ async def test_a_lost_lease_is_told_with_the_reason(api: Api) -> None:
     assert "lost" in problem(await api.settle(delivery, "extend", seconds=60), 409)
 
 
+async def test_a_position_of_another_message_settles_nothing(api: Api, store: AsyncStore) -> None:
+    await api.send("q", 1)
+    await (await store.queue("q")).send(2, id="00000000-0000-4000-8000-000000000001")
+    first, second = await api.receive("q", limit=2)
+    for one, other in ((first, second), (second, first)):
+        for action, more in (("ack", {}), ("nak", {}), ("reject", {}), ("reschedule", {}), ("extend", {"seconds": 60})):
+            told = await api.settle({**one, "position": other["position"]}, action, **more)
+            assert (told.status_code, told.json()["error"]) == (400, "InvalidInput")
+            assert one["id"] in told.json()["detail"]
+    stats = await (await store.queue("q")).stats(group="default")
+    assert (stats.in_progress, stats.done) == (2, 0)
+    for one in (first, second):
+        assert done(await api.settle(one, "ack"))["state"] == "succeeded"
+
+
+async def test_an_ordered_queue_is_settled_in_order(api: Api, store: AsyncStore) -> None:
+    queue = await store.queue("line", ordered=True)
+    await queue.send_many([1, 2])
+    first, second = await api.receive("line", limit=2)
+    refused = await api.settle(second, "ack")
+    assert (refused.status_code, refused.json()["error"]) == (409, "OutOfOrder")
+    for one in (first, second):
+        done(await api.settle(one, "ack"))
+
+
 async def test_extend(api: Api) -> None:
     await api.send("q", 1)
     (delivery,) = await api.receive("q", lease_seconds=5)

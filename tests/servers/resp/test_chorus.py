@@ -124,7 +124,7 @@ async def test_an_ack_of_something_unknown_is_only_its_own_clients_matter(talk: 
     clients = await several(talk, 3)
     for _ in range(2):
         await clients[0]("QADD", "q", 60, "x")
-    names = [(await clients[0]("QGET", "q", "g"))[0] for _ in range(2)]
+    names = [(await clients[place]("QGET", "q", "g"))[0] for place in (0, 2)]
     let_go = hold()
     for client, name in zip(clients, (names[0], b"nothing of the kind", names[1]), strict=True):
         client.send("QACK", "q", "g", name)

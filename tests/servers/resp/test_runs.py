@@ -8,7 +8,8 @@ import time
 import pytest
 
 from penstock import AsyncStore
-from penstock.servers.resp.remembering import Remembered
+from penstock.servers.resp.holdings import Holdings
+from penstock.servers.resp.remembering import Lease, Remembered
 from penstock.servers.resp.server import Server
 from tests.servers.resp.talking import Client, Talk, frame
 from tests.servers.resp.test_order import Counted
@@ -69,9 +70,16 @@ async def test_acks_that_are_not_remembered_are_found(server: Server, client: Cl
     await pipeline(client, *[("QADD", "q", 60, "x")] * 6)
     got = await pipeline(client, *[("QGET", "q", "g")] * 6)
     names = [one[0] for one in got]  # type: ignore[index]
-    server.door.remembered = Remembered()
+    server.door.holdings = Holdings(server.door)
     assert await pipeline(await talk(), *(("QACK", "q", "g", name) for name in names[:3])) == [1, 1, 1]
     assert await pipeline(client, *(("QACK", "q", "g", name) for name in names)) == [0, 0, 0, 1, 1, 1]
+
+
+async def test_an_ack_that_is_said_twice_counts_once(client: Client) -> None:
+    await pipeline(client, *[("QADD", "q", 60, "x")] * 2)
+    names = [one[0] for one in await pipeline(client, *[("QGET", "q", "g")] * 2)]  # type: ignore[index]
+    acks = await pipeline(client, *(("QACK", "q", "g", name) for name in (names[0], names[0], names[1])))
+    assert acks == [1, 0, 1]
 
 
 async def test_receives_of_an_ordered_queue_stay_apart(store: AsyncStore, client: Client) -> None:
@@ -94,7 +102,7 @@ async def test_a_pipeline_is_one_call_of_the_engine(server: Server, client: Clie
 
 
 async def test_what_is_remembered_is_bounded() -> None:
-    remembered = Remembered(most=100)
+    remembered: Remembered[Lease] = Remembered(most=100)
     for number in range(1000):
         remembered.put("q", f"g{number % 7}", {b"%d" % number: (number, number)})
     assert 100 <= len(remembered) <= 202

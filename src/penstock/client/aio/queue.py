@@ -15,8 +15,8 @@ from penstock.client.aio.consumer import AsyncConsumer
 from penstock.client.aio.delivery import AsyncDelivery
 from penstock.client.aio.producer import AsyncProducer
 from penstock.client.calling import BACKSTOP_SECONDS
-from penstock.client.settling import by_group, checked, checked_edge, checked_target, whole_receives
-from penstock.domain.errors import InvalidInput, LeaseLost, MessageFailed, NotFound, WaitTimeout
+from penstock.client.settling import by_group, checked, checked_edge, checked_target, not_acked, whole_receives
+from penstock.domain.errors import InvalidInput, MessageFailed, NotFound, WaitTimeout
 from penstock.domain.identity import check_id
 from penstock.domain.lifecycle import OUTCOMES, State
 from penstock.domain.message import PLAIN, SYSTEM, Draft, Message, Outgoing, draft, drafts
@@ -154,17 +154,17 @@ class AsyncQueue:
         return results[0]
 
     async def ack_many(self, deliveries: Sequence[AsyncDelivery]) -> int:
-        """Ack deliveries, whole receives in one statement; counts them. LeaseLost names those that were lost, after
-        the others were acked."""
-        lost: list[str] = []
+        """Ack deliveries, whole receives in one statement; counts them. LeaseLost (or OutOfOrder) names those that
+        were not acked, after the others were."""
+        refused: list[Settled] = []
         for receipt, positions, places in whole_receives(deliveries, self.name):
             whole = await self._ack_all(receipt.group, receipt.token, positions)
             if not whole:
                 part = [deliveries[place] for place in places]
                 results = await self._ack_each(part)
-                lost += [result.id for result in results if not result.ok]
-        if lost:
-            raise LeaseLost(f"{len(lost)} of {len(deliveries)} leases were lost, of messages {', '.join(lost[:10])}")
+                refused += [result for result in results if not result.ok]
+        if refused:
+            raise not_acked(refused, len(deliveries))
         return len(deliveries)
 
     # -- looking ---------------------------------------------------------------------------------------------------

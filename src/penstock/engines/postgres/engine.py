@@ -435,7 +435,7 @@ class PostgresEngine:
 
     def mark_at(self, queue: str, at: int) -> Mark:
         _ = self.salt
-        return windows.mark_at(self.database, at)
+        return windows.mark_at(self.database, queue, at)
 
     def cut(
         self,

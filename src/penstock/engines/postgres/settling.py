@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.domain.errors import LeaseLost
 from penstock.domain.lifecycle import State
-from penstock.domain.settlement import Settle, Settled
+from penstock.domain.settlement import Settle, Settled, lease_lost, out_of_order
 from penstock.engines.postgres import shapes
 from penstock.engines.postgres.arrays import Numbers
 from penstock.engines.postgres.connection import Database
 from penstock.engines.statements import Statements
 
+# What the function answers instead of a state.
+OUT_OF_ORDER = "out_of_order"
 SQL = Statements("penstock.engines.postgres", "sql/verbs.sql")
 
 
@@ -26,15 +27,10 @@ def settle(database: Database, queue: str, group: str, settles: Sequence[Settle]
         [None if one.delay_seconds is None else float(one.delay_seconds) for one in settles],
     )
     states = database.value(SQL.settle, parameters)
-    return [
-        _lost(one) if state is None else Settled(one.id, State(state))
-        for one, state in zip(settles, states, strict=True)
-    ]
+    return [_settled(one, state) for one, state in zip(settles, states, strict=True)]
 
 
-def _lost(settle: Settle) -> Settled:
-    lost = LeaseLost(
-        f"lease {settle.token} on message {settle.id} was lost: it ended, was settled or was taken over; "
-        f"the {settle.event} changed nothing"
-    )
-    return Settled(settle.id, None, lost)
+def _settled(settle: Settle, state: str | None) -> Settled:
+    if state is None:
+        return lease_lost(settle)
+    return out_of_order(settle) if state == OUT_OF_ORDER else Settled(settle.id, State(state))

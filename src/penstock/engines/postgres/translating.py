@@ -20,6 +20,8 @@ RAISED: dict[str, type[errors.PenstockError]] = {
     "PN204": errors.GroupMisused,
     "PN205": errors.ConsumerRemoved,
     "PN206": errors.RangeTrimmed,
+    "PN207": errors.OutOfOrder,
+    "PN208": errors.LogDiverged,
     "PN300": errors.NotFound,
 }
 DUPLICATE_ADDRESS = "PN202"

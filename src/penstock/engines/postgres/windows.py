@@ -22,12 +22,12 @@ def earliest(database: Database, queue: str, table: Table) -> Mark:
     return BEGINNING if table == "dead_letters" else _mark(database.value(SQL.earliest, (queue, table)))
 
 
-def mark_at(database: Database, at: int) -> Mark:
-    return _mark(database.value(SQL.mark_at, (at,)))
+def mark_at(database: Database, queue: str, at: int) -> Mark:
+    return _mark(database.value(SQL.mark_at, (queue, at)))
 
 
-def _mark(text: str) -> Mark:
-    return BEGINNING if text == "0" else text
+def _mark(text: str | None) -> Mark:
+    return BEGINNING if text is None or text == "0" else text
 
 
 def text_of(mark: Mark) -> str:

@@ -38,9 +38,11 @@ def promote(transaction: Transaction, queue: Queue, limit: int = AT_ONCE) -> int
 
 
 def promote_batch(transaction: Transaction, queue: Queue, batch_id: int) -> None:
-    """Append the members of a batch that was started; those with a delay of their own go on waiting."""
+    """Append the members of a batch that was started, which are available from now on; those with a delay of their own
+    go on waiting."""
     bindings = {"batch_id": batch_id, "now": transaction.now}
     held = [row[0] for row in transaction.rows(SQL.due_members, bindings)]
+    transaction.run(SQL.make_available, bindings)
     step = ending.Step(Event.BATCH_START, State.READY, 0, 0, by="system")
     _release(transaction, queue, held, step)
 

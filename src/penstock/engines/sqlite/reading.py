@@ -7,6 +7,8 @@ and the position), and what is stored as null because nearly all messages have i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.domain.errors import RangeTrimmed
@@ -28,9 +30,9 @@ SQL = Statements("penstock.engines.sqlite", "sql/reading.sql")
 Rows = list[tuple[Any, ...]]
 # Beyond any group: what lies at the position before a range is not read.
 AFTER_ALL = 2**63 - 1
-# How many rows a batch may have follows from how large those of the last one were: payloads may have megabytes.
-FIRST_ROWS = 100
-BATCH_BYTES = 64 * 1024 * 1024
+# A batch ends with so many bytes of payloads, which may have megabytes each; it is looked at after every few rows.
+BATCH_BYTES = 16 * 1024 * 1024
+PIECE_ROWS = 8
 
 # The order of the columns in the statements.
 _MESSAGE = (
@@ -66,15 +68,12 @@ def _batches(
     """Each batch is a transaction of its own: behind the horizon nothing changes, and a slow reader holds up nobody."""
     reader = _Reader(part, table, columns)
     count = 0
-    limit = min(batch_rows, FIRST_ROWS)
     while reader.place is not None:
         with database.read() as transaction:
-            rows = reader.next(transaction, limit)
+            rows = reader.next(transaction, batch_rows)
         if rows:
             count += len(rows)
-            batch = _record_batch(rows, reader.selected, tables.schema(table, columns), part.queue, database.salt)
-            limit = max(min(batch_rows, BATCH_BYTES * len(rows) // max(batch.nbytes, 1)), 1)
-            yield batch
+            yield _record_batch(rows, reader.selected, tables.schema(table, columns), part.queue, database.salt)
     if count != part.count and table != "dead_letters":
         raise RangeTrimmed(
             f"{part.count - count} of {part.count} {table} of queue {part.queue!r} between {part.start} and {part.end} "
@@ -130,12 +129,29 @@ class _Reader:
 
     def _fill(self, transaction: Transaction, limit: int) -> Rows:
         rows: Rows = []
-        while self.place is not None and len(rows) < limit:
+        room = BATCH_BYTES
+        while self.place is not None and len(rows) < limit and room > 0:
             bindings = {**self.place._asdict(), **self.wanted, "queue_id": self.queue_id, "limit": limit - len(rows)}
-            found = transaction.rows(self.statement, bindings)
+            found, room = self._take(transaction, bindings, room)
             rows = rows + found if rows else found
-            self.place = self._begin() if len(rows) < limit else self._after(rows[-1], self.place)
+            is_full = len(rows) == limit or room <= 0
+            self.place = self._after(rows[-1], self.place) if is_full else self._begin()
         return rows
+
+    def _take(self, transaction: Transaction, bindings: dict[str, Any], room: int) -> tuple[Rows, int]:
+        """Rows of one range until the room for their payloads is used up, and what is left of it."""
+        if not self.wanted["payload"]:
+            return transaction.rows(self.statement, bindings), room
+        rows: Rows = []
+        payload = itemgetter(self.selected.index("payload"))
+        cursor = transaction.connection.execute(self.statement, bindings)
+        try:
+            while room > 0 and (piece := list(islice(cursor, PIECE_ROWS))):
+                rows += piece
+                room -= sum(map(len, map(payload, piece)))
+        finally:
+            cursor.close()
+        return rows, room
 
     def _after(self, row: tuple[Any, ...], place: _Place) -> _Place:
         tie = 0 if self.tie is None else row[self.selected.index(self.tie)]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
-from penstock.domain.errors import LeaseLost
+from penstock.domain.errors import OutOfOrder
 from penstock.domain.lifecycle import LIVE, Event, State
-from penstock.domain.settlement import Settle, Settled, decide, lease_end
+from penstock.domain.settlement import Settle, Settled, decide, lease_end, lease_lost, out_of_order, would_end
 from penstock.engines.sqlite import acking, ending, queues, tracking
 from penstock.engines.sqlite.queues import Group, Queue
 from penstock.engines.sqlite.tracking import Flight, Lease
@@ -20,7 +20,9 @@ SQL = Statements("penstock.engines.sqlite", "sql/settle.sql")
 def settle(transaction: Transaction, name: str, group_name: str, settles: Sequence[Settle]) -> list[Settled]:
     queue, group = queues.find_reader(transaction, name, group_name)
     if queue is None or group is None:
-        return [_lost(one) for one in settles]
+        return [lease_lost(one) for one in settles]
+    if queue.policy.keeps_order:
+        return _settle_in_order(transaction, queue, group, settles)
     if len(settles) == 1:
         return [_settle_one(transaction, queue, group, settles[0])]
     results: list[Settled] = []
@@ -31,6 +33,19 @@ def settle(transaction: Transaction, name: str, group_name: str, settles: Sequen
         else:
             results += [_settle(transaction, queue, group, one) for one in several]
     return results
+
+
+def _settle_in_order(transaction: Transaction, queue: Queue, group: Group, settles: Sequence[Settle]) -> list[Settled]:
+    """The settlements of one call need not be given in order: what others of them make way for is tried again."""
+    results: dict[int, Settled] = {}
+    left = sorted(range(len(settles)), key=lambda place: settles[place].position)
+    while left:
+        results.update({place: _settle(transaction, queue, group, settles[place]) for place in left})
+        refused = [place for place in left if isinstance(results[place].error, OutOfOrder)]
+        if len(refused) == len(left):
+            break
+        left = refused
+    return [results[place] for place in range(len(settles))]
 
 
 def _settle_one(transaction: Transaction, queue: Queue, group: Group, settle: Settle) -> Settled:
@@ -71,9 +86,24 @@ def _ack_first(transaction: Transaction, queue: Queue, group: Group, token: int,
 def _settle(transaction: Transaction, queue: Queue, group: Group, settle: Settle) -> Settled:
     flight = tracking.flight(transaction, group, settle.token, settle.position)
     if flight is None:
-        return _repeated(transaction, group, settle) or _lost(settle)
+        return _repeated(transaction, group, settle) or lease_lost(settle)
+    if queue.policy.keeps_order and _comes_too_soon(transaction, queue, group, flight, settle.event):
+        return out_of_order(settle)
     state = conclude(transaction, queue, group, flight, settle.event, settle.reason, settle.delay_seconds)
     return Settled(settle.id, state)
+
+
+def _comes_too_soon(transaction: Transaction, queue: Queue, group: Group, flight: Flight, event: Event) -> bool:
+    if not would_end(event, flight.attempt, queue.policy):
+        return False
+    bindings = {
+        "token": flight.token,
+        "group_id": group.group_id,
+        "position": flight.position,
+        "lane_id": flight.lane_id,
+        "priority": flight.priority,
+    }
+    return transaction.row(tracking.SQL.ahead, bindings) is not None
 
 
 def conclude(
@@ -105,7 +135,7 @@ def conclude(
         return verdict.state
     ending.record(transaction, queue.queue_id, group.group_id, step)
     tracking.track(transaction, group, flight, verdict, reason)
-    if queue.policy.ordered and not queue.policy.at_most_once and event is not Event.RELEASE:
+    if queue.policy.keeps_order and event is not Event.RELEASE:
         _release_behind(transaction, queue, group, flight)
     return verdict.state
 
@@ -138,14 +168,6 @@ def _repeated(transaction: Transaction, group: Group, settle: Settle) -> Settled
     return None if state is None else Settled(settle.id, State(state))
 
 
-def _lost(settle: Settle) -> Settled:
-    lost = LeaseLost(
-        f"lease {settle.token} on message {settle.id} was lost: it ended, was settled or was taken over; "
-        f"the {settle.event} changed nothing"
-    )
-    return Settled(settle.id, None, lost)
-
-
 def ack_all(transaction: Transaction, name: str, group_name: str, token: int, positions: list[int]) -> bool:
     """The fast path: a whole receive of first attempts, range by range, without looking at its messages."""
     queue, group = queues.find_reader(transaction, name, group_name)
@@ -153,6 +175,8 @@ def ack_all(transaction: Transaction, name: str, group_name: str, token: int, po
         return False
     leases = tracking.leases_of(transaction, group, token, positions[0], positions[-1])
     if not _is_whole(leases, positions, transaction.now):
+        return False
+    if queue.policy.keeps_order and _in_flight(transaction, group, token) != len(positions):
         return False
     for lease in leases:
         tracking.drop(transaction, lease)
@@ -176,6 +200,11 @@ def _is_whole(leases: list[Lease], positions: list[int], now: int) -> bool:
     for lease in leases:
         expected.extend(range(lease.first, lease.last + 1))
     return positions == expected
+
+
+def _in_flight(transaction: Transaction, group: Group, token: int) -> int:
+    count: int = transaction.value(tracking.SQL.in_flight_of, {"group_id": group.group_id, "token": token})
+    return count
 
 
 def extend(

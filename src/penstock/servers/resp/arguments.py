@@ -67,6 +67,13 @@ def read_count(data: bytes) -> int:
     return value
 
 
+def read_token(data: bytes) -> int:
+    value = read_count(data)
+    if value == 0:
+        raise CommandError(f"ERR {quoted(data)} is not the token of a lease")
+    return value
+
+
 def read_seconds(data: bytes) -> float:
     """Whole or with a fraction; nothing that `float` alone would let through, such as `nan` or `1_0`."""
     try:
@@ -93,6 +100,7 @@ MessageId = Annotated[str, Kind(read_id)]
 Text = Annotated[str, Kind(read_text)]
 Blob = Annotated[bytes, Kind(bytes)]
 Integer = Annotated[int, Kind(read_integer, "integer")]
+Token = Annotated[int, Kind(read_token, "integer")]
 Count = Annotated[int, Kind(read_count, "integer")]
 Seconds = Annotated[float, Kind(read_seconds, "double")]
 Flag = Annotated[bool, Kind(read_flag, "pure-token", is_flag=True)]

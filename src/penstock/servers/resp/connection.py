@@ -143,6 +143,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_gone = True
+        self.session.leave()
         self._commands.clear()
         if self._waiter is not None:
             self._waiter.leave()

@@ -1,8 +1,8 @@
 """The store, as the commands of all connections use it: each kind of call in the form that merges best.
 
-Leases are settled by the message's id here, while the store settles by token. The token of a lease that was given out
-lately is remembered; any other is looked up in the store, so that an ack may come over another connection, through
-another server, or after a restart.
+Leases are settled by the message's id here, while the store settles by token. Entries of streams are acked by whoever
+knows their id, as in Redis: the token of a lease that was given out lately is remembered, any other is looked up in the
+store. Messages of queues are settled by who holds them (`holdings`).
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from penstock.client.aio.grouping import can_merge, merge_items, share_receive
 from penstock.client.aio.store import AsyncStore
 from penstock.client.store import Store
 from penstock.domain.errors import PenstockError, StoreError
-from penstock.domain.identity import made_id
 from penstock.domain.lifecycle import Event
 from penstock.domain.message import PLAIN, Draft, Options
 from penstock.domain.observations import LeaseInfo
 from penstock.domain.settlement import Settle, Settled
-from penstock.engines.contract import CREATED_AT, ID, POSITION, Engine, Receipt, Row
+from penstock.engines.contract import POSITION, Engine, Receipt, Row
 from penstock.servers.resp.chorus import Chorus
 from penstock.servers.resp.claims import Claims
 from penstock.servers.resp.consumers import Consumers
 from penstock.servers.resp.encoder import Reply
+from penstock.servers.resp.holdings import Holdings
 from penstock.servers.resp.remembering import Lease, Remembered
 from penstock.servers.resp.work import Finish, Work
 from penstock.servers.taking import Taking, Takings, Wish
@@ -46,7 +46,8 @@ class Door:
         self.store = store
         self.engine: Engine = store.engine
         self.local = Store(store.engine)  # the same verbs, for use inside a call
-        self.remembered = Remembered()
+        self.remembered: Remembered[Lease] = Remembered()
+        self.holdings = Holdings(self)
         self.consumers = Consumers()
         self.claims = Claims()
         self.chorus = Chorus(self)
@@ -174,7 +175,7 @@ class Door:
     def ack_receipt(self, receipt: Receipt) -> None:
         """Inside a call."""
         if receipt.rows:
-            acks = [Settle(Event.ACK, row_id(row, receipt), row[POSITION], receipt.token) for row in receipt.rows]
+            acks = [Settle(Event.ACK, receipt.id_of(row), row[POSITION], receipt.token) for row in receipt.rows]
             self.engine.settle(receipt.queue, receipt.group, acks)
 
     def let_go(self, receipts: list[Receipt]) -> None:
@@ -226,7 +227,7 @@ class Door:
             return [answer(own, [next(told) for _ in own]) for own in names]
 
         if known:
-            return Work(self._settling(queue, group, known), done)
+            return Work(self.settling(queue, group, known), done)
         wanted = [name for own in names for name in own]
 
         def found(outcome: list[bool]) -> Reply:
@@ -235,36 +236,20 @@ class Door:
 
         return Work(Call(partial(self._ack_found, queue, group, wanted, find)), found)
 
-    def _settling(self, queue: str, group: str, settles: list[Settle]) -> Call:
+    def settling(self, queue: str, group: str, settles: list[Settle]) -> Call:
+        """Settlements by token, which are made together with those of other clients."""
         return Call(partial(self.engine.settle, queue, group), settles, ("settle", queue, group), merge_items)
 
     def _ack_found(self, queue: str, group: str, names: Sequence[bytes], find: Find) -> list[bool]:
         told = []
         for name in names:
             lease = find(name)
-            told.append(lease is not None and self._settle_lease(queue, group, Settle(Event.ACK, "", 0, 0), lease).ok)
+            told.append(lease is not None and self._ack_lease(queue, group, lease))
         return told
 
-    def settle(self, queue: str, group: str, settle: Settle, finish: Callable[[Settled | None], Reply]) -> Work:
-        """Settle by id; `settle` says how, and its token and position are found here. None when there is no lease."""
-        [known] = self.remembered.take(queue, group, [settle.id.encode()])
-        if known is None:
-            return self._settle_found(queue, group, settle, finish)
-
-        def done(results: list[Settled]) -> Reply | Work:
-            return finish(results[0]) if results[0].ok else self._settle_found(queue, group, settle, finish)
-
-        return Work(self._settling(queue, group, [_with_lease(settle, *known)]), done)
-
-    def _settle_found(self, queue: str, group: str, settle: Settle, finish: Callable[[Settled | None], Reply]) -> Work:
-        def operation() -> Settled | None:
-            leases = self.engine.leases(queue, group, ids=[settle.id])
-            return self._settle_lease(queue, group, settle, leases[0]) if leases else None
-
-        return Work(Call(operation), finish)
-
-    def _settle_lease(self, queue: str, group: str, settle: Settle, lease: LeaseInfo) -> Settled:
-        return self.engine.settle(queue, group, [_with_lease(settle, lease.token, lease.position)])[0]
+    def _ack_lease(self, queue: str, group: str, lease: LeaseInfo) -> bool:
+        [settled] = self.engine.settle(queue, group, [Settle(Event.ACK, lease.id, lease.position, lease.token)])
+        return settled.ok
 
     # -- groups ----------------------------------------------------------------------------------------------------
 
@@ -297,15 +282,7 @@ def portions(receipts: list[Receipt], limit: int, times: int) -> list[tuple[Rece
     return [(joint, joint.rows[start : start + limit]) for start in range(0, limit * times, limit)]
 
 
-def row_id(row: Row, receipt: Receipt) -> str:
-    return row[ID] or made_id(row[CREATED_AT], receipt.salt, row[POSITION])
-
-
 def _spread(leases: list[Lease | None], results: list[Settled]) -> list[bool]:
     """Results of those that had a lease, in the place of each."""
     settled = iter(results)
     return [lease is not None and next(settled).error is None for lease in leases]
-
-
-def _with_lease(settle: Settle, token: int, position: int) -> Settle:
-    return Settle(settle.event, settle.id, position, token, settle.reason, settle.delay_seconds)

@@ -6,25 +6,31 @@ latest leases are kept here; any other is looked up in the store.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
 
 # A lease: its token, and the position of its message.
 Lease = tuple[int, int]
+Kept = TypeVar("Kept")
 Reader = tuple[str, str]
 # About 250 bytes each; twice as many are kept at most.
 MOST_YOUNG = 50_000
 
 
-class Remembered:
-    """Two generations: when the younger one is full it becomes the older one, and that is forgotten as a whole."""
+class Remembered(Generic[Kept]):
+    """Two generations: when the younger one is full it becomes the older one, and that is forgotten as a whole. What
+    was put in after `known_since` has not been forgotten."""
 
-    def __init__(self, most: int = MOST_YOUNG) -> None:
+    def __init__(self, most: int = MOST_YOUNG, clock: Callable[[], float] = time.time) -> None:
         self._most = most
-        self._young: dict[Reader, dict[bytes, Lease]] = {}
-        self._old: dict[Reader, dict[bytes, Lease]] = {}
+        self._clock = clock
+        self._young: dict[Reader, dict[bytes, Kept]] = {}
+        self._old: dict[Reader, dict[bytes, Kept]] = {}
         self._count = 0
+        self.known_since = self._turned_at = clock()
 
-    def put(self, queue: str, group: str, leases: dict[bytes, Lease]) -> None:
+    def put(self, queue: str, group: str, leases: dict[bytes, Kept]) -> None:
         if not leases:
             return
         known = self._young.get((queue, group))
@@ -34,9 +40,17 @@ class Remembered:
             known.update(leases)
         self._count += len(leases)
         if self._count > self._most:
+            self.known_since, self._turned_at = self._turned_at, self._clock()
             self._old, self._young, self._count = self._young, {}, 0
 
-    def take(self, queue: str, group: str, names: Sequence[bytes]) -> list[Lease | None]:
+    def get(self, queue: str, group: str, name: bytes) -> Kept | None:
+        for part in (self._young, self._old):
+            kept = part.get((queue, group))
+            if kept is not None and (found := kept.get(name)) is not None:
+                return found
+        return None
+
+    def take(self, queue: str, group: str, names: Sequence[bytes]) -> list[Kept | None]:
         """The lease of each, which is forgotten: it is settled once."""
         young = self._young.get((queue, group)) or {}
         found = [young.pop(name, None) for name in names]

@@ -14,6 +14,7 @@ from penstock.client.aio.call import Call
 from penstock.domain.errors import PenstockError, StoreError
 from penstock.servers.access import DEFAULT, Right, User
 from penstock.servers.resp.encoder import RESP2, Reply, Simple
+from penstock.servers.resp.holdings import NAMELESS, Holder
 from penstock.servers.resp.table import Command, Order
 from penstock.servers.resp.words import CommandError, failure, unknown_command
 from penstock.servers.resp.work import Waiting, Work
@@ -40,6 +41,7 @@ class Session:
         self.on_known: Any = lambda known: None
         self._granted: set[tuple[Right, str]] = set()
         self._granted_by: tuple[int, str | None] = (0, None)
+        self.holder = Holder(None)
         self.begin_again()
 
     def begin_again(self) -> None:
@@ -47,13 +49,24 @@ class Session:
         self.protocol = RESP2
         self.name = ""
         self.library = ""
-        self.user_name: str | None = None if self.server.users.need_password else DEFAULT
+        self._become(None if self.server.users.need_password else DEFAULT)
         self.registered: list[str] = []
         self.queued: list[tuple[Command, list[Any], dict[str, Any]]] | None = None
         self.is_spoilt = False
         self.is_executing = False  # nothing waits inside EXEC
         self.is_waiting = False
         self.on_known(self.user_name is not None)
+
+    def _become(self, user_name: str | None) -> None:
+        """What it held as another user is left to that one."""
+        self.user_name = user_name
+        if self.holder.user_name != user_name:
+            self.leave()
+            self.holder = Holder(user_name)
+
+    def leave(self) -> None:
+        """The connection is closed: what it holds may be settled by who comes after it."""
+        self.holder.is_open = False
 
     # -- who it is -------------------------------------------------------------------------------------------------
 
@@ -70,7 +83,16 @@ class Session:
     @property
     def consumer(self) -> str:
         """Who receives, where a command does not say."""
-        return self.name or "resp"
+        return self.name or NAMELESS
+
+    def may_settle(self, consumer: str, holder: Holder | None) -> bool:
+        """Whether it may settle by its id what a consumer has received: through this server's `holder`, or at a place
+        that nobody knows."""
+        if holder is self.holder:
+            return True
+        if holder is not None and holder.user_name != self.user_name:
+            return False
+        return consumer == self.consumer and (consumer != NAMELESS or holder is None or not holder.is_open)
 
     def may(self, right: Right, queue: str | None = None) -> bool:
         user = self.user
@@ -96,7 +118,7 @@ class Session:
                 guard.note_failure(self.address)
                 raise CommandError("WRONGPASS invalid username-password pair or user is disabled.")
         self.server.check_user_limit(name)
-        self.user_name = name
+        self._become(name)
         self.on_known(True)
 
     @contextlib.contextmanager

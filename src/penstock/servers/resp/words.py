@@ -8,6 +8,7 @@ from penstock.servers.resp.encoder import Failure
 
 CODES: dict[type[errors.PenstockError], str] = {
     errors.LeaseLost: "LEASELOST",
+    errors.OutOfOrder: "OUTOFORDER",
     errors.DuplicateAddress: "DUPLICATEADDRESS",
     errors.BatchClosed: "BATCHCLOSED",
     errors.GroupMisused: "GROUPMISUSED",

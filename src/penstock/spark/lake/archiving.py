@@ -10,6 +10,7 @@ import msgspec
 from penstock.domain.errors import PipelineError, RangeTrimmed
 from penstock.spark.lake import rows
 from penstock.spark.lake.frames import places, written_files
+from penstock.spark.lake.layout import adopt
 from penstock.spark.lake.manifest import FileEntry, Marks, Span, Window
 from penstock.spark.lake.writing import WRITTEN, writer
 
@@ -39,7 +40,9 @@ def archive(
     spark: SparkSession, lake: Lake, url: str, *, accept_gap: bool = False, say: Say = lambda _: None
 ) -> Archived:
     """Bring the lake up to now, exactly once however often it is tried and wherever it was interrupted."""
+    adopt(lake)
     with lake.changing("archive") as aside:
+        upto_at = lake.engine.now()
         spans = plan(lake, accept_gap)
         window = lake.manifest.state.windows + 1
         queues = list(spans)
@@ -61,6 +64,8 @@ def archive(
             adds=tuple(adds),
             removes=tuple(lake.manifest.files("dead_letters")),  # they are as they are now, not as they were
             window=Window(window, window, lake.engine.now(), _moved(spans), counts) if _moved(spans) else None,
+            upto_at=upto_at,
+            begun=_begun(lake, queues),
         )
     for queue, span in spans.items():
         lake.engine.advance(queue, lake.manifest.state.group, span.end.audit, "audit")
@@ -102,6 +107,22 @@ def _readable(engine: Engine, queue: str, span: Span, accept_gap: bool) -> Marks
 
     start, end = span.start, span.end
     return Marks(start_of("audit", start.audit, end.audit), start_of("messages", start.messages, end.messages))
+
+
+def _begun(lake: Lake, queues: list[str]) -> dict[str, dict[str, int]]:
+    """Behind which position groups began to read that are seen for the first time: what the store had removed by then
+    was never theirs. Nothing has gone since that they had not read."""
+    engine, known = lake.engine, lake.manifest.begun()
+    found = {}
+    for queue in queues:
+        groups = known.get(queue, {})
+        new = [group for group in engine.groups(queue) if group not in groups]
+        if new:
+            oldest = engine.browse(queue, 0, None, 1)
+            begins = engine.last_position(queue) if not oldest else (oldest[0].position or 1) - 1
+            primary = engine.policy(queue).primary_group
+            found[queue] = {**groups, **{group: 0 if group == primary else begins for group in new}}
+    return found
 
 
 def _moved(spans: dict[str, Span]) -> dict[str, Span]:

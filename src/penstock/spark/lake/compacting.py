@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from penstock.domain.times import to_time
 from penstock.spark.lake.frames import day, places, read_files, written_files
 from penstock.spark.lake.manifest import Span, Window
-from penstock.spark.lake.rows import LAKE_TABLES, TIMES
+from penstock.spark.lake.rows import TIMES
 from penstock.spark.lake.writing import WRITTEN, writer
 
 if TYPE_CHECKING:
@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 # A directory with so many files that are smaller than half the wanted size is worth the work.
 SMALL_FILES = 8
 WANTED_BYTES = 128 << 20
-DATED = ("audit", "archive")
+# Dead letters are written anew when they change.
+DATED: tuple[Table, ...] = ("audit", "archive")
+# So long after its end nothing more comes to a day.
+SETTLED = timedelta(hours=1)
 # Windows are joined when there are more; the last ones stay as they were.
 WINDOWS = 200
 
@@ -37,10 +40,17 @@ class Compacted(msgspec.Struct, frozen=True):
 
 
 def compact(spark: SparkSession, lake: Lake, small_files: int = SMALL_FILES) -> Compacted:
-    """Join small files of one table, day and queue. The rows stay the same, which `verify` can prove."""
+    """Join small files of one table, day and queue. The rows stay the same, which `verify` can prove.
+
+    Files that are replaced go at once: who reads directories would find their rows twice otherwise. So that this seldom
+    meets a reader it is done to days that are over, and not while somebody reads through the manifest.
+    """
     before = after = 0
-    for table in LAKE_TABLES:
-        crowded = _crowded(lake.manifest.files(table), small_files)
+    if lake.manifest.is_read():
+        return Compacted(0, 0)
+    first_open = f"{to_time(lake.engine.now()) - SETTLED:%Y-%m-%d}"
+    for table in DATED:
+        crowded = _crowded(lake.manifest.files(table), small_files, first_open)
         if not crowded:
             continue
         with lake.changing("compact") as aside:
@@ -56,11 +66,11 @@ def compact(spark: SparkSession, lake: Lake, small_files: int = SMALL_FILES) -> 
     return Compacted(before, after)
 
 
-def _crowded(files: dict[str, FileEntry], small_files: int) -> dict[str, list[str]]:
-    """Directories with many small files, and these files."""
+def _crowded(files: dict[str, FileEntry], small_files: int, first_open: str) -> dict[str, list[str]]:
+    """Directories of days that are over with many small files, and these files."""
     found: dict[str, list[str]] = defaultdict(list)
     for path, entry in files.items():
-        if entry.size < WANTED_BYTES // 2:
+        if entry.size < WANTED_BYTES // 2 and day_of(path) < first_open:
             found[path.rpartition("/")[0]].append(path)
     return {folder: paths for folder, paths in found.items() if len(paths) >= small_files}
 
@@ -92,7 +102,10 @@ def _joined(one: Window, next_one: Window) -> Window:
 
 
 def drop_old(lake: Lake, keep_days: int) -> int:
-    """Remove days that are older; how many files that were. Dead letters are what the store has: they stay."""
+    """Remove days that are older; how many files that were. Dead letters are what the store has: they stay. While
+    somebody reads through the manifest nothing goes."""
+    if lake.manifest.is_read():
+        return 0
     today = to_time(lake.engine.now())
     first = f"{today - timedelta(days=keep_days):%Y-%m-%d}"
     old = [path for table in DATED for path in lake.manifest.files(table) if day_of(path) < first]

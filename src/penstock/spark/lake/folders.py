@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import quote
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-# Directory names have 255 bytes at most on most systems.
-LONGEST_NAME = 200
 
 
 class File(NamedTuple):
@@ -100,11 +95,3 @@ def located(path: str) -> str:
     if "://" in path or path.startswith("file:"):
         return path.rstrip("/")
     return f"file:{os.path.abspath(path)}"
-
-
-def queue_folder(name: str) -> str:
-    """The directory of a queue: its name, spelled so that any file system takes it and no name leaves its place."""
-    spelled = quote(name, safe="")
-    if len(spelled) > LONGEST_NAME:
-        spelled = f"{spelled[: LONGEST_NAME - 20]}~{hashlib.sha256(name.encode()).hexdigest()[:16]}"
-    return f"queue={spelled}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from penstock.spark.lake.folders import queue_folder
+from penstock.spark.lake.layout import queue_folder
 from penstock.spark.lake.manifest import FileEntry
 from penstock.spark.lake.rows import TIMES, spark_schema
 
@@ -21,8 +21,24 @@ LOW_BITS = 0xFFFF_FFFF
 
 
 def read_table(spark: SparkSession, lake: Lake, table: Table) -> DataFrame:
-    """A table of the lake as the manifest has it, whatever else may lie about."""
-    return read_files(spark, lake.folder, table, list(lake.manifest.files(table)))
+    """A table of the lake as the manifest has it, whatever else may lie about. An audit in which groups began late has a
+    column `begun` besides, a map from their names to the position behind which they read.
+
+    For an hour, or until the lake is closed, no file of it is replaced or removed.
+    """
+    lake.manifest.note_reader()
+    frame = read_files(spark, lake.folder, table, list(lake.manifest.files(table)))
+    late = {} if table != "audit" else _late(lake.manifest.begun())
+    if not late:
+        return frame
+    begun = spark.createDataFrame(list(late.items()), "queue string, begun map<string,bigint>")
+    return frame.join(F.broadcast(begun), "queue", "left").select(*frame.columns, "begun")
+
+
+def _late(begun: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+    """Most groups begin with the first message of their queue."""
+    late = {queue: {group: position for group, position in groups.items() if position} for queue, groups in begun.items()}
+    return {queue: groups for queue, groups in late.items() if groups}
 
 
 def read_files(spark: SparkSession, folder: Folder, table: Table, paths: list[str]) -> DataFrame:

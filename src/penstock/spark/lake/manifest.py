@@ -4,6 +4,8 @@
     <lake>/mark/<queue>       up to where the queue is in the lake
     <lake>/file/<path>        a file of the lake
     <lake>/window/<number>    what one run added: from which marks to which, and how many rows
+    <lake>/reader/<run>       somebody reads files of the lake: up to this time none is removed
+    <lake>/begun/<queue>      behind which position each of its groups began to read
 
 A **change** adds and removes files. It is planned, then staged (its files are whole, but aside), then published (they
 are in their places, and the manifest says so), and over when what it replaced is gone. Every step is one transaction
@@ -29,6 +31,8 @@ KIND = "lake"
 # A run says this often that it is alive; one that was silent for much longer is not.
 TOUCH_SECONDS = 5
 SILENT_SECONDS = 60
+# Whoever has opened a table may read its files for so long.
+READER_SECONDS = 3600
 
 
 class Marks(msgspec.Struct, frozen=True):
@@ -78,13 +82,18 @@ class Change(msgspec.Struct, frozen=True):
     removes: tuple[str, ...] = ()
     window: Window | None = None
     kept_from: str | None = None
+    upto_at: int | None = None
+    begun: dict[str, dict[str, int]] = {}
 
 
 class State(msgspec.Struct, frozen=True):
+    """What holds for the whole lake: the last window, the first day that is kept, and up to which time it goes."""
+
     path: str
     group: str
     windows: int = 0
     kept_from: str | None = None
+    upto_at: int | None = None
     change: Change | None = None
 
 
@@ -123,10 +132,31 @@ class Manifest:
     def windows(self) -> list[Window]:
         return list(self._all("window/", Window, "window/").values())
 
+    def begun(self) -> dict[str, dict[str, int]]:
+        return self._all("begun/", dict[str, int], "begun/")
+
     def _all(self, prefix: str, kind: Any, cut: str) -> dict[str, Any]:
         entries = self.engine.ledger(KIND, f"{self.lake}/{prefix}")
         start = len(f"{self.lake}/{cut}")
         return {key[start:]: msgspec.json.decode(text, type=kind) for key, text in sorted(entries.items())}
+
+    # -- readers ---------------------------------------------------------------------------------------------------
+
+    def note_reader(self) -> None:
+        """From now on files are read that the manifest has now."""
+        until = self.engine.now() + READER_SECONDS * 1_000_000
+        self.engine.record(KIND, {f"{self.lake}/reader/{self.owner}": str(until)})
+
+    def forget_reader(self) -> None:
+        self.engine.record(KIND, {}, [f"{self.lake}/reader/{self.owner}"])
+
+    def is_read(self) -> bool:
+        """Whether others read files of the lake. Notes whose time is over go."""
+        now, notes = self.engine.now(), self._all("reader/", int, "")
+        over = [f"{self.lake}/{key}" for key, until in notes.items() if until < now]
+        if over:
+            self.engine.record(KIND, {}, over)
+        return len(notes) > len(over) + (f"reader/{self.owner}" in notes)
 
     # -- changing --------------------------------------------------------------------------------------------------
 
@@ -154,9 +184,12 @@ class Manifest:
             puts[f"window/{window.first:010d}"] = _encode(window)
             puts |= {f"mark/{queue}": _encode(span.end) for queue, span in window.spans.items()}
             state = msgspec.structs.replace(state, windows=window.last)
+        puts |= {f"begun/{queue}": _encode(groups) for queue, groups in change.begun.items()}
         if change.kept_from is not None:
             state = msgspec.structs.replace(state, kept_from=change.kept_from)
-        published = msgspec.structs.replace(change, step="published", adds=())
+        if change.upto_at is not None:
+            state = msgspec.structs.replace(state, upto_at=change.upto_at)
+        published = msgspec.structs.replace(change, step="published", adds=(), begun={})
         self._put(msgspec.structs.replace(state, change=published), puts, [f"file/{path}" for path in change.removes])
 
     def join_windows(self, joined: Window, gone: list[Window]) -> None:

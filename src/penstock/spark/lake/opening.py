@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SIGN = "_penstock_lake.json"
 STAGING = "_staging"
 GROUP = "lake"
-VERSION = 1
+VERSION = 2
 
 
 class Sign(msgspec.Struct, frozen=True):
@@ -35,13 +35,25 @@ class Sign(msgspec.Struct, frozen=True):
 
 
 class Lake:
+    """A lake as one run has it. Closed at the end, it holds up nobody; left open, for an hour at most."""
+
     def __init__(self, folder: Folder, manifest: Manifest) -> None:
         self.folder = folder
         self.manifest = manifest
 
+    def __enter__(self) -> Lake:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.manifest.forget_reader()
+
     @property
     def engine(self) -> Engine:
         return self.manifest.engine
+
+    def sign(self) -> None:
+        """Say in the directory whose lake this is, and in which layout."""
+        self.folder.write(SIGN, msgspec.json.encode(Sign(self.manifest.lake, self.engine.epoch())))
 
     def staging(self) -> str:
         return f"{STAGING}/{self.manifest.owner}"

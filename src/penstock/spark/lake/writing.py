@@ -25,7 +25,10 @@ WRITTEN = "path string, day string, place int, rows long, size long, digest stri
 # Columns with few different values; of others a dictionary only costs time.
 FEW_VALUES = ("queue", "event", "state", "by", "group", "reason", "outcome", "content_type", "created_by", "batch")
 ROW_GROUP = 250_000
+# Readers take whole row groups into memory, and so does the writer: all of its open files together wait with no more.
+ROW_GROUP_BYTES = 64 << 20
 OPEN_FILES = 64
+PIECE_BYTES = 1 << 20
 
 
 def writer(table: Table, aside: str) -> Callable[[Batches], Iterator[pyarrow.RecordBatch]]:
@@ -57,6 +60,8 @@ class _Files:
                     self._close(next(iter(self.open)))
                 self.open[key] = _File(self.table, self.aside)
             self.open[key].add(part)
+        while sum(file.waiting for file in self.open.values()) >= ROW_GROUP_BYTES:
+            max(self.open.values(), key=lambda file: file.waiting).flush()
 
     def _close(self, key: tuple[str, int]) -> None:
         file = self.open.pop(key)
@@ -101,22 +106,25 @@ class _File:
             self._stream, self._schema, compression="zstd", use_dictionary=few, column_encoding=steps
         )
         self._waiting: list[pyarrow.RecordBatch] = []
+        self.waiting = 0
         self._rows = self._written = 0
 
     def add(self, batch: pyarrow.RecordBatch) -> None:
         self._waiting.append(batch.select(self._schema.names))
+        self.waiting += batch.nbytes
         self._rows += batch.num_rows
         if self._rows - self._written >= ROW_GROUP:
-            self._flush()
+            self.flush()
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """What waits becomes a row group."""
         if self._waiting:
             table = tables.pyarrow_module().Table.from_batches(self._waiting)
             self._parquet.write_table(table.cast(self._schema), row_group_size=2 * ROW_GROUP)
-            self._waiting, self._written = [], self._rows
+            self._waiting, self.waiting, self._written = [], 0, self._rows
 
     def close(self) -> tuple[int, int, str]:
-        self._flush()
+        self.flush()
         self._parquet.close()
         self._stream.close()
         return self._rows, self._stream.size, self._stream.digest.hexdigest()
@@ -165,12 +173,37 @@ class _Counting:
 
 def _opened(path: str) -> Any:
     """A disk is written to directly, anything else through Arrow, which reads the same environment as Hadoop."""
-    if path.startswith("file:"):
-        local = path.removeprefix("file:")
-        local = local.removeprefix("//") if local.startswith("//") else local
+    local = _local(path)
+    if local is not None:
         os.makedirs(os.path.dirname(local), exist_ok=True)
         return open(local, "wb")
+    system, name = _system(path)
+    return system.open_output_stream(name)
+
+
+def digest_of(path: str) -> str | None:
+    """The SHA-256 of a file, read piece by piece; None when there is none."""
+    local = _local(path)
+    system, name = (None, local) if local is not None else _system(path)
+    digest = hashlib.sha256()
+    try:
+        with open(name, "rb") if system is None else system.open_input_stream(name) as stream:
+            while piece := stream.read(PIECE_BYTES):
+                digest.update(piece)
+    except FileNotFoundError:
+        return None
+    return digest.hexdigest()
+
+
+def _local(path: str) -> str | None:
+    if not path.startswith("file:"):
+        return None
+    local = path.removeprefix("file:")
+    return local.removeprefix("//") if local.startswith("//") else local
+
+
+def _system(path: str) -> tuple[Any, str]:
     from pyarrow import fs
 
     system, name = fs.FileSystem.from_uri(path.replace("s3a://", "s3://", 1))
-    return system.open_output_stream(name)
+    return system, name

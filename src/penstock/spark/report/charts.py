@@ -235,7 +235,7 @@ def _workers(summary: Summary, times: list[datetime]) -> Chart:
     )
 
 
-_EMPTY = Point(datetime.min, 0, 0, 0, 0, 0, (None, None, None), (None, None, None), 0, None)
+_EMPTY = Point(datetime.min, 0, 0, 0, 0, 0, 0, (None, None, None), (None, None, None), 0, None)
 
 
 def _indexed(summary: Summary) -> dict[Key, dict[datetime, Point]]:

@@ -14,7 +14,9 @@ from penstock.spark.report.wording import clock, duration, every, number, plural
 # A share of failures that deserves a warning, a message that fails so often, and retries that outweigh the work.
 WORRYING_SHARE = 0.05
 REPEATED = 3
-STORM_SHARE, STORM_RECEIVED = 0.5, 20
+STORM_SHARE, STORM_SETTLED = 0.5, 20
+# Nobody receives: messages are ready, and for so long none was taken.
+STALLED_SECONDS = 60
 # A backlog is growing when it is so much larger at the end than in the middle.
 GROWTH, GROWTH_LEAST = 1.5, 50
 TOLD_FAILURES = 4
@@ -30,7 +32,7 @@ class Finding(NamedTuple):
 def findings(summary: Summary) -> list[Finding]:
     if not summary.readers:
         return [Finding("note", "Nothing has happened yet: there is no message in the lake.")]
-    found = [*_ended(summary), *_failing(summary), *_storms(summary), *_vanished(summary)]
+    found = [*_ended(summary), *_stalled(summary), *_failing(summary), *_storms(summary), *_vanished(summary)]
     found += [*_expired(summary), *_growing(summary), *_times(summary), *_balance(summary)]
     order = {"bad": 0, "note": 1, "good": 2}
     first, rest = found[:1], sorted(found[1:], key=lambda one: order[one.level])
@@ -52,6 +54,25 @@ def _ended(summary: Summary) -> Iterator[Finding]:
         "note",
         f"{whole} were sent; {number(waiting)} have not ended yet, most of them in {name_of(summary, key)}.{oldest}",
     )
+
+
+def _stalled(summary: Summary) -> Iterator[Finding]:
+    """Readers whose messages are ready, and who have received none for long."""
+    if summary.begins_at is None or summary.ends_at is None:
+        return
+    for reader in summary.readers:
+        ready, points = reader.outcomes.get("ready", 0), summary.points.get(_key(reader), [])
+        age = points[-1].oldest_age_seconds if points else None
+        received = [point.starts_at for point in points if point.received]
+        silent = (summary.ends_at - (received[-1] if received else summary.begins_at)).total_seconds()
+        silent -= summary.width_seconds if received else 0
+        if ready and silent >= STALLED_SECONDS and (age or 0) >= STALLED_SECONDS:
+            since = f"since {clock(received[-1], summary.seconds)} UTC" if received else "at all"
+            yield Finding(
+                "bad",
+                f"Nothing was received from {name_of(summary, _key(reader))} {since}, though "
+                f"{messages_of(ready)} {'is' if ready == 1 else 'are'} ready; the oldest is {duration(age)} old.",
+            )
 
 
 def _failing(summary: Summary) -> Iterator[Finding]:
@@ -94,19 +115,19 @@ def _storms(summary: Summary) -> Iterator[Finding]:
         stormy = [point for point in points if _is_storm(point)]
         if not stormy:
             continue
-        worst = max(stormy, key=lambda point: point.retried / point.received)
+        worst = max(stormy, key=lambda point: point.retried / point.settled)
         width = every(summary.width_seconds)
         often = "once" if len(stormy) == 1 else f"{number(len(stormy))} times"
         yield Finding(
             "bad",
-            f"A retry storm in {name_of(summary, key)}: {often} at least half of the deliveries within {one(width)} "
-            f"had to be tried again, worst at {clock(worst.starts_at, summary.seconds)} "
-            f"({share(worst.retried, worst.received)} of {number(worst.received)}).",
+            f"A retry storm in {name_of(summary, key)}: {often} at least half of the deliveries that ended within "
+            f"{one(width)} had to be tried again, worst at {clock(worst.starts_at, summary.seconds)} UTC "
+            f"({share(worst.retried, worst.settled)} of {number(worst.settled)}).",
         )
 
 
 def _is_storm(point: Point) -> bool:
-    return point.received >= STORM_RECEIVED and point.retried >= STORM_SHARE * point.received
+    return point.settled >= STORM_SETTLED and point.retried >= STORM_SHARE * point.settled
 
 
 def _vanished(summary: Summary) -> Iterator[Finding]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from pyspark.sql import functions as F
 
 from penstock.spark.metrics import ACCURACY, PERCENTILES
+from penstock.spark.tables import utc
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
@@ -45,6 +46,7 @@ class Point(msgspec.Struct, frozen=True):
     starts_at: datetime
     sent: int
     received: int
+    settled: int
     retried: int
     succeeded: int
     dead: int
@@ -171,11 +173,11 @@ def _points(metrics: DataFrame) -> dict[tuple[str, str | None], list[Point]]:
     for row in metrics.orderBy("queue", "group", "starts_at").collect():
         points.setdefault((row["queue"], row["group"]), []).append(
             Point(
-                starts_at=_utc(row["starts_at"]),
+                starts_at=utc(row["starts_at"]),
                 waited=(row["waited_p50"], row["waited_p95"], row["waited_p99"]),
                 processed=(row["processed_p50"], row["processed_p95"], row["processed_p99"]),
                 oldest_age_seconds=row["oldest_age_seconds"],
-                **{name: row[name] for name in ("sent", "received", "retried", "succeeded", "dead", "backlog")},
+                **{name: row[name] for name in ("sent", "received", "settled", "retried", "succeeded", "dead", "backlog")},
             )
         )
     return points
@@ -193,7 +195,7 @@ def _workers(workers: DataFrame, width_seconds: float) -> list[WorkerLoad]:
             failed=sum(row["failed"] for row in rows),
             busy_seconds=sum(row["busy_seconds"] for row in rows),
             in_hand=sum(row["in_hand"] for row in rows) * width_seconds,
-            utilisation={_utc(row["starts_at"]): min(1.0, row["utilisation"]) for row in rows},
+            utilisation={utc(row["starts_at"]): min(1.0, row["utilisation"]) for row in rows},
         )
         for worker, rows in by_worker.items()
     ]
@@ -206,9 +208,5 @@ def _three(values: list[float] | None) -> tuple[float | None, float | None, floa
 
 def _made(kind: Any, row: Row) -> Any:
     values = {name: row[name] for name in kind.__struct_fields__}
-    return kind(**{name: _utc(value) if isinstance(value, datetime) else value for name, value in values.items()})
+    return kind(**{name: utc(value) if isinstance(value, datetime) else value for name, value in values.items()})
 
-
-def _utc(time: datetime) -> datetime:
-    """Spark gives times without a zone; the session's is UTC."""
-    return time.replace(tzinfo=UTC)

@@ -20,7 +20,7 @@ begin
     -- The commonest case in one statement: as in penstock._succeed. A lease is found by its token and never by its end,
     -- here and elsewhere: an index by end is full of what is gone when somebody keeps a transaction open.
     with place as materialized (
-        select u.queue_id, u.primary_group_id, r.group_id
+        select u.queue_id, u.primary_group_id, u.ordered, r.group_id
         from penstock.queue as u join penstock.reader as r using (queue_id)
         where u.name = _queue and r.name = _group
     ),
@@ -28,6 +28,7 @@ begin
         delete from penstock.lease as k
         where k.group_id = (select group_id from place)
             and k.token = _token and k.n = _count and k.checksum = _checksum and k.ends_at - _now > 0
+            and (not (select ordered from place) or penstock._in_flight(k.group_id, _token) = _count)
         returning k.*
     ),
     written as (
@@ -53,10 +54,10 @@ begin
         end if;
         return true;
     end if;
-    select u.queue_id, u.primary_group_id, r.group_id into f
+    select u.queue_id, u.primary_group_id, u.ordered, r.group_id into f
     from penstock.queue as u join penstock.reader as r using (queue_id)
     where u.name = _queue and r.name = _group;
-    if not found then
+    if not found or (f.ordered and penstock._in_flight(f.group_id, _token) <> _count) then
         return false;
     end if;
     -- From several lanes.
@@ -74,8 +75,15 @@ begin
 end
 $$;
 
--- Settle messages, each by its token: the state it led to, or null when the lease was lost. The same settle again
--- answers as before.
+-- How many messages of a receive are in flight.
+create or replace function penstock._in_flight(_group_id integer, _token bigint) returns bigint
+language sql stable as $$
+    select coalesce((select sum(e.n) from penstock.lease as e where e.group_id = _group_id and e.token = _token), 0)
+        + (select count(*) from penstock.tracked where group_id = _group_id and token = _token and state = 'leased')
+$$;
+
+-- Settle messages, each by its token: the state it led to, null when the lease was lost, or 'out_of_order' when an
+-- ordered queue has something before it in flight. The same settle again answers as before.
 create or replace function penstock.settle(
     _queue text, _group text, _events text[], _tokens bigint[], _positions bigint[], _reasons text[],
     _delays double precision[]
@@ -100,6 +108,10 @@ begin
     if g.group_id is null then
         perform penstock._check_isolation('a settle that finds no lease');
         return _states;
+    end if;
+    if q.ordered and q.delivery <> 'at_most_once' then
+        _states := penstock._settle_in_order(q, g, _events, _tokens, _positions, _reasons, _delays, _now);
+        _from := _n + 1;
     end if;
     while _from <= _n loop
         -- A row of plain acks with one token is one step.
@@ -128,6 +140,74 @@ begin
         perform penstock._check_isolation('a settle that finds no lease');
     end if;
     return _states;
+end
+$$;
+
+-- In an ordered queue nothing ends before what was handed out before it in the same lease and shard. The settlements of
+-- one call need not be given in order: what others of them make way for is tried again.
+create or replace function penstock._settle_in_order(
+    q penstock.queue, g penstock.reader, _events text[], _tokens bigint[], _positions bigint[], _reasons text[],
+    _delays double precision[], _now bigint
+) returns text[]
+language plpgsql as $$
+declare
+    _states text[] := array_fill(null::text, array[cardinality(_events)]);
+    _left integer[] := array(
+        select place::integer from unnest(_positions) with ordinality as one (seq, place) order by seq, place
+    );
+    _refused integer[];
+    _place integer;
+begin
+    loop
+        _refused := '{}';
+        foreach _place in array _left loop
+            if penstock._comes_too_soon(q, g, _events[_place], _tokens[_place], _positions[_place], _now) then
+                _states[_place] := 'out_of_order';
+                _refused := _refused || _place;
+            else
+                _states[_place] := penstock._settle_one(
+                    q, g, _events[_place], _tokens[_place], _positions[_place], _reasons[_place], _delays[_place], _now
+                );
+            end if;
+        end loop;
+        exit when cardinality(_refused) in (0, cardinality(_left));
+        _left := _refused;
+    end loop;
+    return _states;
+end
+$$;
+
+-- Whether a message in flight would end although something was handed out before it under the same token and in the same
+-- shard that is still in flight, or whose lease has lapsed and which will be tried again.
+create or replace function penstock._comes_too_soon(
+    q penstock.queue, g penstock.reader, _event text, _token bigint, _seq bigint, _now bigint
+) returns boolean
+language plpgsql stable as $$
+declare
+    own record;
+begin
+    select n.shard, n.priority, one.attempt into own
+    from (
+        select lane_id, 1 as attempt from penstock.lease
+        where group_id = g.group_id and token = _token and ends_at - _now > 0 and positions @> _seq
+        union all
+        select lane_id, attempt from penstock.tracked
+        where group_id = g.group_id and seq = _seq and state = 'leased' and token = _token and until_at > _now
+    ) as one
+    join penstock.lane as n using (lane_id);
+    if not found or _event not in ('ack', 'reject', 'nak')
+        or (_event = 'nak' and (q.max_retries is null or own.attempt <= q.max_retries)) then
+        return false;
+    end if;
+    return exists (
+        select 1 from penstock.lease as e join penstock.lane as n using (lane_id)
+        where e.group_id = g.group_id and e.token = _token and n.shard = own.shard
+            and (n.priority < own.priority or (n.priority = own.priority and e.first < _seq))
+    ) or exists (
+        select 1 from penstock.tracked as t join penstock.lane as n using (lane_id)
+        where t.group_id = g.group_id and t.token = _token and t.state = 'leased' and n.shard = own.shard
+            and (t.priority < own.priority or (t.priority = own.priority and t.seq < _seq))
+    );
 end
 $$;
 

@@ -168,6 +168,8 @@ begin
             )
             select * from gone order by held_id
         loop
+            -- Members are available when the batch starts, which is after they were sent.
+            h.available_at := greatest(_now, h.created_at + 1);
             perform penstock._release(q, h, 'batch_start', _now);
         end loop;
         perform penstock._end_batch_if_done(b.batch_id, _now);

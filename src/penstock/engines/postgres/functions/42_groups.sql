@@ -39,7 +39,7 @@ begin
     if g.stream_mark is not null then
         update penstock.reader set used_at = _now,
             stream_mark = case when target = 'end' then penstock._mark(penstock._snapshot())
-                else penstock._mark_above(_position) end
+                else penstock._mark_above(q, _position) end
         where group_id = g.group_id;
         return _position;
     end if;
@@ -260,6 +260,7 @@ begin
     end if;
     perform penstock._lock_lanes(q, null);
     _snap := penstock._snapshot();
+    perform penstock._keep_witnesses(q, 9223372036854775807, _snap);
     _log_mark := penstock.horizon(q.name, 'messages');
     _trail_mark := penstock.horizon(q.name, 'audit');
     with gone as (

@@ -250,7 +250,12 @@ begin
         perform penstock._count_passed(q, g, n, _unread - cardinality(_seqs), _now);
     end loop;
     with gone as (
-        delete from penstock.log as m where m.lane_id = n.lane_id and m.seq = any (_all) returning m.seq, m.tx
+        delete from penstock.log as m where m.lane_id = n.lane_id and m.seq = any (_all)
+        returning m.seq, m.tx, m.created_at
+    ),
+    noted as (
+        insert into penstock.removed (queue_id, seq, tx, created_at)
+        select q.queue_id, r.seq, r.tx, r.created_at from gone as r where r.seq > q.trimmed_position
     )
     select
         -- Sent are those in the lane's count and those in the log since; trimmed ones are sent in any case.

@@ -131,6 +131,7 @@ declare
     _count bigint;
     _tx bigint;
 begin
+    perform penstock._keep_witnesses(q, _upto, penstock._snapshot());
     with gone as (
         select m.lane_id, count(*) as n, max(m.tx::text::bigint) as tx,
             count(*) filter (where not penstock._is_kept(q.queue_id, m.seq)) as free
@@ -178,7 +179,9 @@ begin
     ) as one
     order by one.tx desc limit 1;
     if _last is not null then
-        update penstock.queue set trail_mark = penstock._mark(penstock._narrowed(penstock._snapshot(), _last))
+        update penstock.queue set trail_mark = penstock._witnessed(
+            q, penstock._mark(penstock._narrowed(penstock._snapshot(), _last)), 'audit'
+        )
         where queue_id = q.queue_id
             and (trail_mark is null or pg_snapshot_xmax((penstock._mark_cursor(trail_mark)).snap) <= _last);
     end if;

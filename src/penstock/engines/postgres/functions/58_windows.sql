@@ -1,4 +1,4 @@
--- Windows: how the pipeline reads. A mark is a cursor as text: prev/snap/tx/seq/above/used up.
+-- Windows: how the pipeline reads. A mark is a cursor as text: prev/snap/tx/seq/above/used up, and its witness.
 
 -- The mark behind everything that a snapshot sees.
 create or replace function penstock._mark(_snap pg_snapshot) returns text
@@ -6,10 +6,35 @@ language sql immutable as $$
     select format('%s/%s/0/0/0/t', _snap, _snap)
 $$;
 
--- The mark behind all messages up to a position that are visible now.
-create or replace function penstock._mark_above(_position bigint) returns text
-language sql volatile as $$
-    select format('1:1:/%s/0/0/%s/f', penstock._snapshot(), _position)
+-- The mark behind all messages of a queue up to a position that are visible now.
+create or replace function penstock._mark_above(q penstock.queue, _position bigint) returns text
+language plpgsql volatile as $$
+declare
+    _snap pg_snapshot := penstock._snapshot();
+    _last xid8 := penstock._last_tx(q, 'messages', _snap);
+begin
+    if _last is null then
+        return '0';
+    end if;
+    return penstock._lowered(penstock._witnessed(
+        q, format('1:1:/%s/0/0/%s/f', penstock._narrowed(_snap, _last), _position), 'messages'
+    ));
+end
+$$;
+
+-- The mark behind the last message of a queue that was sent before a time.
+create or replace function penstock.mark_at(_queue text, _at bigint) returns text
+language sql volatile security definer set search_path = pg_catalog, pg_temp as $$
+    select penstock._mark_above(q, penstock._position_at(_at)) from penstock.queue as q where q.name = _queue
+$$;
+
+-- A mark that has passed by position alone passes up to its witness: another queue may get the positions beyond, should the
+-- store be restored.
+create or replace function penstock._lowered(_mark text) returns text
+language sql immutable as $$
+    select case when part[7] is null then '0'
+        else array_to_string(part[1:4] || split_part(part[7], ':', 2) || part[6:7], '/') end
+    from string_to_array(_mark, '/') as part
 $$;
 
 -- The mark behind all messages up to a position that is decided, whatever snapshot.
@@ -51,7 +76,7 @@ begin
         exit when pg_snapshot_xmin(_narrow) = pg_snapshot_xmax(_narrow);
         perform pg_sleep(0.002);
     end loop;
-    return penstock._mark(_narrow);
+    return penstock._witnessed(q, penstock._mark(_narrow), _table);
 end
 $$;
 
@@ -99,7 +124,8 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
         select case
             when _table <> 'messages' then q.trail_mark
             when q.log_mark is not null then q.log_mark
-            when q.trimmed_position > 0 then penstock._mark_decided(q.trimmed_position)
+            when q.trimmed_rows <> '{}' then
+                penstock._lowered(penstock._witnessed(q, penstock._mark_decided(q.trimmed_position), _table))
         end
         from penstock.queue as q where q.name = _queue
     ), '0')
@@ -143,29 +169,13 @@ $$;
 -- Refuse a window that begins before what is left, or beyond the end.
 create or replace function penstock._check_window(q penstock.queue, _table text, _start text, _end text) returns void
 language plpgsql stable as $$
-declare
-    c penstock.claim := penstock._mark_cursor(_start);
-    _is_gone boolean;
 begin
     if _start = _end then
         return;
     end if;
-    if pg_snapshot_xmax(c.snap) > pg_snapshot_xmax(pg_current_snapshot())
-        and pg_snapshot_xmax(c.snap) < '9223372036854775807' then
-        raise exception using errcode = 'PN206', message = format(
-            '%s of queue %s end before the window begins (%s): the store is older than what was read from it, perhaps a '
-            'restored copy', _table, penstock._shown(q.name), _start
-        );
-    end if;
-    if _table = 'messages' then
-        _is_gone := q.trimmed_tx is not null and not penstock._has_passed(c, q.trimmed_tx, q.trimmed_position);
-    else
-        _is_gone := q.trail_mark is not null and not (
-            penstock._is_behind(penstock._mark_cursor(q.trail_mark), c)
-            or penstock._contains(c.prev, (penstock._mark_cursor(q.trail_mark)).snap)
-        );
-    end if;
-    if _is_gone then
+    perform penstock._check_mark(q, _table, _start);
+    perform penstock._check_mark(q, _table, _end);
+    if penstock._is_past(q, _table, penstock._mark_cursor(_start)) then
         raise exception using errcode = 'PN206', message = format(
             'some of the %s of queue %s after %s are past retention; what is left begins after %s', _table,
             penstock._shown(q.name), _start, penstock.earliest(q.name, _table)
@@ -319,6 +329,7 @@ begin
         raise exception using errcode = 'PN100',
             message = 'dead_letters are read as they are: a group has no place in them';
     end if;
+    perform penstock._check_mark(q, _table, _mark);
     if g.stream_mark is null then
         if g.name is not distinct from q.primary_group
             or exists (select 1 from penstock.claim where group_id = g.group_id)

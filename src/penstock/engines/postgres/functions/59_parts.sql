@@ -32,11 +32,10 @@ begin
     c.used_up := false;
     c := case when _table = 'messages' then penstock._cut_messages(q, s, c, _start, _end, _rows, _size)
         else penstock._cut_trail(q, s, c, _rows, _table) end;
-    return case
-        when not c.used_up then penstock._as_mark(c)
-        when c.snap::text = e.snap::text then _end
-        else penstock._mark(c.snap)
-    end;
+    if c.used_up and c.snap::text = e.snap::text then
+        return _end;
+    end if;
+    return penstock._witnessed(q, case when c.used_up then penstock._mark(c.snap) else penstock._as_mark(c) end, _table);
 end
 $$;
 

@@ -260,6 +260,10 @@ begin
     );
     if _states[1] is null then
         perform penstock._lose(_id);
+    elsif _states[1] = 'out_of_order' then
+        raise exception using errcode = 'PN207',
+            message = format('message %s comes after another one of its lease that is still in flight', _id),
+            hint = 'The queue is ordered: settle that one first. Nothing was changed.';
     end if;
     return _states[1];
 end

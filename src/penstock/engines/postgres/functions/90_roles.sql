@@ -14,7 +14,7 @@ from (values
     ('penstock_consumer', 'now_us injected_now receive take take_over ready_in settle ack nak reject reschedule extend '
         'extend_each ack_whole leases position_of register heartbeat deregister advance'),
     ('penstock_observer', 'now_us injected_now stats audit trail peek next_messages find browse position_of unread ended '
-        'ended_messages states situation letters leases ready_in reached consumers horizon earliest cut parts '
+        'ended_messages states situation letters leases ready_in reached consumers horizon earliest mark_at cut parts '
         'check_part'),
     ('penstock_admin', 'declare remove trim flush forget pause resume seek redrive purge sweep claim_sweep sweep_queue '
         'sweep_consumers sweep_segments schedule_put schedule_pause schedule_fire unschedule record_facts create_queue_schema '

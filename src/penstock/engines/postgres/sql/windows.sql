@@ -7,8 +7,8 @@ select penstock.horizon(%s, %s);
 select penstock.earliest(%s, %s);
 
 -- name: mark_at
--- The mark behind the last message sent before a time.
-select penstock._mark_above(penstock._position_at(%s::bigint));
+-- The mark behind the last message of a queue sent before a time.
+select penstock.mark_at(%s, %s::bigint);
 
 -- name: cut
 -- A mark between two.

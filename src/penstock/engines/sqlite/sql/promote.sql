@@ -13,6 +13,10 @@ from penstock_held
 where batch_id = :batch_id and available_at <= :now
 order by held_id;
 
+-- name: make_available
+-- Members of a batch are available when it starts, which is after they were sent.
+update penstock_held set available_at = max(:now, created_at + 1) where batch_id = :batch_id and available_at <= :now;
+
 -- name: take_held
 -- Take one message out of the held ones.
 delete from penstock_held where held_id = :held_id

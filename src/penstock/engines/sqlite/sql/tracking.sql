@@ -108,6 +108,32 @@ order by log.position;
 -- Whether a batch was cancelled.
 select state in ('cancelling', 'cancelled') from penstock_batch where batch_id = :batch_id;
 
+-- name: ahead
+-- Whether something of the same receive and shard was handed out before a message and is still in flight, or its lease
+-- has lapsed and it will be tried again.
+select 1
+from penstock_lease as lease
+join penstock_lane as lane using (lane_id)
+where lease.group_id = :group_id and lease.token = :token
+    and lane.shard = (select shard from penstock_lane where lane_id = :lane_id)
+    and (lane.priority < :priority or (lane.priority = :priority and lease.first_position < :position))
+union all
+select 1
+from penstock_tracked as tracked
+join penstock_lane as lane using (lane_id)
+where tracked.group_id = :group_id and tracked.token = :token and tracked.state = 'leased'
+    and lane.shard = (select shard from penstock_lane where lane_id = :lane_id)
+    and (tracked.priority < :priority or (tracked.priority = :priority and tracked.position < :position))
+limit 1;
+
+-- name: in_flight_of
+-- How many messages of a receive are in flight.
+select coalesce((
+        select sum(last_position - first_position + 1) from penstock_lease
+        where group_id = :group_id and token = :token
+    ), 0)
+    + (select count(*) from penstock_tracked where group_id = :group_id and token = :token and state = 'leased');
+
 -- name: behind
 -- What else of a receive and a shard is in flight behind a position.
 select lease.first_position, lease.last_position, null

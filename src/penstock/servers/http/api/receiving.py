@@ -15,7 +15,7 @@ from penstock.client.aio.grouping import share_receive
 from penstock.client.aio.queue import AsyncQueue
 from penstock.client.settling import Held
 from penstock.client.view import DeliveryView
-from penstock.domain.errors import LeaseLost, NotFound
+from penstock.domain.errors import InvalidInput, LeaseLost, NotFound, OutOfOrder, PenstockError
 from penstock.domain.identity import check_id
 from penstock.domain.names import check_name
 from penstock.domain.settlement import Ack, Nak, Reject, Reschedule, Settled, Settlement
@@ -51,6 +51,10 @@ from penstock.servers.http.waiting import attended, is_gone
 from penstock.servers.taking import Taking
 
 TAG = "deliveries"
+# What one settlement of many may answer; alone it is raised.
+REFUSALS: dict[str, type[PenstockError]] = {
+    kind.__name__: kind for kind in (LeaseLost, NotFound, OutOfOrder, InvalidInput)
+}
 
 
 class Receiving(Input, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -140,7 +144,7 @@ def _consumer(call: Call) -> str:
 
 
 class Lease(Input, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The delivery that is meant. `position` saves the server a look."""
+    """The delivery that is meant. A `position` must be that of the message."""
 
     wholes: ClassVar[tuple[str, ...]] = ("token", "position")
 
@@ -209,7 +213,7 @@ async def extend(call: Call, queue: QueueName, id: MessageId, body: Extending) -
     """Keep a lease until so many seconds from now."""
     source = await call.known(queue)
     (held,) = await _held(call, queue, [Settling(id=id, action="ack", **_lease(body))])
-    if isinstance(held, NotFound):
+    if isinstance(held, PenstockError):
         raise held
     ends = await source._run(
         lambda: source.engine.extend(queue, held.group, [(held.token, held.position)], body.seconds)
@@ -237,7 +241,7 @@ def _lease(body: Lease) -> dict[str, Any]:
 async def _settle_one(call: Call, queue: str, settling: Settling) -> SettledDocument:
     (result,) = await _settle(call, queue, [settling])
     if not result.ok:
-        raise {"LeaseLost": LeaseLost, "NotFound": NotFound}[str(result.error)](result.detail)
+        raise REFUSALS[str(result.error)](result.detail)
     return result
 
 
@@ -246,41 +250,36 @@ async def _settle(call: Call, queue: str, several: Sequence[Settling]) -> list[S
     found = await _held(call, queue, several)
     meant = [(place, one) for place, one in enumerate(found) if isinstance(one, Held)]
     settled = await source.settle([_settlement(several[place], held) for place, held in meant])
-    outcomes: dict[int, Settled | NotFound] = {
-        place: one for place, one in enumerate(found) if isinstance(one, NotFound)
+    outcomes: dict[int, Settled | PenstockError] = {
+        place: one for place, one in enumerate(found) if isinstance(one, PenstockError)
     }
     outcomes.update((place, one) for (place, _), one in zip(meant, settled, strict=True))
     return [_told(several[place].id, outcomes[place]) for place in range(len(several))]
 
 
-async def _held(call: Call, queue: str, several: Sequence[Settling]) -> list[Held | NotFound]:
-    """The deliveries that are meant. What a client left out is looked up, in one look for all."""
+async def _held(call: Call, queue: str, several: Sequence[Settling]) -> list[Held | PenstockError]:
+    """The deliveries that are meant, in one look for all. The id says where each lies: a token holds several messages,
+    and a position that a client got wrong would settle another one of them."""
     engine = call.store.engine
     ids = [check_id(one.id) for one in several]
     for one in several:
         if one.group is not None:
             check_name("group", one.group)
 
-    def find(message_id: str, one: Settling, group: str) -> Held | NotFound:
+    def find(message_id: str, one: Settling, group: str) -> Held | PenstockError:
         try:
-            position = engine.position(queue, message_id) if one.position is None else one.position
-        except NotFound as error:
+            position = engine.position(queue, message_id)
+        except (NotFound, InvalidInput) as error:
             return error
+        if one.position not in (None, position):
+            return InvalidInput(f"position {one.position} is not that of message {message_id}: nothing was changed")
         return Held(message_id, one.token, queue, group, position)
 
-    def look() -> list[Held | NotFound]:
+    def look() -> list[Held | PenstockError]:
         primary = engine.policy(queue).default_group
-        return [
-            find(message_id, one, primary if one.group is None else one.group)
-            for message_id, one in zip(ids, several, strict=True)
-        ]
+        return [find(message_id, one, one.group or primary) for message_id, one in zip(ids, several, strict=True)]
 
-    told = [
-        Held(message_id, one.token, queue, one.group, one.position)
-        for message_id, one in zip(ids, several, strict=True)
-        if one.group is not None and one.position is not None
-    ]
-    return list(told) if len(told) == len(several) else await call.store._read(look)
+    return await call.store._read(look)
 
 
 def _settlement(settling: Settling, held: Held) -> Settlement:
@@ -293,8 +292,8 @@ def _settlement(settling: Settling, held: Held) -> Settlement:
     return Reschedule(held, 3600 if settling.delay_seconds is None else settling.delay_seconds, settling.reason)
 
 
-def _told(message_id: str, result: Settled | NotFound) -> SettledDocument:
-    error = result if isinstance(result, NotFound) else result.error
+def _told(message_id: str, result: Settled | PenstockError) -> SettledDocument:
+    error = result if isinstance(result, PenstockError) else result.error
     if error is None:
         assert isinstance(result, Settled)
         return SettledDocument(message_id, True, result.state)

@@ -5,19 +5,31 @@ from __future__ import annotations
 import logging
 from collections.abc import Hashable
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from penstock.domain.errors import OutOfOrder
+from penstock.domain.lifecycle import Event
 from penstock.domain.message import Draft, Options
-from penstock.domain.observations import LeaseInfo
+from penstock.domain.settlement import Settle, Settled
 from penstock.domain.times import check_seconds
-from penstock.engines.contract import PAYLOAD, POSITION, Receipt
+from penstock.engines.contract import HEADERS, PAYLOAD, POSITION, Receipt
 from penstock.servers.access import Right
-from penstock.servers.resp.arguments import Blob, Flag, GroupName, QueueName, Seconds, Words, read_name, read_seconds
+from penstock.servers.resp.arguments import (
+    Blob,
+    Flag,
+    GroupName,
+    QueueName,
+    Seconds,
+    Words,
+    read_name,
+    read_seconds,
+    read_token,
+)
 from penstock.servers.resp.chorus import dealt
-from penstock.servers.resp.commands.events import event_id, told_id
+from penstock.servers.resp.commands.events import event_key, told_id
 from penstock.servers.resp.door import Door, portions
-from penstock.servers.resp.encoder import NO_ARRAY, OK, RESP2, Reply, encode, integers, nothing
-from penstock.servers.resp.remembering import Lease
+from penstock.servers.resp.encoder import NO_ARRAY, OK, RESP2, Encoded, Reply, encode, integers, nothing
+from penstock.servers.resp.holdings import Acked, Holding
 from penstock.servers.resp.session import Begun, Session
 from penstock.servers.resp.table import Order, command, several
 from penstock.servers.resp.words import CommandError, failure, wrong_arity
@@ -144,35 +156,37 @@ def take_next(session: Session, queue: str, group: str, seconds: float) -> Work:
         return door.receive_and_ack(queue, group, session.consumer, 1, _told_event)
     check_seconds("EX", seconds, above=True)
     call = door.take(queue, group, session.consumer, 1, seconds)
-    return door.receive(queue, call, partial(_given_event, door))
+    return door.receive(queue, call, partial(_given_event, session))
 
 
-def _given_event(door: Door, receipts: list[Receipt]) -> Reply:
-    """Under a lease, which is remembered."""
-    door.remember(receipts[0], told_id)
+def _given_event(session: Session, receipts: list[Receipt]) -> Reply:
+    """Under a lease, which this connection holds."""
+    session.door.holdings.note(session, receipts[0])
     return _told_event(receipts[0])
 
 
 def _given_events(door: Door, slots: list[Slot], shares: list[list[Receipt]]) -> list[bytes]:
     answers: list[bytes] = []
-    leases: dict[bytes, Lease] = {}
+    held: dict[bytes, Holding] = {}
     for slot, receipts in zip(slots, shares, strict=True):
         if slot.cancelled():
             door.let_go(receipts)
             answers.append(b"")
             continue
         told: list[bytes] = []
+        holder = slot.connection.session.holder
         for receipt, rows in portions(receipts, 1, len(slot.calls)):
             if not rows:
                 told.append(nothing(slot.protocol))
                 continue
             row = rows[0]
             name, payload = told_id(row, receipt), row[PAYLOAD]
-            leases[name] = receipt.token, row[POSITION]
+            key = name if row[HEADERS] is None else receipt.id_of(row).encode()
+            held[key] = Holding(receipt.token, row[POSITION], receipt.consumer, holder)
             told.append(b"*2\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(name), name, len(payload), payload))
         answers.append(told[0] if len(told) == 1 else b"".join(told))
     receipt = shares[0][0]
-    door.remembered.put(receipt.queue, receipt.group, leases)
+    door.holdings.put(receipt.queue, receipt.group, held)
     return answers
 
 
@@ -183,13 +197,28 @@ def _told_event(receipt: Receipt) -> Reply:
     return [told_id(row, receipt), row[PAYLOAD]]
 
 
-@command("QACK", Order.SEND, Right.RECEIVE, FAMILY, usage="QACK queue [consumerGroup] eventID")
+@command("QACK", Order.SEND, Right.RECEIVE, FAMILY, usage="QACK queue [consumerGroup] eventID [TOKEN token]")
 def acknowledge(session: Session, queue: QueueName, words: Words) -> Begun:
     """Say that an event was processed: 1, or 0 when it timed out or was acknowledged before."""
+    token = 0
+    if len(words) > 2 and words[-2].upper() == b"TOKEN":
+        *words, _, shown = words
+        token = read_token(shown)
     if len(words) not in (1, 2):
         raise wrong_arity("qack")
     group = read_group(words[0]) if len(words) == 2 else OLDER_GROUP
-    return session.door.ack(queue, group, [words[-1]], partial(_find_lease, session.door, queue, group), integers)
+    key = event_key(words[-1])
+    if token and key:
+        settle = Settle(Event.ACK, key.decode(), 0, token)
+        return session.door.holdings.settle(session, queue, group, settle, _told_ack)
+    work = session.door.holdings.ack_each(queue, group, [(session, [key])], _told_acks)
+    return Work(work.call, lambda results: cast(list[Any], work.finish(results))[0])
+
+
+def _told_ack(settled: Settled) -> Reply:
+    if isinstance(settled.error, OutOfOrder):
+        raise settled.error
+    return int(settled.ok)
 
 
 def _acknowledge_key(session: Session, words: list[bytes]) -> Hashable:
@@ -203,14 +232,15 @@ def _acknowledge_key(session: Session, words: list[bytes]) -> Hashable:
 @several("QACK", _acknowledge_key)
 def acknowledge_several(door: Door, slots: list[Slot]) -> Work:
     queue, group = read_queue(slots[0].calls[0][1]), read_group(slots[0].calls[0][2])
-    names = [[one[3] for one in slot.calls] for slot in slots]
-    return door.ack_each(queue, group, names, partial(_find_lease, door, queue, group), integers)
+    wanted = [(slot.connection.session, [event_key(one[3]) for one in slot.calls]) for slot in slots]
+    return door.holdings.ack_each(queue, group, wanted, _told_acks)
 
 
-def _find_lease(door: Door, queue: str, group: str, name: bytes) -> LeaseInfo | None:
-    message_id = event_id(name)
-    leases = [] if message_id is None else door.engine.leases(queue, group, ids=[message_id])
-    return leases[0] if leases else None
+def _told_acks(outcomes: list[Acked]) -> Encoded:
+    if any(isinstance(one, OutOfOrder) for one in outcomes):
+        told = [failure(one) if isinstance(one, OutOfOrder) else int(one) for one in outcomes]
+        return Encoded(b"".join([encode(one, RESP2) for one in told]))
+    return integers(cast(list[bool], outcomes))
 
 
 @command("QNOTIFY", Order.ALONE, Right.RECEIVE, FAMILY, usage="QNOTIFY [consumerGroup] timeout [queue ...]")

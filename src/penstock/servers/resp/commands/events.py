@@ -8,7 +8,6 @@ import uuid
 
 from penstock.domain.message import decode_headers
 from penstock.engines.contract import HEADERS, Receipt, Row
-from penstock.servers.resp.door import row_id
 
 HEADER = "event-id"
 # Made once for this purpose; it only has to stay the same.
@@ -30,6 +29,11 @@ def event_id(data: bytes) -> str | None:
     return chosen_id(text)
 
 
+def event_key(data: bytes) -> bytes:
+    """The message's id in the form in which it is looked up; nothing for what can be no id at all."""
+    return data if UUID(data) else (event_id(data) or "").encode()
+
+
 def chosen_id(text: str) -> str:
     try:
         return str(uuid.UUID(text))
@@ -43,4 +47,4 @@ def told_id(row: Row, receipt: Receipt) -> bytes:
         chosen = decode_headers(row[HEADERS]).get(HEADER)
         if chosen is not None:
             return chosen.encode()
-    return row_id(row, receipt).encode()
+    return receipt.id_of(row).encode()

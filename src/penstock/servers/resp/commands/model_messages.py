@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 import msgspec
 
 from penstock.client.aio.call import Call
-from penstock.domain.errors import InvalidInput, LeaseLost
+from penstock.domain.errors import InvalidInput
 from penstock.domain.lifecycle import Event
 from penstock.domain.message import BYTES, SYSTEM, Outgoing, decode_headers, draft
 from penstock.domain.settlement import Settle, Settled
@@ -27,9 +26,7 @@ from penstock.engines.contract import (
     Receipt,
 )
 from penstock.servers.access import Right
-from penstock.servers.resp.arguments import Blob, Count, GroupName, MessageId, Name, QueueName, Seconds, Text
-from penstock.servers.resp.commands.events import told_id
-from penstock.servers.resp.door import row_id
+from penstock.servers.resp.arguments import Blob, Count, GroupName, MessageId, Name, QueueName, Seconds, Text, Token
 from penstock.servers.resp.encoder import Reply
 from penstock.servers.resp.session import Begun, Session
 from penstock.servers.resp.table import Order, command
@@ -124,7 +121,7 @@ def _receive(
 
     def done(receipts: list[Receipt]) -> Reply:
         [receipt] = receipts
-        door.remember(receipt, told_id)
+        door.holdings.note(session, receipt)
         return _told(receipt) if receipt.rows else NOTHING
 
     return Waiting(Work(take(queue), done), [queue], group, wait, NOTHING, take, deal)
@@ -133,7 +130,7 @@ def _receive(
 def _told(receipt: Receipt) -> Reply:
     return [
         {
-            "id": row_id(row, receipt),
+            "id": receipt.id_of(row),
             "payload": row[PAYLOAD],
             "attempt": row[ATTEMPT],
             "token": receipt.token,
@@ -158,17 +155,26 @@ def nak(
     *,
     delay: Seconds | None = None,
     reason: Text | None = None,
+    token: Token = 0,
 ) -> Begun:
     """Try again: after the queue's backoff, or after DELAY seconds. Gives back the message's state."""
     if delay is not None:
         check_seconds("DELAY", delay)
-    return _settle(session, queue, group, Settle(Event.NAK, id, 0, 0, reason, delay))
+    return _settle(session, queue, group, Settle(Event.NAK, id, 0, token, reason, delay))
 
 
 @command("QREJECT", Order.SEND, Right.RECEIVE, FAMILY)
-def reject(session: Session, queue: QueueName, group: GroupName, id: MessageId, *, reason: Text | None = None) -> Begun:
+def reject(
+    session: Session,
+    queue: QueueName,
+    group: GroupName,
+    id: MessageId,
+    *,
+    reason: Text | None = None,
+    token: Token = 0,
+) -> Begun:
     """Never try again: a dead letter at once. Gives back the message's state."""
-    return _settle(session, queue, group, Settle(Event.REJECT, id, 0, 0, reason))
+    return _settle(session, queue, group, Settle(Event.REJECT, id, 0, token, reason))
 
 
 @command("QRESCHEDULE", Order.SEND, Right.RECEIVE, FAMILY)
@@ -180,37 +186,28 @@ def reschedule(
     *,
     delay: Seconds = 3600.0,
     reason: Text | None = None,
+    token: Token = 0,
 ) -> Begun:
     """Later, with attempts starting again. Gives back the message's state."""
     check_seconds("DELAY", delay, minimum=-1e18)
-    return _settle(session, queue, group, Settle(Event.RESCHEDULE, id, 0, 0, reason, max(0.0, delay)))
+    return _settle(session, queue, group, Settle(Event.RESCHEDULE, id, 0, token, reason, max(0.0, delay)))
 
 
 def _settle(session: Session, queue: str, group: str, settle: Settle) -> Work:
-    return session.door.settle(queue, group, settle, partial(_told_state, settle))
+    return session.door.holdings.settle(session, queue, group, settle, _told_state)
 
 
-def _told_state(settle: Settle, settled: Settled | None) -> Reply:
-    if settled is None:
-        raise LeaseLost(f"message {settle.id} is not in flight in this group: the {settle.event} changed nothing")
+def _told_state(settled: Settled) -> Reply:
     if settled.error is not None:
         raise settled.error
     return str(settled.state)
 
 
 @command("QEXTEND", Order.TURN, Right.RECEIVE, FAMILY)
-def extend(session: Session, queue: QueueName, group: GroupName, id: MessageId, seconds: Seconds) -> Begun:
+def extend(
+    session: Session, queue: QueueName, group: GroupName, id: MessageId, seconds: Seconds, *, token: Token = 0
+) -> Begun:
     """Keep a lease until so many seconds from now; gives back its end."""
     check_seconds("seconds", seconds, above=True)
-    engine = session.door.engine
-
-    def operation() -> int | None:
-        leases = [(one.token, one.position) for one in engine.leases(queue, group, ids=[id])]
-        return engine.extend(queue, group, leases, seconds)[0] if leases else None
-
-    def finish(ends_at: int | None) -> Reply:
-        if ends_at is None:
-            raise LeaseLost(f"message {id} is not in flight in this group")
-        return to_time(ends_at).isoformat()
-
-    return session.door.change(operation, finish)
+    holdings = session.door.holdings
+    return holdings.extend(session, queue, group, id, seconds, token, lambda ends_at: to_time(ends_at).isoformat())

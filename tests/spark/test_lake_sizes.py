@@ -1,0 +1,59 @@
+"""Large payloads: what is in memory at a time is bounded by bytes, not by rows."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from pyarrow import parquet
+from pyspark.sql import SparkSession
+
+import penstock
+from penstock.engines.sqlite.reading import BATCH_BYTES
+from penstock.spark.lake import writing
+from penstock.spark.lake.opening import open_lake
+from penstock.spark.lake.rows import Source, _rows
+from penstock.spark.lake.verifying import verify
+from tests.spark.lakes import run_archive
+
+MEGABYTE = 1 << 20
+
+
+def test_batches_row_groups_and_digests_stay_small_whatever_payloads_have(spark: SparkSession, tmp_path: Path) -> None:
+    url, path = f"sqlite:///{tmp_path}/store.db", tmp_path / "lake"
+    with penstock.connect(url) as store:
+        queue = store.queue("files")
+        queue.send_many([b"small"] * 300)
+        for _ in range(20):
+            queue.send_many([os.urandom(8 * MEGABYTE)])
+        while deliveries := queue.receive(limit=50):
+            queue.ack_many(deliveries)
+        engine = store.engine
+        [part] = engine.window("files", 0, engine.horizon("files", "archive"), 1, "archive")
+        measured = _Measured()
+        write = writing.writer("archive", f"file:{tmp_path}/aside")
+        told = list(write(measured.seen(_rows(engine, "archive", 1, [Source(part, 0)]))))
+        sizes = measured.sizes
+        assert sum(sizes) > 160 * MEGABYTE
+        assert max(sizes) <= BATCH_BYTES + 8 * 8 * MEGABYTE
+        [name] = told[0].column("path").to_pylist()
+        written = parquet.ParquetFile(tmp_path / "aside" / name).metadata
+        assert written.num_rows == 320
+        groups = [written.row_group(place).total_byte_size for place in range(written.num_row_groups)]
+        assert max(groups) <= writing.ROW_GROUP_BYTES + max(sizes)
+        [digest] = told[0].column("digest").to_pylist()
+        assert writing.digest_of(f"file:{tmp_path}/aside/{name}") == digest
+        run_archive(spark, store, url, path)
+        assert verify(spark, open_lake(spark, engine, str(path)), url).ok
+
+
+class _Measured:
+    """Batches on their way, and how large they were."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def seen(self, batches: writing.Batches) -> writing.Batches:
+        for batch in batches:
+            self.sizes.append(batch.nbytes)
+            yield batch
