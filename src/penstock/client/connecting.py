@@ -21,7 +21,7 @@ def connect(url: str, **settings: Any) -> Store:
     `postgresql://user@host/database`; `postgresql+embedded:///folder` for a server of one's own, to try things.
 
     `settings` go to the engine: `busy_seconds`, how long a call waits for another writer or for a connection; for
-    PostgreSQL also `pool_size`, and `prepare=False, listen=False` behind a pooler that works by transaction.
+    PostgreSQL also `pool_size`, `prepare`, `listen` and `pool`.
     """
     return Store(open_engine(url, **settings))
 

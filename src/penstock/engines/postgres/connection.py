@@ -19,7 +19,6 @@ import psycopg
 from psycopg import Connection
 from psycopg.errors import Diagnostic
 from psycopg.pq import TransactionStatus
-from psycopg.rows import tuple_row
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from penstock.domain import errors
@@ -82,12 +81,12 @@ class Database:
 
     def on(self, connection: Connection, statement: str, parameters: Sequence[Any] = ()) -> Rows:
         """Run one statement on a connection whose transaction is the caller's business."""
-        return self._execute(connection, statement, parameters)
+        return self._execute(connection, statement, parameters, is_repeatable=False)
 
     def script(self, text: str) -> None:
         """Run several statements at once, without parameters, as a part of the transaction of this thread."""
         with self.translated():
-            self._local.connection.execute(text)
+            self._local.connection.execute(text, prepare=False)
 
     def row(self, statement: str, parameters: Sequence[Any] = ()) -> tuple[Any, ...] | None:
         rows = self.rows(statement, parameters)
@@ -142,7 +141,7 @@ class Database:
             with self._savepoint(connection):
                 return self._execute(connection, statement, parameters)
         try:
-            return self._execute(connection, statement, parameters)
+            return self._execute(connection, statement, parameters, is_repeatable=self._local.savepoints is False)
         except errors.StoreError:
             raise
         except errors.PenstockError as error:
@@ -152,22 +151,22 @@ class Database:
 
     @contextmanager
     def _savepoint(self, connection: Connection) -> Iterator[None]:
-        connection.execute(SQL.savepoint)
+        connection.execute(SQL.savepoint, prepare=False)
         try:
             yield
         except errors.StoreError:
             raise
         except errors.PenstockError:
-            connection.execute(SQL.rollback_to)
+            connection.execute(SQL.rollback_to, prepare=False)
             raise
         finally:
             if connection.info.transaction_status == TransactionStatus.INTRANS:
-                connection.execute(SQL.release)
+                connection.execute(SQL.release, prepare=False)
 
     @contextmanager
     def _within(self, connection: Connection, savepoints: bool | None = None) -> Iterator[None]:
         with self.translated():
-            connection.execute(SQL.begin)
+            connection.execute(SQL.begin, prepare=False)
         self._local.connection = connection
         self._local.savepoints = savepoints
         try:
@@ -175,11 +174,11 @@ class Database:
         except BaseException:
             if not connection.closed:
                 with self.translated():
-                    connection.execute(SQL.rollback)
+                    connection.execute(SQL.rollback, prepare=False)
             raise
         else:
             with self.translated():
-                connection.execute(SQL.commit)
+                connection.execute(SQL.commit, prepare=False)
         finally:
             self._local.connection = None
 
@@ -188,26 +187,26 @@ class Database:
         return getattr(self._local, "connection", None) is not None
 
     def _repeated(self, operation: Callable[[Connection], Any]) -> Any:
-        for attempt in range(ATTEMPTS):
-            try:
-                with self.connection() as connection:
+        with self.connection() as connection:
+            for attempt in range(ATTEMPTS):
+                try:
                     return operation(connection)
-            except translating.Conflict as conflict:
-                if attempt == ATTEMPTS - 1:
-                    raise self._undone(conflict) from conflict
+                except translating.Conflict as conflict:
+                    if attempt == ATTEMPTS - 1:
+                        raise self._undone(conflict) from conflict
         raise AssertionError
 
     def _undone(self, conflict: translating.Conflict) -> errors.StoreUnavailable:
         return errors.StoreUnavailable(f"{self.name}: {conflict}; nothing was changed")
 
-    def _execute(self, connection: Connection, statement: str, parameters: Sequence[Any]) -> Rows:
+    def _execute(
+        self, connection: Connection, statement: str, parameters: Sequence[Any], is_repeatable: bool = True
+    ) -> Rows:
+        """A name that turns out to be unknown spoils the transaction around it, so names need one that is repeated."""
         try:
             if self.clock is not None or self.random is not None:
-                connection.execute(SQL.inject, (self._now_text(), self._random_text()))
-            if self.prepare:
-                return prepared.rows(connection, statement, parameters)
-            cursor = connection.cursor(binary=True, row_factory=tuple_row)
-            return cursor.execute(statement, parameters, prepare=False).fetchall()
+                connection.execute(SQL.inject, (self._now_text(), self._random_text()), prepare=False)
+            return prepared.rows(connection, statement, parameters, has_name=self.prepare and is_repeatable)
         except psycopg.Error as error:
             raise translating.translate(error, self.name) from error
 
@@ -238,11 +237,15 @@ class Database:
     def connect(self) -> Connection:
         """A connection of one's own."""
         try:
-            connection = psycopg.connect(self.url, autocommit=True, connect_timeout=max(2, round(self.busy_seconds)))
+            connection = psycopg.connect(self.url, **self._options())
         except psycopg.Error as error:
             raise translating.unreachable(error, self.name) from error
         register(connection)
         return connection
+
+    def _options(self) -> dict[str, Any]:
+        """psycopg names statements by numbers, which behind a pooler stand for others' statements: it prepares none."""
+        return {"autocommit": True, "prepare_threshold": None, "connect_timeout": max(2, round(self.busy_seconds))}
 
     def probe(self) -> None:
         """Say at once and in words why the server cannot be reached: a pool only says that it waited in vain."""
@@ -271,7 +274,7 @@ class Database:
             open=True,
             timeout=self.busy_seconds,
             num_workers=1,
-            kwargs={"autocommit": True, "prepare_threshold": None, "connect_timeout": max(2, round(self.busy_seconds))},
+            kwargs=self._options(),
             configure=_configure,
             check=_check_alive,
             reconnect_timeout=self.busy_seconds,

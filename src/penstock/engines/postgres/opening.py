@@ -23,8 +23,7 @@ def open_postgres(
 ) -> PostgresEngine:
     """Open the store. Nothing is connected yet, and the schema is not made: `migrate` does that.
 
-    Behind a pooler that hands out connections by transaction use `prepare=False, listen=False`. A `pool` of
-    psycopg_pool is used instead of an own one, and stays open; its connections are switched to autocommit.
+    A `pool` of psycopg_pool is used instead of an own one, and stays open; its connections are switched to autocommit.
     """
     check_integer("pool_size", pool_size, 1, 1000)
     check_seconds("busy_seconds", busy_seconds, above=True)

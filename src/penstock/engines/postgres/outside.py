@@ -112,7 +112,7 @@ class _Borrowed:
             return
         if connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE:
             # Otherwise the block below would be the whole transaction, and commit it.
-            connection.execute(CONNECTION.begin_implicitly)
+            connection.execute(CONNECTION.begin_implicitly, prepare=False)
         with connection.transaction():
             yield
 

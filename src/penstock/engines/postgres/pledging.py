@@ -95,7 +95,7 @@ class Pledge:
 
     def _run(self, statement: str) -> None:
         with self._database.translated():
-            self._connection.execute(statement)
+            self._connection.execute(statement, prepare=False)
 
 
 @contextmanager
@@ -140,4 +140,4 @@ def _end(database: Database, name: str, fate: str) -> None:
         database.translated(),
         suppress(psycopg.errors.UndefinedObject, psycopg.errors.ObjectInUse),
     ):
-        connection.execute(statement.replace("{name}", name))
+        connection.execute(statement.replace("{name}", name), prepare=False)

@@ -8,21 +8,28 @@ hears one looks a second time a little later, for what was sent meanwhile withou
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 import threading
 import time
 
 import psycopg
 
-from penstock.domain.errors import PenstockError
+from penstock.domain.errors import PenstockError, StoreUnavailable
 from penstock.engines.postgres.connection import SQL, Database
+from penstock.engines.postgres.prepared import is_pooled
 from penstock.engines.watching import Watch
 
 # At most one notification for each queue and process in this time; a listener looks again after it.
 QUIET_SECONDS = 0.005
 SECOND_LOOK_SECONDS = 0.012
-# Without LISTEN (behind a pooler that hands out connections by transaction) waiting is looking this often.
+# Without LISTEN (behind a pooler that hands out sessions by transaction) waiting is looking this often.
 POLL_SECONDS = 0.1
+# How long a notification to oneself may take, through a pooler that lets it pass.
+ECHO_SECONDS = 2.0
+# How often and how long apart a listener says that it listens: a sender may be looking at that moment.
+TRIES = 20
+TRY_SECONDS = 0.002
 # How long the listener waits in one go before it sees whether it is still wanted, and after a failure.
 ROUND_SECONDS = 1.0
 RETRY_SECONDS = 0.5
@@ -82,9 +89,11 @@ class Listener(Watch):
         connection = self._database.connect()
         self._connection = connection
         try:
+            if is_pooled(connection) and not self._hears_itself(connection):
+                self._listen = False
+                return
             connection.execute(SQL.listen)
-            while not self._closed and not self._say_listening(connection):
-                time.sleep(0.001)
+            self._say_listening(connection)
             self._is_listening = True
             # Others may have committed between the caller's last look and this moment.
             self.committed()
@@ -93,6 +102,23 @@ class Listener(Watch):
             self._is_listening = False
             self._connection = None
             connection.close()
+
+    def _hears_itself(self, connection: psycopg.Connection) -> bool:
+        """Whether a notification gets through a pooler: not when the session behind it changes with each transaction.
+        Then nothing may be left on a session that belongs to others."""
+        word = secrets.token_hex(8)
+        connection.execute(SQL.listen_for_echo)
+        self._database.rows(SQL.echo, (word,))
+        heard = any(each.payload == word for each in connection.notifies(timeout=ECHO_SECONDS, stop_after=1))
+        connection.execute(SQL.stop_listening)
+        return heard
+
+    def _say_listening(self, connection: psycopg.Connection) -> None:
+        for _ in range(TRIES):
+            if connection.execute(SQL.say_listening).fetchone() == (True,):
+                return
+            time.sleep(TRY_SECONDS)
+        raise StoreUnavailable(f"{self._database.name}: somebody else holds the lock of listeners")
 
     def _pass_on(self, connection: psycopg.Connection) -> None:
         """Tell of every notification at once, and once more a little after the last one."""
@@ -105,7 +131,3 @@ class Listener(Watch):
                 self.committed()
             look_at = time.monotonic() + SECOND_LOOK_SECONDS if heard else None
             idle = 0 if self._waiting or heard else idle + 1
-
-    def _say_listening(self, connection: psycopg.Connection) -> bool:
-        row = connection.execute(SQL.say_listening).fetchone()
-        return row is not None and bool(row[0])

@@ -153,15 +153,15 @@ begin
 end
 $$;
 
--- A listener holds this lock as a shared one, so that it cannot be had while anybody listens.
+-- Whether anybody listens: listeners hold this lock as a shared one, so that it cannot be had meanwhile. It is given back
+-- within the expression that takes it. That must stay one expression: a cancellation is noticed between statements, and
+-- would leave a lock of the session behind that keeps listeners out.
 create or replace function penstock._somebody_listens() returns boolean
-language plpgsql as $$
-begin
-    if pg_try_advisory_lock(1347310675, 0) then
-        return not pg_advisory_unlock(1347310675, 0);
-    end if;
-    return true;
-end
+language sql volatile as $$
+    select case
+        when pg_try_advisory_lock(7305793389475492353) then not pg_advisory_unlock(7305793389475492353)
+        else true
+    end
 $$;
 
 -- A notification, unless this transaction or session does without (set local penstock.notify = off): a transaction that

@@ -30,6 +30,10 @@ select set_config('penstock.now', %s, false), set_config('penstock.random', %s, 
 -- What the server is, and whether it takes writes.
 select current_setting('server_version_num')::integer, pg_is_in_recovery();
 
+-- name: session
+-- The number of the session, as the server knows it.
+select pg_backend_pid();
+
 -- name: has_schema
 -- Whether the database has the tables of a store.
 select to_regclass('penstock.store') is not null;
@@ -44,9 +48,21 @@ from penstock.store;
 -- Hear of commits that make something ready.
 listen penstock;
 
+-- name: listen_for_echo
+-- Hear oneself, to find out whether notifications get through.
+listen penstock_echo;
+
+-- name: echo
+-- What the listener should hear.
+select pg_notify('penstock_echo', %s);
+
+-- name: stop_listening
+-- Hear nothing any more.
+unlisten *;
+
 -- name: say_listening
--- Senders notify only while somebody holds this lock. False while a sender is looking for one: try again.
-select pg_try_advisory_lock_shared(1347310675, 0);
+-- Senders notify only while somebody holds this lock: see penstock._somebody_listens. False while a sender is looking.
+select pg_try_advisory_lock_shared(7305793389475492353);
 
 -- name: begin_implicitly
 -- A statement that begins the transaction of a connection which begins them by itself.
