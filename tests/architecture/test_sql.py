@@ -122,7 +122,7 @@ SNAPSHOTS = {
     "_note_moment": "keeps only a transaction number, and positions given out later are greater",
     "_decided": "compares transaction numbers of others",
     "_long_decided": "compares transaction numbers of others",
-    "_check_window": "compares transaction numbers of others",
+    "_check_mark": "compares transaction numbers of others",
     "_count_ended": "counts up to now and keeps nothing",
     "_unfinished": "looks up to now and keeps nothing",
     "_free_segment": "looks up to now and keeps nothing",
@@ -140,5 +140,7 @@ def test_a_snapshot_that_is_kept_has_its_own_transaction_in_it() -> None:
         for use in re.finditer("pg_current_snapshot|txid_current_snapshot", text):
             names = made.findall(text, 0, use.start())
             if not names or names[-1] not in SNAPSHOTS:
-                wrong.append(f"{shown(path)}: {names[-1] if names else use.group()} wants penstock._snapshot()")
+                wrong.append(
+                    f"{shown(path)}: {names[-1] if names else use.group()} wants penstock._snapshot(), or a reason in SNAPSHOTS"
+                )
     assert not wrong, "\n".join(wrong)
