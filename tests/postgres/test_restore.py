@@ -12,6 +12,7 @@ import pytest
 
 import penstock
 from penstock import Queue
+from penstock.engines.contract import Mark, Table
 from tests.postgres.server import Server, binaries
 
 
@@ -82,3 +83,71 @@ def test_a_restored_store_that_was_not_migrated_says_so(postgres_url: str, other
     url = restored(postgres_url, other_server)
     with pytest.raises(penstock.PenstockError, match="migrate"), penstock.connect(url) as store:
         store.queue("orders").receive()
+
+
+SENDS = {
+    "send": "select penstock.send('orders', '\"new\"')",
+    "send with options": "select penstock.send('orders', '\"new\"', priority => 3)",
+    "send to a new queue": "select penstock.send('never used', '\"new\"')",
+    "send_many": "select * from penstock.send_many('orders', array['\"new\"', '\"newer\"']::jsonb[])",
+    "enqueue": "call test01.enqueue('{}'::json)",
+    "insert": "insert into messages.message (message) values ('{}')",
+    "receive": "select * from penstock.receive('orders')",
+    "dequeue": "select * from test01.dequeue('client', 30)",
+    "sweep": "select * from penstock.sweep()",
+}
+
+
+@pytest.mark.parametrize("ahead", [True, False], ids=["later numbers", "earlier numbers"])
+def test_a_sql_client_is_refused_in_a_restored_store_until_it_is_migrated(
+    postgres_url: str, other_server: Server, ahead: bool
+) -> None:
+    """Whether the numbers of the dump are later or earlier than those of the new cluster."""
+    with penstock.connect(postgres_url) as store:
+        store.queue("orders").send(b"old")
+        store.queue("orders").receive(limit=1)[0].ack()
+    with psycopg.connect(postgres_url, autocommit=True) as client:
+        client.execute("select penstock.create_queue_schema('test01'), penstock.create_message_schema('messages')")
+        client.execute("select penstock.send('orders', '\"kept\"')")
+    url = restored(postgres_url, other_server)
+    with psycopg.connect(url, autocommit=True) as client:
+        if not ahead:
+            for _ in range(20_000):
+                client.execute("select pg_current_xact_id()")
+        for _ in range(2):
+            for statement in SENDS.values():
+                with pytest.raises(psycopg.Error, match="run `penstock migrate`"):
+                    client.execute(statement)
+        with penstock.connect(url) as store:
+            store.migrate()
+            client.execute(SENDS["send"])
+            client.execute(SENDS["enqueue"])
+            assert finish(store.queue("orders")) == [b'"kept"', b'"new"']
+        assert client.execute(SENDS["dequeue"]).fetchall()
+
+
+def test_the_trail_goes_on_after_dump_and_restore(postgres_url: str, other_server: Server) -> None:
+    """A follower of it reads what it has not read, and what was trimmed does not make the rest unreadable."""
+    with penstock.connect(postgres_url) as store:
+        queue = store.queue("orders")
+        queue.send_many([b"trimmed", b"followed", b"open"])
+        queue.ack_many(queue.receive(limit=1))
+        queue.trim(upto=queue.engine.last_position("orders") - 2)
+        queue.ack_many(queue.receive(limit=1))
+        queue.engine.advance("orders", "lake", queue.engine.horizon("orders", "audit"), "audit")
+    url = restored(postgres_url, other_server)
+    with penstock.connect(url) as store:
+        store.migrate()
+        queue, engine = store.queue("orders"), store.engine
+        finish(queue)
+        start = engine.stream_position("orders", "lake")
+        assert start is not None
+
+        def read(start: Mark, table: Table) -> list[bytes]:
+            window = engine.window("orders", start, engine.horizon("orders", table), 1, table)
+            return [row for part in window for one in engine.read(part) for row in one.column("payload").to_pylist()]
+
+        assert read(start, "archive") == [b"open"]
+        assert read(engine.earliest("orders"), "messages") == [b"followed", b"open"]
+        engine.advance("orders", "lake", engine.horizon("orders", "audit"), "audit")
+        assert queue.stats("lake").lag == 0

@@ -103,9 +103,7 @@ def test_an_outage_is_told() -> None:
     readers = [Reader("orders", "default", {"succeeded": 90, "ready": 10}, (0.1, 0.1, 0.1), NO_TIMES, 90)]
     points = [point(0, received=90, backlog=0), *(point(place, backlog=10) for place in range(1, 5))]
     points[-1] = point(4, backlog=10, oldest_age_seconds=240.0)
-    told = (
-        "Nothing was received from orders since 12:00:00 UTC, though 10 messages are ready; the oldest is 4 min old."
-    )
+    told = "Nothing was received from orders since 12:00:00 UTC, though 10 messages are ready; the oldest is 4 min old."
     assert told in sentences(readers=readers, points={("orders", "default"): points})
     working = [point(place, received=20, backlog=10, oldest_age_seconds=240.0) for place in range(5)]
     assert told not in sentences(readers=readers, points={("orders", "default"): working})
@@ -114,7 +112,8 @@ def test_an_outage_is_told() -> None:
 def test_a_share_of_failures_a_storm_a_growing_backlog_and_vanished_consumers_are_told() -> None:
     points = {
         ("orders", "default"): [
-            point(place, received=40, settled=40, retried=30 if place == 3 else 0, backlog=10 + 30 * place) for place in range(5)
+            point(place, received=40, settled=40, retried=30 if place == 3 else 0, backlog=10 + 30 * place)
+            for place in range(5)
         ]
     }
     readers = [Reader("orders", "default", {"succeeded": 80, "expired": 20}, (2.0, 2.1, 2.2), NO_TIMES, 100)]

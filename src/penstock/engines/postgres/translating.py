@@ -23,6 +23,7 @@ RAISED: dict[str, type[errors.PenstockError]] = {
     "PN207": errors.OutOfOrder,
     "PN208": errors.LogDiverged,
     "PN300": errors.NotFound,
+    "PN400": errors.SchemaMissing,
 }
 DUPLICATE_ADDRESS = "PN202"
 MIGRATE = "run `penstock migrate` or store.migrate()"

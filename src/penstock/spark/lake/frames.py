@@ -37,7 +37,9 @@ def read_table(spark: SparkSession, lake: Lake, table: Table) -> DataFrame:
 
 def _late(begun: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
     """Most groups begin with the first message of their queue."""
-    late = {queue: {group: position for group, position in groups.items() if position} for queue, groups in begun.items()}
+    late = {
+        queue: {group: position for group, position in groups.items() if position} for queue, groups in begun.items()
+    }
     return {queue: groups for queue, groups in late.items() if groups}
 
 

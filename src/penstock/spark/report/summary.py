@@ -177,7 +177,10 @@ def _points(metrics: DataFrame) -> dict[tuple[str, str | None], list[Point]]:
                 waited=(row["waited_p50"], row["waited_p95"], row["waited_p99"]),
                 processed=(row["processed_p50"], row["processed_p95"], row["processed_p99"]),
                 oldest_age_seconds=row["oldest_age_seconds"],
-                **{name: row[name] for name in ("sent", "received", "settled", "retried", "succeeded", "dead", "backlog")},
+                **{
+                    name: row[name]
+                    for name in ("sent", "received", "settled", "retried", "succeeded", "dead", "backlog")
+                },
             )
         )
     return points
@@ -209,4 +212,3 @@ def _three(values: list[float] | None) -> tuple[float | None, float | None, floa
 def _made(kind: Any, row: Row) -> Any:
     values = {name: row[name] for name in kind.__struct_fields__}
     return kind(**{name: utc(value) if isinstance(value, datetime) else value for name, value in values.items()})
-

@@ -26,11 +26,16 @@ begin
     end if;
     select u.queue_id, u.max_payload_bytes, l.lane_id,
         u.delay_seconds = 0 and u.ttl_seconds is null and u.shards = 1
-            and (u.primary_group is null or u.primary_group_id is not null) and not u.announces as is_simple
+            and (u.primary_group is null or u.primary_group_id is not null) and not u.announces as is_simple,
+        s.system_identifier::text as cluster
     into q
     from penstock.queue as u
     left join penstock.lane as l on l.queue_id = u.queue_id and l.priority = 0 and l.shard = 0
+    cross join penstock.store as s
     where u.name = append.queue;
+    if q.cluster is distinct from current_setting('penstock.cluster', true) then
+        perform penstock._check_cluster();
+    end if;
     if q.is_simple is not true or q.lane_id is null then
         ids := penstock._put(queue, payloads, array_fill(content_type, array[_n]), null, notify, _tx, _segment);
         return;
@@ -131,6 +136,7 @@ declare
     _held_id bigint;
     _id uuid;
 begin
+    perform penstock._check_cluster();
     q.primary_group_id := _group_id;
     select array_agg(nextval('penstock.position')) into _seqs from generate_series(1, cardinality(_payloads));
     for m in

@@ -52,9 +52,11 @@ begin
     end if;
     -- The queue, the group and, when there is only one, the lane.
     select u.queue_id, u.trimmed_position, u.delivery, u.ordered, u.paused, u.shards, r.group_id, r.name, r.used_at,
-        r.stream_mark, coalesce(_lease_seconds, u.lease_seconds) as lease_seconds, n.lanes, n.lane_id, n.priority
+        r.stream_mark, coalesce(_lease_seconds, u.lease_seconds) as lease_seconds, n.lanes, n.lane_id, n.priority,
+        s.system_identifier::text as cluster
     into f
     from penstock.queue as u
+    cross join penstock.store as s
     left join penstock.reader as r
         on r.queue_id = u.queue_id and r.name = coalesce(_group, u.primary_group, 'default')
     cross join lateral (
@@ -62,6 +64,9 @@ begin
         from (select lane_id, priority from penstock.lane where queue_id = u.queue_id and priority >= 0 limit 2) as two
     ) as n
     where u.name = _queue;
+    if f.cluster is distinct from current_setting('penstock.cluster', true) then
+        perform penstock._check_cluster();
+    end if;
     if f.group_id is null or f.stream_mark is not null then
         q := penstock._ensure_queue(penstock._check_name('queue', _queue));
         g := penstock._ensure_group(q, penstock._check_name('group', coalesce(_group, penstock._default_group(q))));

@@ -44,6 +44,7 @@ declare
     _seq bigint := penstock._last_position();
     _tx xid8 := pg_snapshot_xmax(pg_current_snapshot());
 begin
+    perform penstock._check_cluster();
     if not exists (select 1 from penstock.moment where seq = _seq) then
         insert into penstock.moment (seq, tx) values (_seq, _tx);
     end if;

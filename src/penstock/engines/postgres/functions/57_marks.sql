@@ -94,9 +94,9 @@ language sql stable as $$
             where not c.used_up and c.above > 0
         )
         union all
-        select split_part(w.text, ':', 1)::xid8, split_part(w.text, ':', 2)::bigint, split_part(w.text, ':', 3)::bigint
-        from (select split_part(q.trail_mark, '/', 7) as text) as w
-        where w.text <> '' and c.used_up and pg_visible_in_snapshot(split_part(w.text, ':', 1)::xid8, c.snap)
+        select w.part[1]::xid8, w.part[2]::bigint, w.part[3]::bigint
+        from (select string_to_array(split_part(q.trail_mark, '/', 7), ':') as part) as w
+        where c.used_up and pg_visible_in_snapshot(w.part[1]::xid8, c.snap)
     ) as one
     order by one.tx desc, one.entry desc limit 1
 $$;

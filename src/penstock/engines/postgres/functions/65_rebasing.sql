@@ -1,5 +1,23 @@
 -- A dump that was restored into another cluster has the transaction numbers of the first one.
 
+-- Refuse to work in such a store before `penstock migrate`: what is sent could be taken for read, and what is swept for
+-- finished. The cluster is asked once in a session. Verbs that look up the store's cluster with their queue call this only
+-- when it is not the one that the session knows.
+create or replace function penstock._check_cluster() returns void
+language plpgsql as $$
+declare
+    _own text := nullif(current_setting('penstock.cluster', true), '');
+begin
+    if _own is null then
+        _own := set_config('penstock.cluster', (select system_identifier::text from pg_control_system()), false);
+    end if;
+    if exists (select 1 from penstock.store as s where s.system_identifier::text <> _own) then
+        raise exception using errcode = 'PN400',
+            message = 'this store was restored from another server, whose transaction numbers differ: run `penstock migrate`';
+    end if;
+end
+$$;
+
 -- Give every message a transaction number that is past everywhere, and put the cursors where they were: behind all
 -- messages up to the first unread one, passing over those beyond it that were read. True when there was something to do.
 create or replace function penstock._rebase() returns boolean
@@ -21,8 +39,19 @@ begin
     update penstock.lane as l set sent = penstock._sent(l), last = penstock._lane_end(l);
     update penstock.reader as r
     set (succeeded, rejected, failed, lease_expired, expired, cancelled) = (select * from penstock._ended(r));
+    -- The trail by entries, as long as transactions still tell what came before what.
+    update penstock.queue as u
+    set trail_mark = case when u.trail_mark is not null then penstock._by_entry(u, u.trail_mark) end,
+        trimmed_tx = case when u.trimmed_position > 0 then _past end,
+        trimmed_rows = case when u.trimmed_position > 0 then array[row (_past, u.trimmed_position, 0)::penstock.witness] end,
+        removed_tx = case when u.removed_tx is not null then _past end,
+        log_mark = null;
+    update penstock.reader as r set stream_mark = penstock._by_entry(u, r.stream_mark)
+    from penstock.queue as u where u.queue_id = r.queue_id and r.stream_table = 'audit';
     for q in select * from penstock.queue loop
-        for g in select * from penstock.reader where queue_id = q.queue_id loop
+        for g in
+            select * from penstock.reader where queue_id = q.queue_id and stream_table is distinct from 'audit'
+        loop
             for n in select * from penstock.lane where queue_id = q.queue_id and priority >= 0 loop
                 if g.stream_mark is not null then
                     c := penstock._mark_cursor(g.stream_mark);
@@ -63,6 +92,8 @@ begin
     update penstock.log set tx = _past;
     update penstock.claim set tx = _past;
     update penstock.step set tx = _past;
+    update penstock.removed set tx = _past;
+    update penstock.removal set first_tx = _past, last_tx = _past;
     update penstock.lane set counted = _snap;
     update penstock.reader set counted = _snap;
     update penstock.segment set sealed = '3' where sealed > '0';
@@ -70,4 +101,18 @@ begin
     update penstock.store set system_identifier = _identifier, epoch = (random() * 4611686018427387903)::bigint;
     return true;
 end
+$$;
+
+-- A mark of the trail as one that has passed the same entries, without naming a transaction.
+create or replace function penstock._by_entry(q penstock.queue, _mark text) returns text
+language sql stable as $$
+    select case when max(one.entry) is null then '0' else format('1:1:/3:3:/0/0/%s/f', max(one.entry)) end
+    from penstock._mark_cursor(_mark) as c
+    cross join lateral (
+        select s.entry from penstock.step as s
+        where s.queue_id = q.queue_id and penstock._is_read(c, s.tx, s.entry, 0)
+        union all
+        select t.entry from penstock.lane as n join penstock.claim as t using (lane_id)
+        where n.queue_id = q.queue_id and penstock._is_read(c, t.tx, t.entry, 0)
+    ) as one
 $$;
