@@ -125,8 +125,9 @@ SNAPSHOTS = {
     "_check_mark": "compares transaction numbers of others",
     "_count_ended": "counts up to now and keeps nothing",
     "_unfinished": "looks up to now and keeps nothing",
-    "_free_segment": "looks up to now and keeps nothing",
-    "sweep_segments": "keeps only a transaction number",
+    "_trim_to": "compares transaction numbers of others",
+    "_delete_messages": "keeps only a transaction number, before which none is open",
+    "_first_followed": "looks up to now and keeps nothing",
 }
 
 

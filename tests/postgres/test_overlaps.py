@@ -60,16 +60,13 @@ def test_a_receive_with_a_lower_token_leaves_what_a_later_one_gave_back(
     assert retake(delivery.token + 1) == [2]
 
 
-def test_a_receive_that_waited_while_a_segment_was_opened_takes_nothing_twice(
+def test_a_receive_that_waited_for_another_takes_nothing_twice(
     queue: Queue, other: psycopg.Connection, begin: Begin
 ) -> None:
     queue.send_many([b"1", b"2", b"3"])
     queue.ack_many(queue.receive())
     hold_lanes(other)
     begun = begin(queue.receive)
-    other.execute("update penstock.segment set sealed = null where segment = 2")
-    other.execute("update penstock.segment set sealed = pg_snapshot_xmax(pg_current_snapshot()) where segment = 1")
-    other.execute("select setval('penstock.segment_number', 1)")
     taken = other.execute("select payload from penstock.receive('orders')").fetchall()
     other.commit()
     assert [row[0] for row in taken] == [b"2"]

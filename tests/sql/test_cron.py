@@ -89,7 +89,7 @@ def test_the_jobs_follow_the_settings_and_go_again(old: Sql) -> None:
     old("select penstock.install_cron()")
     jobs = "select jobname, schedule, command from cron.job where jobname like 'penstock:%' order by jobid"
     [door] = old("select door_id from penstock.door")[0]
-    assert old(jobs)[0] == ("penstock:postgres:sweep", "* * * * *", "select penstock.sweep()")
+    assert old(jobs)[0] == ("penstock:postgres:sweep", "* * * * *", "call penstock.sweep_queues()")
     assert {(name.removeprefix(f"penstock:postgres:{door}:"), schedule) for name, schedule, _ in old(jobs)[1:]} == {
         ("cron_schedule_retention_queue", "*/7 * * * * *"),
         ("cron_schedule_retention_dead_letter", "0 3 * * *"),
@@ -132,7 +132,9 @@ def test_pg_cron_runs_the_sweep(cluster: clusters.Cluster, old: Sql) -> None:
                 end loop;
             end $$
         """)
-        assert again("select command, status from cron.job_run_details") == [("select penstock.sweep()", "succeeded")]
+        assert again("select command, status from cron.job_run_details") == [
+            ("call penstock.sweep_queues()", "succeeded")
+        ]
         assert again("select outcome from penstock.dead_letter") == [("expired",)]
         again("select penstock.uninstall_cron()")
 
@@ -154,5 +156,5 @@ def test_in_another_database_than_pg_crons_the_error_says_what_to_call_there(
     old("create extension if not exists pg_cron")
     old(hint.removeprefix("Call there: "))
     assert old("select database, command from cron.job where database = 'elsewhere'") == [
-        ("elsewhere", "select penstock.sweep()")
+        ("elsewhere", "call penstock.sweep_queues()")
     ]

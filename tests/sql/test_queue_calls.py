@@ -162,7 +162,8 @@ def test_the_reasons_have_the_conventions_defaults(jobs: Sql) -> None:
         jobs("call jobs.enqueue(%s)", json.dumps(number))
         take_and(jobs, call)
     assert jobs(
-        "select reason_why from jobs.message_audit where message_state_id <> 2 and reason_why <> 'enqueued'"
+        "select reason_why from jobs.message_audit where message_state_id <> 2 and reason_why <> 'enqueued' "
+        "order by audit_id"
     ) == [
         ("ACK",),
         ("NAK",),

@@ -10,8 +10,10 @@ FUNCTIONS = ROOT / "src" / "penstock" / "engines" / "postgres"
 EXECUTED = re.compile(r"\bexecute\s+(?!function|on\b)(\S[^;]*?);", re.IGNORECASE)
 # Text that is no name and no value of anybody: what it is.
 NUMBERS = {
-    "grant execute on function %s to %I": "regprocedure, which PostgreSQL writes with quotes where it needs them",
+    "grant execute on routine %s to %I": "regprocedure, which PostgreSQL writes with quotes where it needs them",
     "for values in (%s) with (autovacuum_enabled = false)": "the number of a segment",
+    "create or replace view %s as select %s where false": "regclass, and its columns, whose names were quoted",
+    "drop function if exists %s": "regprocedure",
     "from (%s) as m": "the statement of a window, which the store made of numbers and quoted marks",
 }
 

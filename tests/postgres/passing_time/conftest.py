@@ -15,7 +15,6 @@ from tests.postgres.passing_time.history import HISTORY
 
 @pytest.fixture
 def clock() -> Clock:
-    """It begins when the schema was made, because the first segment was opened then."""
     return Clock(datetime.now(UTC))
 
 

@@ -13,7 +13,7 @@ _BEGIN = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _END = b"\xff\xff"
 _LENGTH = Struct("!i").pack
 # A row is the number of its columns, and each after its length: first what is a number, then type and payload.
-_NUMBERS = {"seq": ">i8", "tx": ">i8", "created_at": ">i8", "lane_id": ">i4", "segment": ">i2"}
+_NUMBERS = {"seq": ">i8", "tx": ">i8", "created_at": ">i8", "lane_id": ">i4"}
 COLUMNS = (*_NUMBERS, "content_type", "payload")
 
 
@@ -23,7 +23,6 @@ class Place(NamedTuple):
     tx: int
     created_at: int
     lane_id: int
-    segment: int
     first: int
     seqs: Sequence[int] | None
 

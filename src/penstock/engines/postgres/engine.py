@@ -36,13 +36,13 @@ from penstock.engines.postgres import (
     explaining,
     migration,
     outside,
-    pledging,
     reading,
     scheduling,
     sending,
     settling,
     shapes,
     staging,
+    sweep,
     windows,
 )
 from penstock.engines.postgres.arrays import Numbers
@@ -404,18 +404,11 @@ class PostgresEngine:
     # -- maintenance -----------------------------------------------------------------------------------------------
 
     def sweep(self) -> SweepReport:
-        """Queue by queue, each in a transaction of its own so that nobody waits long."""
-        counts = {"promoted": 0, "reclaimed": 0, "expired": 0, "trimmed": 0, "purged": 0}
-        removed: int = self._value(SQL.sweep_consumers)
-        fired = scheduling.fire(self.database)
-        for (name,) in self._rows(SQL.queue_names):
-            for count, number in zip(counts, self._rows(SQL.sweep_queue, name)[0], strict=True):
-                counts[count] += number
-        self._rows(SQL.sweep_segments)
-        pledging.finish(self.database)
-        if removed or fired or any(counts.values()):
+        _ = self.salt
+        report = sweep.sweep(self.database)
+        if any(msgspec.structs.astuple(report)):
             self.watch.committed()
-        return SweepReport(fired=fired, removed_consumers=removed, **counts)
+        return report
 
     def claim_sweep(self, every_seconds: float) -> bool:
         return bool(self._value(SQL.claim_sweep, every_seconds))

@@ -51,7 +51,7 @@ class Pledge:
         self, chunk: Column, longest: int, priority: int, kind: str | None, kinds: list[str | None] | None
     ) -> None:
         place = self._place(priority, len(chunk.items), longest)
-        statement = SQL.copy.replace("{segment}", str(place.segment)).replace("{columns}", ", ".join(copying.COLUMNS))
+        statement = SQL.copy.replace("{columns}", ", ".join(copying.COLUMNS))
         rows = copying.rows(place, chunk.items, kind, kinds)
         self._wait()
         self._copy = self._copier.submit(self._send, statement, rows)

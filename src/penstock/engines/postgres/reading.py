@@ -100,8 +100,8 @@ def _trail(part: Part, queue_id: int) -> tuple[Any, ...]:
 
 
 def _checked(database: Database, part: Part, rows: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-    """Whether rows have gone is looked at when the first ones are there: then the statement has its snapshot, and holds
-    the segments, which are truncated whatever a snapshot shows. What goes later it still sees."""
+    """Whether rows have gone is looked at when the first ones are there: then the statement has its snapshot, and still
+    sees what goes later."""
     first = next(rows, None)
     ends = (text_of(part.start), text_of(part.end))
     database.rows(SQL.check_part, (part.queue, part.table, *ends, *_places(part), *part.witness))

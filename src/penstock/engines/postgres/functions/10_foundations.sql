@@ -115,13 +115,6 @@ begin
 end
 $$;
 
--- The segment that is written now. The transaction number must have been taken before: then everything that a
--- transaction after the sealing of a segment writes lies in a later one.
-create or replace function penstock._segment() returns smallint
-language sql volatile as $$
-    select (coalesce(pg_sequence_last_value('penstock.segment_number'), 0) % 4 + 1)::smallint
-$$;
-
 -- The snapshot of now, with this transaction as one that has not ended: what it writes later must not count as seen.
 -- (PostgreSQL leaves a transaction out of its own snapshots.)
 create or replace function penstock._snapshot() returns pg_snapshot

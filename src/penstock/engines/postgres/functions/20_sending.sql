@@ -14,7 +14,6 @@ declare
     -- Before any position: whoever does not see this transaction yet has not passed its positions either.
     _tx xid8 := pg_current_xact_id();
     _n integer := cardinality(payloads);
-    _segment smallint := coalesce(pg_sequence_last_value('penstock.segment_number'), 0) % 4 + 1;
     q record;
 begin
     if coalesce(_n, 0) = 0 then
@@ -37,7 +36,7 @@ begin
         perform penstock._check_cluster();
     end if;
     if q.is_simple is not true or q.lane_id is null then
-        ids := penstock._put(queue, payloads, array_fill(content_type, array[_n]), null, notify, _tx, _segment);
+        ids := penstock._put(queue, payloads, array_fill(content_type, array[_n]), null, notify, _tx);
         return;
     end if;
     if pg_column_size(payloads) > q.max_payload_bytes then
@@ -46,20 +45,20 @@ begin
     created_at := penstock.now_us();
     if _n = 1 then
         first := nextval('penstock.position');
-        insert into penstock.log (seq, tx, created_at, lane_id, segment, content_type, payload)
-        values (first, _tx, created_at, q.lane_id, _segment, content_type, payloads[1]);
+        insert into penstock.log (seq, tx, created_at, lane_id, content_type, payload)
+        values (first, _tx, created_at, q.lane_id, content_type, payloads[1]);
     else
         -- All at once, so that they mostly follow each other: a set of positions without gaps is two numbers.
         select array_agg(nextval('penstock.position')) into seqs from generate_series(1, _n);
         if seqs[_n] - seqs[1] = _n - 1 then
             first := seqs[1];
             seqs := null;
-            insert into penstock.log (seq, tx, created_at, lane_id, segment, content_type, payload)
-            select first + place - 1, _tx, created_at, q.lane_id, _segment, content_type, payload
+            insert into penstock.log (seq, tx, created_at, lane_id, content_type, payload)
+            select first + place - 1, _tx, created_at, q.lane_id, content_type, payload
             from unnest(payloads) with ordinality as one (payload, place);
         else
-            insert into penstock.log (seq, tx, created_at, lane_id, segment, content_type, payload)
-            select seq, _tx, created_at, q.lane_id, _segment, content_type, payload
+            insert into penstock.log (seq, tx, created_at, lane_id, content_type, payload)
+            select seq, _tx, created_at, q.lane_id, content_type, payload
             from unnest(payloads, seqs) as one (payload, seq);
         end if;
     end if;
@@ -80,7 +79,7 @@ declare
     _tx xid8 := pg_current_xact_id();
 begin
     perform penstock._check_messages(payloads, content_types, options);
-    return penstock._put(queue, payloads, content_types, options, notify, _tx, penstock._segment());
+    return penstock._put(queue, payloads, content_types, options, notify, _tx);
 end
 $$;
 
@@ -99,7 +98,7 @@ end
 $$;
 
 create or replace function penstock._put(
-    _queue text, _payloads bytea[], _types text[], _options jsonb, _notify boolean, _tx xid8, _segment smallint
+    _queue text, _payloads bytea[], _types text[], _options jsonb, _notify boolean, _tx xid8
 ) returns text[]
 language plpgsql as $$
 declare
@@ -107,7 +106,7 @@ declare
     _ids text[];
 begin
     perform penstock._check_sizes(_payloads, q.max_payload_bytes);
-    _ids := penstock._send(q, _payloads, _types, _options, _tx, _segment);
+    _ids := penstock._send(q, _payloads, _types, _options, _tx);
     if _notify then
         perform penstock._wake(q.queue_id);
     end if;
@@ -117,7 +116,7 @@ $$;
 
 -- Send what was found small enough before: which messages are held, which are appended, and to which lanes.
 create or replace function penstock._send(
-    q penstock.queue, _payloads bytea[], _types text[], _options jsonb, _tx xid8, _segment smallint
+    q penstock.queue, _payloads bytea[], _types text[], _options jsonb, _tx xid8
 ) returns text[]
 language plpgsql as $$
 declare
@@ -209,7 +208,7 @@ begin
             if m.address is not null then
                 perform penstock._take_address(q, m.address, _id, _message.seq, _now);
             end if;
-            perform penstock._write(_message, _tx, _segment);
+            perform penstock._write(_message, _tx);
             if q.announces then
                 perform penstock._door_announce(array[_message.seq]);
             end if;
@@ -224,14 +223,14 @@ end
 $$;
 
 -- Write one message at the end of the log. A lane that has messages which may be over is read with care.
-create or replace function penstock._write(m penstock.flight, _tx xid8, _segment smallint) returns void
+create or replace function penstock._write(m penstock.flight, _tx xid8) returns void
 language plpgsql as $$
 begin
     insert into penstock.log (
-        seq, tx, created_at, lane_id, segment, id, content_type, headers, expires_at, deadline_at, address, key,
+        seq, tx, created_at, lane_id, id, content_type, headers, expires_at, deadline_at, address, key,
         batch_id, created_by, available_at, payload
     ) values (
-        m.seq, _tx, m.created_at, m.lane_id, _segment, m.id, m.content_type, m.headers, m.expires_at, m.deadline_at,
+        m.seq, _tx, m.created_at, m.lane_id, m.id, m.content_type, m.headers, m.expires_at, m.deadline_at,
         m.address, m.key, m.batch_id, m.created_by, m.available_at, m.payload
     );
     if coalesce(m.expires_at, m.deadline_at, m.batch_id) is not null then

@@ -1,22 +1,17 @@
 -- Cursors: how far a group has read a lane, and what lies beyond.
 
--- The cursor of a group in a lane: its newest claim. It is in the current segment, unless the group was idle. A given
--- cursor is used when there is none, so that a cursor that was moved in memory only is not lost.
+-- The cursor of a group in a lane: its newest claim. A given cursor is used when there is none, so that a cursor that was
+-- moved in memory only is not lost.
 create or replace function penstock._cursor(
-    _group_id integer, _lane_id integer, _segment smallint, _otherwise penstock.claim default null
+    _group_id integer, _lane_id integer, _otherwise penstock.claim default null
 ) returns penstock.claim
 language plpgsql stable as $$
 declare
     c penstock.claim;
 begin
     select * into c from penstock.claim
-    where segment = _segment and group_id = _group_id and lane_id = _lane_id
+    where group_id = _group_id and lane_id = _lane_id
     order by number desc limit 1;
-    if not found then
-        select * into c from penstock.claim
-        where group_id = _group_id and lane_id = _lane_id
-        order by number desc limit 1;
-    end if;
     if not found then
         c := _otherwise;
         if c is null then
@@ -78,7 +73,7 @@ $$;
 create or replace function penstock._has_unread(_group_id integer, _lane_id integer, _trimmed bigint) returns boolean
 language plpgsql stable as $$
 declare
-    c penstock.claim := penstock._cursor(_group_id, _lane_id, penstock._segment());
+    c penstock.claim := penstock._cursor(_group_id, _lane_id);
     _above bigint := greatest(c.above, _trimmed);
 begin
     if exists (
@@ -183,7 +178,7 @@ $$;
 -- Move a cursor, with a lease on what was taken on the way.
 create or replace function penstock._claim(
     q penstock.queue, g penstock.reader, _lane_id integer, c penstock.claim, _passed bigint, _seqs bigint[],
-    _consumer text, _token bigint, _ends_at bigint, _now bigint, _segment smallint
+    _consumer text, _token bigint, _ends_at bigint, _now bigint
 ) returns void
 language plpgsql as $$
 declare
@@ -195,11 +190,11 @@ begin
     select min(one), max(one), sum(one)::bigint into _first, _last, _sum from unnest(_seqs) as one;
     insert into penstock.claim (
         entry, group_id, lane_id, number, tx, prev, snap, at_tx, at_seq, used_up, above, passed, at, token, checked_at,
-        first, last, n, segment, consumer, positions
+        first, last, n, consumer, positions
     ) values (
         nextval('penstock.entry'), g.group_id, _lane_id, c.number + 1, pg_current_xact_id(), c.prev, c.snap, c.at_tx,
-        c.at_seq, c.used_up, c.above, c.passed + _passed, penstock.now_us(), _token, c.checked_at, coalesce(_first, 0),
-        coalesce(_last, 0), _n, _segment, _consumer, penstock._gaps(_seqs, _first, _last)
+        c.at_seq, c.used_up, c.above, c.passed + _passed, penstock.now_us(), _token, c.checked_at,
+        coalesce(_first, c.at_seq), coalesce(_last, c.at_seq), _n, _consumer, penstock._gaps(_seqs, _first, _last)
     );
     if _n > 0 then
         insert into penstock.lease as e (

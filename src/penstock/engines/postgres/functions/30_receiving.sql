@@ -16,7 +16,6 @@ set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan s
 set enable_bitmapscan = off set enable_sort = off set enable_hashjoin = off set enable_mergejoin = off set jit = off
 as $$
 declare
-    _segment smallint;
     _room integer := _limit;
     _now bigint;
     _checked_at bigint;
@@ -96,10 +95,8 @@ begin
     _token := (extract(epoch from clock_timestamp()) * 1000000)::bigint;
     _ends_at := _now + round(f.lease_seconds * 1000000)::bigint;
     _checked_at := _now;
-    -- Before what is looked at now: whatever ended in this snapshot has left its skips and its segment to be seen. The
-    -- current segment may have been opened by a transaction that is still open: it is read in any case.
+    -- Before what is looked at now: whatever ended in this snapshot has left its skips to be seen.
     _fresh := penstock._snapshot();
-    _segment := coalesce(pg_sequence_last_value('penstock.segment_number'), 0) % 4 + 1;
 
     -- The cursor of the only lane; what is due, what has lapsed. Leases that ended before the last look are gone, but
     -- their rows may still lie in the index, in great numbers when somebody keeps a transaction open: they are not looked
@@ -113,16 +110,12 @@ begin
             select 1 from penstock.lease
             where ends_at <= _now and ends_at > coalesce(k.checked_at, 0) - 50000 and group_id + 0 = f.group_id
         ) as lapsed,
-        exists (select 1 from penstock.skip where group_id = f.group_id) as skips,
-        array(
-            select segment from penstock.segment
-            where sealed is null or sealed > coalesce(pg_snapshot_xmin(k.prev), '0') or segment = _segment
-        ) as segments
+        exists (select 1 from penstock.skip where group_id = f.group_id) as skips
     into due
     from penstock.queue as u
     left join lateral (
-        select claim, checked_at, prev from penstock.claim
-        where f.lanes = 1 and segment = _segment and group_id = f.group_id and lane_id = f.lane_id
+        select claim, checked_at from penstock.claim
+        where f.lanes = 1 and group_id = f.group_id and lane_id = f.lane_id
         order by number desc limit 1
     ) as k on true
     where u.queue_id = f.queue_id;
@@ -186,17 +179,12 @@ begin
                     _ends_at := _now + round(f.lease_seconds * 1000000)::bigint;
                 end if;
                 _fresh := penstock._snapshot();
-                _segment := coalesce(pg_sequence_last_value('penstock.segment_number'), 0) % 4 + 1;
                 f.trimmed_position := (select trimmed_position from penstock.queue where queue_id = f.queue_id);
-                c := penstock._cursor(f.group_id, _lane_id, _segment);
-                due.segments := array(
-                    select segment from penstock.segment
-                    where sealed is null or sealed > pg_snapshot_xmin(c.prev) or segment = _segment
-                );
+                c := penstock._cursor(f.group_id, _lane_id);
                 due.skips := exists (select 1 from penstock.skip where group_id = f.group_id);
             end if;
             if c.number is null then
-                c := penstock._cursor(f.group_id, _lane_id, _segment);
+                c := penstock._cursor(f.group_id, _lane_id);
             end if;
             if c.number = 0 then
                 c.passed := (select trimmed from penstock.lane where lane_id = _lane_id);
@@ -232,7 +220,7 @@ begin
                             select m.seq, m.tx, m.created_at, m.id, m.content_type, m.headers, m.expires_at,
                                 m.deadline_at, m.address, m.key, m.batch_id, m.created_by, m.payload
                             from penstock.log as m
-                            where m.segment = any (due.segments) and m.lane_id = _lane_id
+                            where m.lane_id = _lane_id
                                 and (m.tx, m.seq) > (_from, _from_seq) and m.tx < _upto and m.seq > _above
                                 and pg_visible_in_snapshot(m.tx, c.snap) and not pg_visible_in_snapshot(m.tx, c.prev)
                             order by m.tx, m.seq limit 2
@@ -252,12 +240,12 @@ begin
                         else
                             insert into penstock.claim (
                                 entry, group_id, lane_id, number, tx, prev, snap, at_tx, at_seq, used_up, above, passed, at,
-                                token, checked_at, first, last, n, segment, consumer
+                                token, checked_at, first, last, n, consumer
                             ) values (
                                 nextval('penstock.entry'), f.group_id, _lane_id, c.number + 1, pg_current_xact_id(),
                                 c.prev, c.snap, message.tx, message.seq, c.used_up, c.above, c.passed + 1,
                                 -- The time of now, not that of the beginning: what is seen was committed before.
-                                penstock.now_us(), _token, _checked_at, message.seq, message.seq, 1, _segment, _consumer
+                                penstock.now_us(), _token, _checked_at, message.seq, message.seq, 1, _consumer
                             );
                             insert into penstock.lease (
                                 group_id, token, lane_id, ends_at, leased_at, first, last, n, checksum, consumer, positions
@@ -285,7 +273,7 @@ begin
                                     from unnest(_open) as o (x)
                                     cross join lateral (
                                         select * from penstock.log as m
-                                        where m.segment = any (due.segments) and m.lane_id = _lane_id and m.tx = o.x
+                                        where m.lane_id = _lane_id and m.tx = o.x
                                             and (m.tx, m.seq) > (c.at_tx, c.at_seq) and m.seq > _above
                                         order by m.tx, m.seq limit _room
                                     ) as m
@@ -295,7 +283,7 @@ begin
                                     select m.seq, m.tx, m.created_at, m.id, m.content_type, m.headers, m.expires_at,
                                         m.deadline_at, m.address, m.key, m.batch_id, m.created_by, m.payload
                                     from penstock.log as m
-                                    where m.segment = any (due.segments) and m.lane_id = _lane_id
+                                    where m.lane_id = _lane_id
                                         and (m.tx, m.seq) > (_from, _from_seq) and m.tx < _upto and m.seq > _above
                                         and pg_visible_in_snapshot(m.tx, c.snap)
                                     order by m.tx, m.seq limit _room
@@ -322,12 +310,11 @@ begin
                         claimed as (
                             insert into penstock.claim (
                                 entry, group_id, lane_id, number, tx, prev, snap, at_tx, at_seq, used_up, above, passed, at,
-                                token, checked_at, first, last, n, segment, consumer, positions
+                                token, checked_at, first, last, n, consumer, positions
                             )
                             select nextval('penstock.entry'), f.group_id, _lane_id, c.number + 1, pg_current_xact_id(),
                                 c.prev, c.snap, s.at_tx, s.at_seq, s.n < _room, c.above, c.passed + s.n,
-                                penstock.now_us(), _token, _checked_at, s.first, s.last, s.n, _segment, _consumer,
-                                s.positions
+                                penstock.now_us(), _token, _checked_at, s.first, s.last, s.n, _consumer, s.positions
                             from shaped as s
                         ),
                         leased as (
@@ -364,11 +351,11 @@ begin
                         select * into q from penstock.queue where queue_id = f.queue_id;
                         select * into g from penstock.reader where group_id = f.group_id;
                         return query select * from penstock._take_carefully(
-                            q, g, _lane_id, _priority, c, _consumer, _room, f.lease_seconds, _token, _now, _segment
+                            q, g, _lane_id, _priority, c, _consumer, _room, f.lease_seconds, _token, _now
                         );
                         get diagnostics _taken = row_count;
                         _room := _room - _taken;
-                        c := penstock._cursor(f.group_id, _lane_id, _segment, c);
+                        c := penstock._cursor(f.group_id, _lane_id, c);
                     end if;
                     exit when _room = 0;
                 end if;

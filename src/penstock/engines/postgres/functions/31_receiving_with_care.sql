@@ -3,7 +3,7 @@
 -- Unread messages one by one: what is over is passed and written down as ended, and leases may end at different times.
 create or replace function penstock._take_carefully(
     q penstock.queue, g penstock.reader, _lane_id integer, _priority integer, c penstock.claim, _consumer text,
-    _room integer, _lease_seconds double precision, _token bigint, _now bigint, _segment smallint
+    _room integer, _lease_seconds double precision, _token bigint, _now bigint
 ) returns setof penstock.delivery_row
 language plpgsql as $$
 declare
@@ -60,7 +60,7 @@ begin
         )::penstock.delivery_row;
     end loop;
     if _passed > 0 then
-        perform penstock._claim(q, g, _lane_id, c, _passed, _seqs, _consumer, _token, _ends_at, _now, _segment);
+        perform penstock._claim(q, g, _lane_id, c, _passed, _seqs, _consumer, _token, _ends_at, _now);
     end if;
 end
 $$;
@@ -196,7 +196,7 @@ create or replace function penstock._next_unread(q penstock.queue, g penstock.re
 language sql stable as $$
     select m.seq
     from penstock._unread(
-        _lane_id, penstock._cursor(g.group_id, _lane_id, penstock._segment()), q.trimmed_position, 100
+        _lane_id, penstock._cursor(g.group_id, _lane_id), q.trimmed_position, 100
     ) as m
     where not exists (select 1 from penstock.skip as s where s.group_id = g.group_id and s.seq = m.seq)
     limit 1
@@ -211,7 +211,6 @@ create or replace function penstock._take_in_order(
 language plpgsql as $$
 declare
     _most integer := case when q.delivery = 'at_most_once' then 1 else _limit end;
-    _segment smallint := penstock._segment();
     _room integer := _limit;
     _taken integer;
     _blocked integer[];
@@ -269,8 +268,7 @@ begin
             for r in
                 select * from penstock._take_lane(
                     q, g, turn.lane_id, turn.priority, turn.trimmed, _consumer,
-                    least(_room, case when _waits_at is null then _most else 1 end), _lease_seconds, _token, _now,
-                    _segment
+                    least(_room, case when _waits_at is null then _most else 1 end), _lease_seconds, _token, _now
                 )
             loop
                 return next r;
@@ -300,7 +298,7 @@ $$;
 -- Unread messages of a lane, window by window, with care.
 create or replace function penstock._take_lane(
     q penstock.queue, g penstock.reader, _lane_id integer, _priority integer, _trimmed bigint, _consumer text,
-    _limit integer, _lease_seconds double precision, _token bigint, _now bigint, _segment smallint
+    _limit integer, _lease_seconds double precision, _token bigint, _now bigint
 ) returns setof penstock.delivery_row
 language plpgsql as $$
 declare
@@ -310,7 +308,7 @@ declare
     _is_fresh boolean := false;
 begin
     perform pg_advisory_xact_lock(g.group_id, _lane_id);
-    c := penstock._cursor(g.group_id, _lane_id, _segment);
+    c := penstock._cursor(g.group_id, _lane_id);
     if c.number = 0 then
         c.passed := _trimmed;
         c.above := q.trimmed_position;
@@ -318,12 +316,12 @@ begin
     loop
         if not c.used_up then
             return query select * from penstock._take_carefully(
-                q, g, _lane_id, _priority, c, _consumer, _room, _lease_seconds, _token, _now, _segment
+                q, g, _lane_id, _priority, c, _consumer, _room, _lease_seconds, _token, _now
             );
             get diagnostics _taken = row_count;
             _room := _room - _taken;
             exit when _room = 0;
-            c := penstock._cursor(g.group_id, _lane_id, _segment, c);
+            c := penstock._cursor(g.group_id, _lane_id, c);
         end if;
         exit when _is_fresh;
         c.prev := c.snap;

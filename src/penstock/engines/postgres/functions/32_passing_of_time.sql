@@ -81,7 +81,7 @@ begin
     fl.created_by := h.created_by;
     fl.available_at := h.available_at;
     fl.payload := h.payload;
-    perform penstock._write(fl, _tx, penstock._segment());
+    perform penstock._write(fl, _tx);
     update penstock.identity set seq = fl.seq, held_id = null where queue_id = q.queue_id and id = h.id;
     if h.address is not null then
         update penstock.address set seq = fl.seq where queue_id = q.queue_id and address = h.address and id = h.id;

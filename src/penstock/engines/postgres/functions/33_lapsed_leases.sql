@@ -147,10 +147,10 @@ begin
     select array_agg(seq order by seq) into _ready from copied;
     if _ready is not null then
         insert into penstock.step (
-            entry, queue_id, group_id, tx, at, token, first, last, n, attempt, segment, event, state, by, reason, positions
+            entry, queue_id, group_id, tx, at, token, first, last, n, attempt, event, state, by, reason, positions
         ) values (
             nextval('penstock.entry'), q.queue_id, g.group_id, pg_current_xact_id(), greatest(_now, penstock.now_us()),
-            e.token, _ready[1], _ready[cardinality(_ready)], cardinality(_ready), 1, penstock._segment(), _event, 'ready',
+            e.token, _ready[1], _ready[cardinality(_ready)], cardinality(_ready), 1, _event, 'ready',
             e.consumer, _why, penstock._gaps(_ready, _ready[1], _ready[cardinality(_ready)])
         );
         perform penstock._wake(q.queue_id);

@@ -11,7 +11,6 @@ set enable_bitmapscan = off set jit = off
 as $$
 declare
     _tx xid8 := pg_current_xact_id();
-    _segment smallint := coalesce(pg_sequence_last_value('penstock.segment_number'), 0) % 4 + 1;
     _now bigint := penstock.now_us();
     f record;
     e penstock.lease;
@@ -33,9 +32,9 @@ begin
     ),
     written as (
         insert into penstock.step (
-            entry, queue_id, group_id, tx, at, token, first, last, n, attempt, segment, event, state, by, positions
+            entry, queue_id, group_id, tx, at, token, first, last, n, attempt, event, state, by, positions
         )
-        select nextval('penstock.entry'), place.queue_id, gone.group_id, _tx, _now, token, first, last, n, 1, _segment,
+        select nextval('penstock.entry'), place.queue_id, gone.group_id, _tx, _now, token, first, last, n, 1,
             'ack', 'succeeded', consumer, case when last - first + 1 <> n then positions end
         from gone cross join place
     )

@@ -7,10 +7,10 @@ create or replace function penstock._succeed(
 language plpgsql as $$
 begin
     insert into penstock.step (
-        entry, queue_id, group_id, tx, at, token, first, last, n, attempt, segment, event, state, by, positions
+        entry, queue_id, group_id, tx, at, token, first, last, n, attempt, event, state, by, positions
     ) values (
         nextval('penstock.entry'), _queue_id, _group_id, pg_current_xact_id(), _now, e.token, e.first, e.last, e.n, 1,
-        coalesce(pg_sequence_last_value('penstock.segment_number'), 0) % 4 + 1, 'ack', 'succeeded', e.consumer,
+        'ack', 'succeeded', e.consumer,
         case when e.last - e.first + 1 <> e.n then e.positions end
     );
     if _group_id is not distinct from _primary_group_id and (
@@ -60,10 +60,10 @@ create or replace function penstock._record(
 ) returns void
 language sql as $$
     insert into penstock.step (
-        entry, queue_id, group_id, tx, at, token, first, last, n, attempt, segment, event, state, by, reason
+        entry, queue_id, group_id, tx, at, token, first, last, n, attempt, event, state, by, reason
     ) values (
         nextval('penstock.entry'), _queue_id, _group_id, pg_current_xact_id(), greatest(_now, penstock.now_us()), _token,
-        _seq, _seq, 1, _attempt, penstock._segment(), _event, _state, _by, _reason
+        _seq, _seq, 1, _attempt, _event, _state, _by, _reason
     )
 $$;
 

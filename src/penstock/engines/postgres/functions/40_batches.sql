@@ -73,7 +73,7 @@ declare
 begin
     perform penstock._send(
         q, array[decode(_message ->> 'payload', 'base64')], array[_message ->> 'content_type'],
-        jsonb_build_array(_message -> 'options'), _tx, penstock._segment()
+        jsonb_build_array(_message -> 'options'), _tx
     );
     perform penstock._wake(q.queue_id);
 end
@@ -242,7 +242,7 @@ begin
             select u.* from penstock.log as u join penstock.lane as n using (lane_id)
             where u.seq = any (_members) and n.queue_id = q.queue_id and n.priority >= 0
                 and not penstock._is_read(
-                    penstock._cursor(g.group_id, u.lane_id, penstock._segment()), u.tx, u.seq, q.trimmed_position
+                    penstock._cursor(g.group_id, u.lane_id), u.tx, u.seq, q.trimmed_position
                 )
                 and not exists (select 1 from penstock.skip as s where s.group_id = g.group_id and s.seq = u.seq)
             order by u.seq

@@ -89,7 +89,7 @@ create or replace function penstock._seek_lane(
 ) returns void
 language plpgsql as $$
 declare
-    c penstock.claim := penstock._cursor(g.group_id, n.lane_id, penstock._segment());
+    c penstock.claim := penstock._cursor(g.group_id, n.lane_id);
     _snap pg_snapshot := penstock._snapshot();
     _again bigint[];
     m penstock.log;
@@ -144,10 +144,10 @@ begin
     loop
         _seqs := ended.seqs;
         insert into penstock.step (
-            entry, queue_id, group_id, tx, at, first, last, n, attempt, segment, event, state, by, positions
+            entry, queue_id, group_id, tx, at, first, last, n, attempt, event, state, by, positions
         ) values (
             nextval('penstock.entry'), q.queue_id, g.group_id, pg_current_xact_id(), _now, _seqs[1], _seqs[ended.n],
-            ended.n, 0, penstock._segment(), 'seek', 'ready', 'system',
+            ended.n, 0, 'seek', 'ready', 'system',
             penstock._gaps(_seqs, _seqs[1], _seqs[ended.n])
         );
         perform penstock._uncount(g.group_id, ended.state, ended.n);
@@ -184,7 +184,7 @@ begin
     c.above := _position;
     c.passed := n.trimmed;
     perform penstock._claim(
-        q, g, n.lane_id, c, _passed, '{}', null, c.token, 0, _now, penstock._segment()
+        q, g, n.lane_id, c, _passed, '{}', null, c.token, 0, _now
     );
 end
 $$;
@@ -293,14 +293,14 @@ begin
     delete from penstock.finished where queue_id = q.queue_id;
     for g in select * from penstock.reader where queue_id = q.queue_id loop
         for n in select * from penstock.lane where queue_id = q.queue_id and priority >= 0 loop
-            c := penstock._cursor(g.group_id, n.lane_id, penstock._segment());
+            c := penstock._cursor(g.group_id, n.lane_id);
             continue when c.number = 0 and g.stream_mark is not null;
             c.prev := _snap;
             c.snap := _snap;
             c.used_up := true;
             c.above := 0;
             c.passed := 0;
-            perform penstock._claim(q, g, n.lane_id, c, 0, '{}', null, c.token, 0, _now, penstock._segment());
+            perform penstock._claim(q, g, n.lane_id, c, 0, '{}', null, c.token, 0, _now);
         end loop;
     end loop;
     delete from penstock.claim where n > 0 and lane_id in (

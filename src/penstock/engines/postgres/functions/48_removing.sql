@@ -1,8 +1,7 @@
 -- Taking messages out for good because an operator says so: single ones, or the oldest. Retention, brought forward.
 --
 -- Where a message is live it ends first, as cancelled and without a dead letter; then it leaves. The oldest leave by moving
--- the place where the log begins, as when retention ends, which touches no row. A single one is deleted from the log: the
--- one exception to its only being appended to.
+-- the place where the log begins, as when retention ends. A single one is deleted from the log at once.
 
 -- Nobody receives from the queue or makes a group of it until this transaction ends; the queue as it is then.
 create or replace function penstock._hold_still(q penstock.queue) returns penstock.queue
@@ -311,7 +310,7 @@ begin
         perform penstock._cancel(q, g, _part, 1, _now);
     end loop;
     if n.priority >= 0 then
-        c := penstock._cursor(g.group_id, n.lane_id, penstock._segment());
+        c := penstock._cursor(g.group_id, n.lane_id);
         _unread := array(
             select m.seq from penstock.log as m
             where m.lane_id = n.lane_id and m.seq = any (_seqs)
@@ -356,10 +355,10 @@ declare
     _n integer := cardinality(penstock._members(_positions));
 begin
     insert into penstock.step (
-        entry, queue_id, group_id, tx, at, first, last, n, attempt, segment, event, state, by, reason, positions
+        entry, queue_id, group_id, tx, at, first, last, n, attempt, event, state, by, reason, positions
     ) values (
         nextval('penstock.entry'), q.queue_id, g.group_id, pg_current_xact_id(), _now, _first, _last, _n, _attempt,
-        penstock._segment(), 'remove', 'cancelled', 'system', penstock._reason('remove'),
+        'remove', 'cancelled', 'system', penstock._reason('remove'),
         case when _last - _first + 1 <> _n then _positions end
     );
     if g.name is not distinct from q.primary_group then
@@ -374,10 +373,10 @@ create or replace function penstock._count_passed(
 ) returns void
 language plpgsql as $$
 declare
-    c penstock.claim := penstock._cursor(g.group_id, n.lane_id, penstock._segment());
+    c penstock.claim := penstock._cursor(g.group_id, n.lane_id);
 begin
     if _more <> 0 and c.number > 0 and n.priority >= 0 then
-        perform penstock._claim(q, g, n.lane_id, c, _more, '{}', null, c.token, 0, _now, penstock._segment());
+        perform penstock._claim(q, g, n.lane_id, c, _more, '{}', null, c.token, 0, _now);
     end if;
 end
 $$;
@@ -421,7 +420,7 @@ begin
         delete from penstock.dead_letter where group_id = g.group_id and seq = _seq;
     end if;
     if not penstock._is_read(
-        penstock._cursor(g.group_id, m.lane_id, penstock._segment()), m.tx, m.seq, q.trimmed_position
+        penstock._cursor(g.group_id, m.lane_id), m.tx, m.seq, q.trimmed_position
     ) then
         insert into penstock.skip (group_id, seq) values (g.group_id, _seq) on conflict do nothing;
     end if;

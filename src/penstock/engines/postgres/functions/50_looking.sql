@@ -290,7 +290,7 @@ language sql stable as $$
             cross join lateral (
                 select m.seq, m.expires_at, m.deadline_at, m.batch_id, row_number() over () as place
                 from penstock._unread(
-                    n.lane_id, penstock._cursor(_group_id, n.lane_id, penstock._segment()), q.trimmed_position,
+                    n.lane_id, penstock._cursor(_group_id, n.lane_id), q.trimmed_position,
                     _reach
                 ) as m
             ) as unread

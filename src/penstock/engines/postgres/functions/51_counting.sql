@@ -65,7 +65,7 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
     from penstock.queue as q
     join penstock.reader as g on g.queue_id = q.queue_id and g.name = _group
     join penstock.lane as l on l.queue_id = q.queue_id
-    cross join lateral penstock._cursor(g.group_id, l.lane_id, penstock._segment()) as c
+    cross join lateral penstock._cursor(g.group_id, l.lane_id) as c
     where q.name = _queue
 $$;
 
@@ -82,7 +82,7 @@ declare
     _lag bigint := 0;
 begin
     for n in select * from penstock.lane where queue_id = q.queue_id and priority >= 0 loop
-        c := penstock._cursor(_group_id, n.lane_id, penstock._segment());
+        c := penstock._cursor(_group_id, n.lane_id);
         _unread := null;
         select count(*) into _since from (
             select from penstock.log as m where m.lane_id = n.lane_id and m.tx >= pg_snapshot_xmax(n.counted) limit 100
@@ -165,7 +165,7 @@ begin
                 from penstock.lane as n
                 cross join lateral (
                     select m.created_at from penstock._unread(
-                        n.lane_id, penstock._cursor(g.group_id, n.lane_id, penstock._segment()), q.trimmed_position, 1
+                        n.lane_id, penstock._cursor(g.group_id, n.lane_id), q.trimmed_position, 1
                     ) as m
                 ) as first
                 where n.queue_id = q.queue_id and n.priority >= 0

@@ -154,7 +154,7 @@ begin
             from penstock.lease as e where e.group_id = g.group_id and e.positions @> place.seq limit 1
         ),
         'is_read', penstock._is_read(
-            penstock._cursor(g.group_id, fl.lane_id, penstock._segment()), m.tx, m.seq, q.trimmed_position
+            penstock._cursor(g.group_id, fl.lane_id), m.tx, m.seq, q.trimmed_position
         ),
         'lag', penstock._lag(q, g.group_id),
         'consumers', (select count(*) from penstock.consumer where group_id = g.group_id),

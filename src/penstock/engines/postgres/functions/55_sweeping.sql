@@ -1,29 +1,58 @@
 -- The maintenance pass: everything that time does to messages, and giving room back.
 
--- One pass over all queues, in one transaction. The ticks of schedules are computed by the Python sweep.
+-- One pass over all queues, in one transaction: what it locks in a queue stays locked until its end. So what makes a receive
+-- wait, which is seldom necessary, is done last; and nobody is waited for. Whoever can commit in between calls
+-- penstock.sweep_queues() instead. The ticks of schedules are computed by the Python sweep.
 create or replace function penstock.sweep()
 returns table (
     reclaimed bigint, promoted bigint, expired bigint, trimmed bigint, purged bigint, removed_consumers bigint
 )
-language plpgsql security definer set search_path = pg_catalog, pg_temp set jit = off as $$
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off
+as $$
 #variable_conflict use_column
 declare
-    _name text;
+    _decided bigint := penstock.decide();
+    _now bigint := penstock.now_us();
+    q penstock.queue;
     one record;
 begin
-    perform penstock._note_moment();
     select 0, 0, 0, 0, 0 into reclaimed, promoted, expired, trimmed, purged;
     removed_consumers := penstock.sweep_consumers();
-    for _name in select q.name from penstock.queue as q order by q.queue_id loop
-        select * into one from penstock.sweep_queue(_name);
+    for q in select * from penstock.queue order by queue_id loop
+        select * into one from penstock._pass_time(q, _now);
         reclaimed := reclaimed + one.reclaimed;
         promoted := promoted + one.promoted;
         expired := expired + one.expired;
-        trimmed := trimmed + one.trimmed;
-        purged := purged + one.purged;
+        purged := purged + penstock._purge_old(q, _now);
+        perform penstock._fold(q, _now);
+        perform penstock._delete_trimmed(q, 10000, _now);
     end loop;
-    perform penstock.sweep_segments();
+    for q in select * from penstock.queue order by queue_id loop
+        expired := expired + penstock._expire_all_unread(q, _now);
+        trimmed := trimmed + penstock._trim(q, _decided, _now);
+    end loop;
     return next;
+end
+$$;
+
+-- The same with a commit after each queue, and as often as there is something to delete: for pg_cron, or whoever calls it
+-- outside of a transaction. It can have no settings of its own, so every name in it is a full one.
+create or replace procedure penstock.sweep_queues()
+language plpgsql as $$
+declare
+    _decided bigint := penstock.decide();
+    _name text;
+begin
+    perform penstock.sweep_consumers();
+    commit;
+    for _name in select q.name from penstock.queue as q order by q.queue_id loop
+        perform penstock.sweep_queue(_name, _decided);
+        commit;
+        while penstock.delete_trimmed(_name) operator(pg_catalog.>) 0 loop
+            commit;
+        end loop;
+    end loop;
 end
 $$;
 
@@ -80,9 +109,21 @@ begin
 end
 $$;
 
--- One queue: promote, reclaim, expire, purge, trim.
+-- Up to here everything is decided: asked once for a whole sweep, because it may wait a little. It stays so.
+create or replace function penstock.decide() returns bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
+begin
+    -- Before this transaction has a number.
+    perform penstock._note_moment();
+    return penstock._decided();
+end
+$$;
+
+-- One queue: promote, reclaim, expire, purge, trim, delete. Nothing can appear at or before _decided.
 create or replace function penstock.sweep_queue(
-    _queue text, out promoted integer, out reclaimed integer, out expired integer, out trimmed bigint, out purged integer
+    _queue text, _decided bigint default null,
+    out promoted integer, out reclaimed integer, out expired integer, out trimmed bigint, out purged integer,
+    out deleted bigint
 )
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off
@@ -90,13 +131,47 @@ as $$
 declare
     _now bigint := penstock.now_us();
     q penstock.queue;
+begin
+    _decided := coalesce(_decided, penstock.decide());
+    select * into q from penstock.queue where name = _queue;
+    if not found then
+        select 0, 0, 0, 0, 0, 0 into promoted, reclaimed, expired, trimmed, purged, deleted;
+        return;
+    end if;
+    select * into promoted, reclaimed, expired from penstock._pass_time(q, _now);
+    expired := expired + penstock._expire_all_unread(q, _now);
+    purged := penstock._purge_old(q, _now);
+    trimmed := penstock._trim(q, _decided, _now);
+    -- After trimming: only what has been counted is deleted.
+    perform penstock._fold(q, _now);
+    deleted := penstock._delete_trimmed(q, 10000, _now);
+end
+$$;
+
+-- Delete some more of what is past retention in a queue: how many rows went.
+create or replace function penstock.delete_trimmed(_queue text) returns bigint
+language plpgsql security definer
+set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off set jit = off
+as $$
+declare
+    q penstock.queue;
+begin
+    select * into q from penstock.queue where name = _queue;
+    return coalesce(penstock._delete_trimmed(q, 10000, penstock.now_us()), 0);
+end
+$$;
+
+-- What the time that has passed does to the messages of a queue, but for those that nobody has read: held ones are due or
+-- over, retries are due, leases have ended.
+create or replace function penstock._pass_time(
+    q penstock.queue, _now bigint, out promoted integer, out reclaimed integer, out expired integer
+)
+language plpgsql as $$
+declare
     g penstock.reader;
     h penstock.held;
     _some integer;
 begin
-    -- Before this transaction has a number.
-    perform penstock._note_moment();
-    select * into q from penstock.queue where name = _queue;
     promoted := 0;
     reclaimed := 0;
     expired := 0;
@@ -127,16 +202,19 @@ begin
             exit when _some = 0;
         end loop;
         expired := expired + penstock._expire_tracked(q, g, _now);
-        expired := expired + penstock._expire_unread(q, g, _now);
     end loop;
     if promoted + reclaimed > 0 then
         perform penstock._wake(q.queue_id);
     end if;
     perform penstock._door_sweep(q.queue_id, _now);
-    purged := penstock._purge_old(q, _now);
-    perform penstock._fold(q, _now);
-    trimmed := penstock._trim(q, _now);
 end
+$$;
+
+-- Unread messages of all groups whose time has passed.
+create or replace function penstock._expire_all_unread(q penstock.queue, _now bigint) returns bigint
+language sql as $$
+    select coalesce(sum(penstock._expire_unread(q, g, _now)), 0)::bigint
+    from penstock.reader as g where g.queue_id = q.queue_id and g.stream_mark is null
 $$;
 
 -- Unread messages of a group whose time has passed since the last look. The lanes are locked only when there are any:
@@ -185,7 +263,7 @@ language sql stable rows 10 as $$
     join penstock.lane as n using (lane_id)
     where n.queue_id = q.queue_id and n.priority >= 0
         and not penstock._is_read(
-            penstock._cursor(g.group_id, m.lane_id, penstock._segment()), m.tx, m.seq, q.trimmed_position
+            penstock._cursor(g.group_id, m.lane_id), m.tx, m.seq, q.trimmed_position
         )
         and not exists (select 1 from penstock.skip as s where s.group_id = g.group_id and s.seq = m.seq)
 $$;

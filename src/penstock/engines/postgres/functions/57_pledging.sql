@@ -10,7 +10,7 @@ declare
     _name text := 'penstock ' || gen_random_uuid();
 begin
     if current_setting('max_prepared_transactions') = '0' or not penstock._takes_plain(q)
-        or not has_table_privilege(session_user, 'penstock.log_1', 'insert') then
+        or not has_table_privilege(session_user, 'penstock.log', 'insert') then
         return null;
     end if;
     perform penstock._ensure_primary(q);
@@ -45,14 +45,12 @@ begin
 end
 $$;
 
-drop function if exists penstock.take_positions(text, integer, integer, integer);
-
--- Where the next messages of one priority go: their lane and segment, and positions that mostly follow each other (then
+-- Where the next messages of one priority go: their lane, and positions that mostly follow each other (then
 -- only the first). The longest payload has _longest bytes. Nobody is woken: a transaction that has notified anybody cannot be
 -- pledged.
 create or replace function penstock.take_positions(
     _queue text, _priority integer, _count integer, _longest integer,
-    out created_at bigint, out lane_id integer, out segment smallint, out first bigint, out seqs bigint[]
+    out created_at bigint, out lane_id integer, out first bigint, out seqs bigint[]
 )
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -65,7 +63,6 @@ begin
     end if;
     created_at := penstock.now_us();
     lane_id := penstock._lane(q.queue_id, _priority, floor(penstock._random() * q.shards)::integer);
-    segment := penstock._segment();
     -- One after the other: writers whose positions alternate would write to the same pages of the indexes.
     perform pg_advisory_xact_lock(1347310677, 0);
     select array_agg(nextval('penstock.position')) into seqs from generate_series(1, _count);

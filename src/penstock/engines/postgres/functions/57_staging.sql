@@ -33,7 +33,6 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp set jit 
 declare
     _tx xid8 := pg_current_xact_id();
     q penstock.queue := penstock._ensure_queue(penstock._check_name('queue', _queue));
-    _segment smallint := penstock._segment();
     _count bigint := 0;
     _part text;
 begin
@@ -46,7 +45,7 @@ begin
     perform penstock._ensure_primary(q);
     _count := penstock._keep_pledges(q, _key, _parts);
     foreach _part in array _parts loop
-        _count := _count + penstock._release_part(q, _key, _part, _tx, _segment);
+        _count := _count + penstock._release_part(q, _key, _part, _tx);
     end loop;
     update penstock.ledger set value = json_build_object('count', _count, 'at', penstock.now_us())::text
     where kind = 'sink' and key = _key || '/' || _queue;
@@ -58,7 +57,7 @@ $$;
 
 -- Send what one part has put aside. One that is not known has put nothing aside.
 create or replace function penstock._release_part(
-    q penstock.queue, _key text, _part text, _tx xid8, _segment smallint
+    q penstock.queue, _key text, _part text, _tx xid8
 ) returns bigint
 language plpgsql as $$
 declare
@@ -70,6 +69,8 @@ declare
     _count bigint := 0;
     _some bigint;
     _priority integer;
+    _lane_id integer;
+    _now bigint;
     chunk penstock.staged;
 begin
     if _chunks is null then
@@ -84,22 +85,22 @@ begin
         );
     end if;
     if _is_simple then
-        -- Plain messages, without looking at any of them, straight into their segment.
+        -- Plain messages, without looking at any of them.
         for _priority in
             select distinct s.priority from penstock.staged as s
             where s.queue_id = q.queue_id and s.key = _key and s.part = _part and s.priority is not null
         loop
-            execute format(
-                'insert into penstock.%I (seq, tx, created_at, lane_id, segment, content_type, payload) '
-                'select nextval(''penstock.position''), $1, $2, $3, $4, coalesce(s.type, s.content_type), s.payload '
-                'from ('
-                '    select c.content_type, one.payload, one.type from ('
-                '        select * from penstock.staged where queue_id = $5 and key = $6 and part = $7 and priority = $8 '
-                '        order by ordinal'
-                '    ) as c cross join lateral unnest(c.payloads, c.types) as one (payload, type)'
-                ') as s', 'log_' || _segment
-            ) using _tx, penstock.now_us(), penstock._lane(q.queue_id, _priority, _shard), _segment, q.queue_id, _key,
-                _part, _priority;
+            _lane_id := penstock._lane(q.queue_id, _priority, _shard);
+            _now := penstock.now_us();
+            insert into penstock.log (seq, tx, created_at, lane_id, content_type, payload)
+            select nextval('penstock.position'), _tx, _now, _lane_id, coalesce(s.type, s.content_type), s.payload
+            from (
+                select c.content_type, one.payload, one.type from (
+                    select * from penstock.staged
+                    where queue_id = q.queue_id and key = _key and part = _part and priority = _priority
+                    order by ordinal
+                ) as c cross join lateral unnest(c.payloads, c.types) as one (payload, type)
+            ) as s;
             get diagnostics _some = row_count;
             _count := _count + _some;
         end loop;
@@ -114,7 +115,7 @@ begin
             coalesce(chunk.options, (
                 select jsonb_agg(jsonb_build_object('priority', chunk.priority))
                 from generate_series(1, cardinality(chunk.payloads))
-            )), _tx, _segment
+            )), _tx
         );
         _count := _count + cardinality(chunk.payloads);
     end loop;

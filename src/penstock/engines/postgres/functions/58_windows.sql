@@ -260,12 +260,6 @@ language sql stable as $$
     join penstock.lane as n on n.queue_id = q.queue_id and n.priority >= 0
 $$;
 
--- How often segments have given their room back: only then do messages go that are past retention.
-create or replace function penstock._freed() returns bigint
-language sql stable as $$
-    select sum(freed)::bigint from penstock.segment
-$$;
-
 -- Where rows lie that a cursor has not passed: after a place, and in earlier transactions that were open then. There may
 -- be others among them that it has passed.
 create or replace function penstock._beyond(c penstock.claim, out tx xid8, out seq bigint, out earlier xid8[])

@@ -103,7 +103,7 @@ $$;
 drop function if exists penstock.parts(text, text, text, integer, text);
 create function penstock.parts(_queue text, _start text, _end text, _parts integer, _table text)
 returns table (
-    n bigint, is_counted boolean, last_tx bigint, last_seq bigint, epoch bigint, given bigint, removals bigint, freed bigint
+    n bigint, is_counted boolean, last_tx bigint, last_seq bigint, epoch bigint, given bigint, removals bigint
 )
 language plpgsql stable security definer
 set search_path = pg_catalog, pg_temp set enable_seqscan = off set jit = off as $$
@@ -116,13 +116,12 @@ begin
     end if;
     epoch := (select s.epoch from penstock.store as s);
     given := penstock._last_position();
-    freed := penstock._freed();
     if _table = 'messages' then
-        return query select p.n, p.is_counted, p.last_tx, p.last_seq, epoch, given, q.removals, freed
+        return query select p.n, p.is_counted, p.last_tx, p.last_seq, epoch, given, q.removals
         from penstock._message_parts(q, _start, _end, _parts) as p;
     elsif _table = 'dead_letters' then
         return query
-        select one.size, true, one.seq, one.group_id, epoch, given, q.removals, freed from (
+        select one.size, true, one.seq, one.group_id, epoch, given, q.removals from (
             select b.seq, b.group_id::bigint, b.tile, count(*) over (partition by b.tile) as size,
                 row_number() over (partition by b.tile order by b.seq desc, b.group_id desc) as place
             from (
@@ -135,7 +134,7 @@ begin
         return query
         -- What happened to messages that were taken out is still written down, and they are not found.
         select sum(b.n)::bigint, not exists (select 1 from penstock.removal as r where r.queue_id = q.queue_id),
-            max(b.entry), 9223372036854775807, epoch, given, q.removals, freed from (
+            max(b.entry), 9223372036854775807, epoch, given, q.removals from (
             select h.entry, h.n, ceil(
                 sum(h.n) over (order by h.entry) * _parts::numeric / sum(h.n) over ()
             ) as tile
@@ -148,11 +147,11 @@ begin
 end
 $$;
 
--- Refuse a part of which rows have gone since the window was split: taken out by hand, or past retention and their segment
--- truncated. What was taken out of a trail is not known by its place there.
+-- Refuse a part of which rows have gone since the window was split: taken out by hand, or past retention. What was taken
+-- out of a trail is not known by its place there.
 create or replace function penstock.check_part(
     _queue text, _table text, _start text, _end text, _after_tx xid8, _after_seq bigint, _upto_tx xid8, _upto_seq bigint,
-    _epoch bigint, _given bigint, _removals bigint, _freed bigint
+    _epoch bigint, _given bigint, _removals bigint
 ) returns void
 language plpgsql stable security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -174,9 +173,7 @@ begin
             penstock._shown(_queue), _table
         );
     end if;
-    if penstock._freed() <> _freed and (
-        _table <> 'messages' or (_after_tx, _after_seq) < (q.trimmed_tx, q.trimmed_position)
-    ) then
+    if _table <> 'messages' or (_after_tx, _after_seq) < (q.trimmed_tx, q.trimmed_position) then
         perform penstock._check_window(q, _table, _start, _end);
     end if;
 end

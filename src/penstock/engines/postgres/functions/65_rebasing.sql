@@ -56,7 +56,7 @@ begin
                 if g.stream_mark is not null then
                     c := penstock._mark_cursor(g.stream_mark);
                 else
-                    c := penstock._cursor(g.group_id, n.lane_id, penstock._segment());
+                    c := penstock._cursor(g.group_id, n.lane_id);
                     continue when c.number = 0;
                 end if;
                 select min(m.seq) into _first from penstock.log as m
@@ -85,7 +85,7 @@ begin
                 -- What is passed over later is counted as read then.
                 select n.trimmed + count(*) into c.passed from penstock.log as m
                 where m.lane_id = n.lane_id and m.seq > q.trimmed_position and (_first is null or m.seq < _first);
-                perform penstock._claim(q, g, n.lane_id, c, 0, '{}', null, c.token, 0, _now, penstock._segment());
+                perform penstock._claim(q, g, n.lane_id, c, 0, '{}', null, c.token, 0, _now);
             end loop;
         end loop;
     end loop;
@@ -95,8 +95,8 @@ begin
     update penstock.removed set tx = _past;
     update penstock.removal set first_tx = _past, last_tx = _past;
     update penstock.lane set counted = _snap;
+    update penstock.deletion set tx = '0', seq = 0;
     update penstock.reader set counted = _snap;
-    update penstock.segment set sealed = '3' where sealed > '0';
     delete from penstock.moment;
     update penstock.store set system_identifier = _identifier, epoch = (random() * 4611686018427387903)::bigint;
     return true;

@@ -68,7 +68,7 @@ begin
     _token := greatest(
         (extract(epoch from clock_timestamp()) * 1000000)::bigint,
         (select max(token) + 1 from penstock.tracked where group_id = g.group_id),
-        (penstock._cursor(g.group_id, m.lane_id, penstock._segment())).token + 1
+        (penstock._cursor(g.group_id, m.lane_id)).token + 1
     );
     select * into t from penstock.tracked where group_id = g.group_id and seq = _seq and state <> 'leased' for update;
     if found then
@@ -105,8 +105,7 @@ language plpgsql
 set plan_cache_mode = force_generic_plan set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
 set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 declare
-    _segment smallint := penstock._segment();
-    c penstock.claim := penstock._cursor(g.group_id, _lane_id, _segment);
+    c penstock.claim := penstock._cursor(g.group_id, _lane_id);
     m record;
     _passed integer := 0;
     _is_fresh boolean := false;
@@ -141,7 +140,7 @@ begin
         _is_fresh := true;
     end loop;
     if _passed > 0 then
-        perform penstock._claim(q, g, _lane_id, c, _passed, '{}', _consumer, _token, 0, _now, _segment);
+        perform penstock._claim(q, g, _lane_id, c, _passed, '{}', _consumer, _token, 0, _now);
     end if;
 end
 $$;

@@ -7,7 +7,7 @@ declare
     _door integer;
 begin
     perform penstock._require_cron();
-    perform cron.schedule(penstock._job('sweep'), '* * * * *', 'select penstock.sweep()');
+    perform cron.schedule(penstock._job('sweep'), '* * * * *', 'call penstock.sweep_queues()');
     for _door in select d.door_id from penstock.door d where d.kind = 'queue' loop
         perform penstock._schedule_door(_door);
     end loop;
@@ -46,7 +46,7 @@ begin
     elsif home <> current_database() then
         raise exception using errcode = 'PN200',
             message = format('pg_cron works in database %L, not in %L', home, current_database()),
-            hint = format('Call there: select cron.schedule_in_database(%L, ''* * * * *'', ''select penstock.sweep()'', %L)',
+            hint = format('Call there: select cron.schedule_in_database(%L, ''* * * * *'', ''call penstock.sweep_queues()'', %L)',
                           penstock._job('sweep'), current_database());
     elsif not exists (select from pg_available_extensions where name = 'pg_cron') then
         raise exception using errcode = 'PN200',

@@ -16,8 +16,8 @@ from (values
     ('penstock_observer', 'now_us injected_now stats audit trail peek next_messages find browse position_of unread ended '
         'ended_messages states situation letters leases ready_in reached consumers horizon earliest mark_at cut parts '
         'check_part'),
-    ('penstock_admin', 'declare remove trim flush forget pause resume seek redrive purge sweep claim_sweep sweep_queue '
-        'sweep_consumers sweep_segments schedule_put schedule_pause schedule_fire unschedule record_facts create_queue_schema '
+    ('penstock_admin', 'declare remove trim flush forget pause resume seek redrive purge sweep claim_sweep decide '
+        'sweep_queue sweep_queues sweep_consumers delete_trimmed schedule_put schedule_pause schedule_fire unschedule record_facts create_queue_schema '
         'create_message_schema drop_queue_schema drop_message_schema install_cron uninstall_cron')
 ) as rights (role, functions);
 
@@ -34,7 +34,7 @@ begin
         from penstock.role_right r
         join pg_proc p on p.proname = r.function and p.pronamespace = 'penstock'::regnamespace
     loop
-        execute format('grant execute on function %s to %I', one.called, one.role);
+        execute format('grant execute on routine %s to %I', one.called, one.role);
     end loop;
     grant select on penstock.store, penstock.queue to penstock_producer, penstock_consumer;
     grant select on all tables in schema penstock to penstock_observer;

@@ -21,15 +21,9 @@ where n.nspname = 'penstock' and a.privilege_type = 'CREATE'
     and case when a.grantee = 0 then true else not pg_has_role(a.grantee, n.nspowner, 'usage') end;
 
 -- name: begin_store
--- The facts about a new store, and its first segment.
-with made as (
-    insert into penstock.store (schema_version, salt, epoch, system_identifier)
-    select %s, %s, %s, system_identifier from pg_control_system()
-    returning only_row
-)
-insert into penstock.segment (segment, opened_at, sealed)
-select segment, (extract(epoch from clock_timestamp()) * 1000000)::bigint, case when segment <> 1 then '0'::xid8 end
-from generate_series(0, 4) as segment, made;
+-- The facts about a new store.
+insert into penstock.store (schema_version, salt, epoch, system_identifier)
+select %s, %s, %s, system_identifier from pg_control_system();
 
 -- name: set_version
 -- The steps taken so far.

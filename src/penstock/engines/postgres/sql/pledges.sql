@@ -16,11 +16,11 @@ select penstock.prepare(%s, %s::integer[]);
 
 -- name: take_positions
 -- Where messages go.
-select created_at, lane_id, segment, first, seqs from penstock.take_positions(%s, %s::integer, %s::integer, %s::integer);
+select created_at, lane_id, first, seqs from penstock.take_positions(%s, %s::integer, %s::integer, %s::integer);
 
 -- name: copy
--- Messages into a segment of the log.
-copy penstock.log_{segment} ({columns}) from stdin (format binary);
+-- Messages into the log.
+copy penstock.log ({columns}) from stdin (format binary);
 
 -- name: pledge
 -- The transaction can be kept or dropped by anybody from now on, whatever dies.

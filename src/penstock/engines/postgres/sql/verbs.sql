@@ -228,11 +228,15 @@ select penstock.sweep_consumers();
 
 -- name: sweep_queue
 -- Maintain one queue.
-select promoted, reclaimed, expired, trimmed, purged from penstock.sweep_queue(%s);
+select promoted, reclaimed, expired, trimmed, purged, deleted from penstock.sweep_queue(%s, %s::bigint);
 
--- name: sweep_segments
--- Give room back.
-select penstock.sweep_segments();
+-- name: decide
+-- The position up to which everything is decided.
+select penstock.decide();
+
+-- name: delete_trimmed
+-- Delete some more rows of a queue that are past retention.
+select penstock.delete_trimmed(%s);
 
 -- name: queue_names
 -- The names of all queues.

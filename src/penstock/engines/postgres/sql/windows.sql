@@ -16,7 +16,7 @@ select penstock.cut(%s, %s, %s, %s::bigint, %s::bigint, %s);
 
 -- name: parts
 -- Pieces of a window.
-select n, is_counted, last_tx, last_seq, epoch, given, removals, freed
+select n, is_counted, last_tx, last_seq, epoch, given, removals
 from penstock.parts(%s, %s, %s, %s::integer, %s);
 
 -- name: stream_position
@@ -44,7 +44,7 @@ from penstock.queue as q where q.name = %s;
 -- name: check_part
 -- Refuse a part of which rows have gone.
 select penstock.check_part(
-    %s, %s, %s, %s, %s::text::xid8, %s::bigint, %s::text::xid8, %s::bigint, %s::bigint, %s::bigint, %s::bigint, %s::bigint
+    %s, %s, %s, %s, %s::text::xid8, %s::bigint, %s::text::xid8, %s::bigint, %s::bigint, %s::bigint, %s::bigint
 );
 
 -- name: message_rows
