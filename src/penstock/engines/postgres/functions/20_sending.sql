@@ -68,7 +68,8 @@ begin
 end
 $$;
 
--- Messages with options, which are an array of objects parallel to the payloads; the ids in the same order.
+-- Messages with options, which are an array of objects parallel to the payloads; the ids in the same order. A message that
+-- `is_exact` and has the id of another payload is refused.
 create or replace function penstock.put(
     queue text, payloads bytea[], content_types text[], options jsonb, notify boolean default true
 ) returns text[]
@@ -144,7 +145,7 @@ begin
             (o ->> 'ttl_seconds')::double precision as ttl_seconds,
             (o ->> 'deadline_at')::bigint as deadline_at, o ->> 'address' as address, o ->> 'key' as key,
             o ->> 'headers' as headers, (o ->> 'id')::uuid as id, o ->> 'created_by' as created_by,
-            o ->> 'batch' as batch
+            o ->> 'batch' as batch, (o ->> 'is_exact')::boolean as is_exact
         from unnest(_payloads) with ordinality as one (payload, place)
         cross join lateral (select _options -> (place::integer - 1)) as option (o)
         order by place
@@ -153,7 +154,12 @@ begin
         _message := null;
         if m.id is not null then
             _ids[m.place] := m.id;
-            continue when penstock._identify(q, m.id, _seqs[m.place], null) is not true;
+            if penstock._identify(q, m.id, _seqs[m.place], null) is not true then
+                if m.is_exact then
+                    perform penstock._check_same(q, m.id, m.payload, _types[m.place]);
+                end if;
+                continue;
+            end if;
         end if;
         if m.address is not null then
             if m.address = any (_addresses) then
@@ -270,6 +276,24 @@ begin
     insert into penstock.identity (queue_id, id, seq, held_id) values (q.queue_id, _id, _seq, _held_id)
     on conflict (queue_id, id) do nothing;
     return found;
+end
+$$;
+
+-- For senders to whom an id stands for what the message says: sending the same again is the same send, and another payload
+-- is refused instead of being dropped.
+create or replace function penstock._check_same(q penstock.queue, _id uuid, _payload bytea, _content_type text)
+returns void
+language plpgsql as $$
+declare
+    sent record;
+begin
+    select f.payload, f.content_type into sent from penstock.find(q.name, _id) as f;
+    if sent.payload <> _payload
+        and penstock.payload_jsonb(sent.payload, sent.content_type) <> penstock.payload_jsonb(_payload, _content_type) then
+        raise exception using errcode = 'unique_violation',
+            message = format('message %s of queue %s was sent before with another payload', _id, penstock._shown(q.name)),
+            hint = 'Nothing was sent. A new message needs an id of its own; the same payload again is the same send.';
+    end if;
 end
 $$;
 

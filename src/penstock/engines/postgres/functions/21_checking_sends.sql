@@ -72,9 +72,10 @@ begin
             ) then 'a time in microseconds since 1970'
             when _field in ('address', 'key', 'batch', 'created_by', 'id', 'headers') and jsonb_typeof(_value) <> 'string'
                 then 'text'
+            when _field = 'is_exact' and jsonb_typeof(_value) <> 'boolean' then 'true or false'
             when _field not in (
                 'priority', 'delay_seconds', 'ttl_seconds', 'deadline_at', 'address', 'key', 'batch', 'created_by', 'id',
-                'headers'
+                'headers', 'is_exact'
             ) then 'left out: there is no such option'
         end;
         if _wanted is not null then

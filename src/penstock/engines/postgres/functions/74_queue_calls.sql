@@ -12,15 +12,16 @@ begin
         raise exception using errcode = 'PN100', message = format('message_id cannot be %s', _message_id),
             hint = 'That id means that the queue is empty. Leave it out, or choose another.';
     end if;
-    return penstock.send_bytes(
-        queue => (select b.queue from penstock._behind(_door) as b),
-        payload => convert_to(_message_json::text, 'UTF8'),
-        content_type => 'application/json',
-        -- 0 is the default of the conventions and means what the settings say; before now means now.
-        delay_seconds => case when _delay_seconds <> 0 then greatest(_delay_seconds, 0) end,
-        ttl_seconds => case when _item_ttl > 15 then _item_ttl * 60.0 end,
-        id => _message_id,
-        created_by => penstock._check_name('created_by', coalesce(_created_by, 'system'))
+    return penstock._send_one(
+        (select b.queue from penstock._behind(_door) as b), convert_to(_message_json::text, 'UTF8'), 'application/json',
+        jsonb_build_object(
+            -- 0 is the default of the conventions and means what the settings say; before now means now.
+            'delay_seconds', case when _delay_seconds <> 0 then greatest(_delay_seconds, 0) end,
+            'ttl_seconds', case when _item_ttl > 15 then _item_ttl * 60.0 end,
+            'id', _message_id,
+            'is_exact', true,
+            'created_by', penstock._check_name('created_by', coalesce(_created_by, 'system'))
+        )
     );
 end
 $$;
