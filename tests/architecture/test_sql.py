@@ -145,3 +145,21 @@ def test_a_snapshot_that_is_kept_has_its_own_transaction_in_it() -> None:
                     f"{shown(path)}: {names[-1] if names else use.group()} wants penstock._snapshot(), or a reason in SNAPSHOTS"
                 )
     assert not wrong, "\n".join(wrong)
+
+
+def test_whoever_takes_a_position_has_said_so_before() -> None:
+    """Readers that follow positions look at who is sending."""
+    made = re.compile(r"^create or replace function ", re.MULTILINE)
+    taking = [
+        (path, function)
+        for path in sql_files()
+        for function in made.split(path.read_text(encoding="utf-8"))
+        if "nextval('penstock.position')" in function
+    ]
+    assert len(taking) >= 5
+    wrong = [
+        f"{shown(path)}: {function.partition('(')[0]}"
+        for path, function in taking
+        if "penstock._begin_sending(" not in function.partition("nextval('penstock.position')")[0]
+    ]
+    assert not wrong, "\n".join(wrong)

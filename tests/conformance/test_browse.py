@@ -66,3 +66,10 @@ def test_the_archive_of_a_queue_among_others(queue: Queue, store: Store) -> None
 
 def test_a_queue_that_was_never_used_has_nothing(store: Store) -> None:
     assert store.queue("unused").engine.browse("unused", 0, None, 10) == []
+
+
+def test_all_that_was_sent_is_settled_when_nobody_is_sending(queue: Queue, store: Store) -> None:
+    assert queue.engine.settled(queue.name) == queue.engine.last_position(queue.name)
+    positions = _interleaved(queue, store)
+    assert queue.engine.settled(queue.name) >= positions[-1]
+    assert queue.engine.settled("unknown") >= positions[-1]

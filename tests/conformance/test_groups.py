@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from penstock import Event, Queue, State, Store
+import pytest
+
+from penstock import Event, NotFound, Queue, State, Store
+from penstock.engines.contract import ATTEMPT
 from tests.conformance.clock import Clock
 from tests.conformance.moves import assert_books_balance, assert_trail_is_legal, payloads, take, take_all
 
@@ -119,3 +122,26 @@ def test_the_lag_is_how_many_messages_a_group_has_not_read(queue: Queue) -> None
     queue.receive(limit=5, group="billing")
     assert queue.stats("default").lag == 4
     assert queue.stats("billing").lag == 2
+
+
+def test_a_receive_can_ask_that_its_group_is_there(queue: Queue) -> None:
+    queue.send_many([1, 2])
+    take(queue, group="billing")
+    for _ in range(2):
+        with pytest.raises(NotFound, match="shipping"):
+            queue.engine.receive(queue.name, "shipping", "c", 1, 37, needs_group=True)
+        with pytest.raises(NotFound, match="shipping"):
+            queue.engine.receive_each(queue.name, "shipping", [("a", 1), ("b", 1)], 37, needs_group=True)
+    assert queue.groups() == ["billing", "default"]
+    [row] = queue.engine.receive(queue.name, "billing", "c", 5, 37, needs_group=True).rows
+    assert row[ATTEMPT] == 1
+    queue.engine.forget(queue.name, "billing")
+    with pytest.raises(NotFound, match="billing"):
+        queue.engine.receive(queue.name, "billing", "c", 1, 37, needs_group=True)
+    assert queue.groups() == ["default"]
+
+
+def test_a_receive_that_needs_its_group_makes_no_queue(store: Store) -> None:
+    with pytest.raises(NotFound):
+        store.engine.receive("unknown", "g", "c", 1, 37, needs_group=True)
+    assert store.queues() == []

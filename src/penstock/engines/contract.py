@@ -143,12 +143,26 @@ class Engine(Protocol):
         """(new) -> ready, or held when delayed or in a batch that has not started; the ids in the order given. An id
         that the queue already has is not sent again. With `transaction` it commits with the caller's own writes."""
 
-    def receive(self, queue: str, group: str | None, consumer: str, limit: int, lease_seconds: float | None) -> Receipt:
+    def receive(
+        self,
+        queue: str,
+        group: str | None,
+        consumer: str,
+        limit: int,
+        lease_seconds: float | None,
+        needs_group: bool = False,
+    ) -> Receipt:
         """ready -> leased for up to `limit` messages, best priority first, due retries before new ones; first makes
-        due messages of the group ready and reclaims its lapsed leases. No group means the primary one."""
+        due messages of the group ready and reclaims its lapsed leases. No group means the primary one. A group is made
+        by its first receive, or with `needs_group` refused (NotFound) when it is not there."""
 
     def receive_each(
-        self, queue: str, group: str | None, shares: Sequence[tuple[str, int]], lease_seconds: float | None
+        self,
+        queue: str,
+        group: str | None,
+        shares: Sequence[tuple[str, int]],
+        lease_seconds: float | None,
+        needs_group: bool = False,
     ) -> list[Receipt]:
         """Several receives at once, each (consumer, limit): as one after the other, but they may share a token."""
 
@@ -299,6 +313,10 @@ class Engine(Protocol):
 
     def browse(self, queue: str, after: int, upto: int | None, limit: int, *, backwards: bool = False) -> list[Message]:
         """Messages of the log with after < position <= upto, whatever became of them, in order or backwards."""
+
+    def settled(self, queue: str) -> int:
+        """The position up to which nothing can appear in the queue any more. Whoever follows positions reads, after
+        asking, not beyond it: where sends commit out of order, an open transaction may have an earlier one."""
 
     def position_at(self, queue: str, at: int) -> int:
         """The last position sent before a time, for browsing and seeking."""

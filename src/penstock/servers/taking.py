@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from penstock.domain.errors import NotFound
 from penstock.engines.contract import Engine, Receipt
 
 # What a client asks for: the consumer, how many messages, and how many times over.
@@ -15,9 +16,10 @@ Wish = tuple[str, int, int]
 
 
 class _Source:
-    """Where wishes are fulfilled. `prepare` is called with the queue before."""
+    """Where wishes are fulfilled. `prepare` is called with the queue before. With a `refusal` the group must be there:
+    else that is raised."""
 
-    __slots__ = ("engine", "group", "lease_seconds", "prepare", "queue", "wishes")
+    __slots__ = ("engine", "group", "lease_seconds", "prepare", "queue", "refusal", "wishes")
 
     def __init__(
         self,
@@ -26,6 +28,7 @@ class _Source:
         group: str | None,
         lease_seconds: float | None,
         prepare: Callable[[str], None] | None,
+        refusal: Exception | None,
         wishes: list[Wish],
     ) -> None:
         self.engine = engine
@@ -33,6 +36,7 @@ class _Source:
         self.group = group
         self.lease_seconds = lease_seconds
         self.prepare = prepare
+        self.refusal = refusal
         self.wishes = wishes
 
     @property
@@ -44,16 +48,25 @@ class _Source:
         """To each what it asked for: one receipt for all its shares, or one for each share of an ordered queue."""
         if self.prepare is not None:
             self.prepare(self.queue)
-        engine = self.engine
+        try:
+            return self._take(wishes)
+        except NotFound:
+            if self.refusal is None:
+                raise
+            raise self.refusal from None
+
+    def _take(self, wishes: Sequence[Wish]) -> list[list[Receipt]]:
+        engine, needs_group = self.engine, self.refusal is not None
         consumer, limit, times = wishes[0]
         if len(wishes) == times == 1:
-            return [[engine.receive(self.queue, self.group, consumer, limit, self.lease_seconds)]]
+            receipt = engine.receive(self.queue, self.group, consumer, limit, self.lease_seconds, needs_group)
+            return [[receipt]]
         if engine.policy(self.queue).ordered:
             # A lease may hold several messages of a key, which must not be worked on side by side.
             shares = [(consumer, limit) for consumer, limit, times in wishes for _ in range(times)]
-            receipts = iter(engine.receive_each(self.queue, self.group, shares, self.lease_seconds))
+            receipts = iter(engine.receive_each(self.queue, self.group, shares, self.lease_seconds, needs_group))
             return [[next(receipts) for _ in range(times)] for _, _, times in wishes]
-        joint = engine.receive_each(self.queue, self.group, _joined(wishes), self.lease_seconds)
+        joint = engine.receive_each(self.queue, self.group, _joined(wishes), self.lease_seconds, needs_group)
         return _dealt(joint, wishes)
 
 
@@ -69,8 +82,9 @@ class Taking(_Source):
         limit: int,
         lease_seconds: float | None,
         prepare: Callable[[str], None] | None = None,
+        refusal: Exception | None = None,
     ) -> None:
-        super().__init__(engine, queue, group, lease_seconds, prepare, [(consumer, limit, 1)])
+        super().__init__(engine, queue, group, lease_seconds, prepare, refusal, [(consumer, limit, 1)])
 
     def __call__(self) -> list[Receipt]:
         return self.take(self.wishes)[0]

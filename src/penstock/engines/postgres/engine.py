@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +46,7 @@ from penstock.engines.postgres import (
 )
 from penstock.engines.postgres.arrays import Numbers
 from penstock.engines.postgres.connection import Database
+from penstock.engines.postgres.log import LogView
 from penstock.engines.postgres.naming import suggesting
 from penstock.engines.postgres.watching import Listener
 from penstock.engines.statements import Statements
@@ -57,37 +57,15 @@ if TYPE_CHECKING:
 SQL = Statements("penstock.engines.postgres", "sql/verbs.sql")
 
 
-class PostgresEngine:
+class PostgresEngine(LogView):
     name = "postgres"
     capabilities = Capabilities(
         transactional_send=True, crosses_processes=True, makes_own_schema=False, receives_own_sends=False
     )
 
     def __init__(self, database: Database, listen: bool) -> None:
-        self.database = database
+        super().__init__(database)
         self.watch = Listener(database, listen)
-        self._checking = threading.Lock()
-        self._salt: int | None = None
-
-    @property
-    def salt(self) -> int:
-        """A random number of the store, in the ids that Penstock makes. Known once the schema was looked at, which
-        every first call does."""
-        if self._salt is None:
-            with self._checking:
-                if self._salt is None:
-                    self.database.probe()
-                    migration.check_server(self.database)
-                    self._salt, _ = migration.check_schema(self.database)
-        return self._salt
-
-    def _rows(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
-        if self._salt is None:
-            _ = self.salt
-        return self.database.rows(statement, parameters)
-
-    def _value(self, statement: str, *parameters: Any) -> Any:
-        return self._rows(statement, *parameters)[0][0]
 
     # -- the store -------------------------------------------------------------------------------------------------
 
@@ -150,16 +128,28 @@ class PostgresEngine:
         self.watch.committed()
         return ids
 
-    def receive(self, queue: str, group: str | None, consumer: str, limit: int, lease_seconds: float | None) -> Receipt:
+    def receive(
+        self,
+        queue: str,
+        group: str | None,
+        consumer: str,
+        limit: int,
+        lease_seconds: float | None,
+        needs_group: bool = False,
+    ) -> Receipt:
         """A receive that a power cut undoes is only a redelivery, so it does not wait for the disk, when it is all that
         the transaction does; the function knows where that must not be."""
         durable = self.database.is_inside
-        return self._receipt(
-            queue, consumer, self._rows(SQL.take, queue, group, consumer, limit, lease_seconds, durable)
-        )
+        rows = self._rows(SQL.take, queue, group, consumer, limit, lease_seconds, durable, needs_group)
+        return self._receipt(queue, consumer, rows)
 
     def receive_each(
-        self, queue: str, group: str | None, shares: Sequence[tuple[str, int]], lease_seconds: float | None
+        self,
+        queue: str,
+        group: str | None,
+        shares: Sequence[tuple[str, int]],
+        lease_seconds: float | None,
+        needs_group: bool = False,
     ) -> list[Receipt]:
         receipts: list[Receipt] = []
         for consumer, limit in shares:
@@ -167,7 +157,7 @@ class PostgresEngine:
             if receipts and not receipts[-1].rows:
                 receipts.append(msgspec.structs.replace(receipts[-1], consumer=consumer))
             else:
-                receipts.append(self.receive(queue, group, consumer, limit, lease_seconds))
+                receipts.append(self.receive(queue, group, consumer, limit, lease_seconds, needs_group))
         return receipts
 
     def _receipt(self, queue: str, consumer: str, rows: list[tuple[Any, ...]]) -> Receipt:
@@ -255,7 +245,9 @@ class PostgresEngine:
         return [name for (name,) in self._rows(SQL.groups, queue)]
 
     def forget(self, queue: str, group: str) -> bool:
-        return bool(self._value(SQL.forget, queue, group))
+        is_gone = bool(self._value(SQL.forget, queue, group))
+        self.watch.committed()
+        return is_gone
 
     # -- addresses -------------------------------------------------------------------------------------------------
 
@@ -368,21 +360,8 @@ class PostgresEngine:
         with suggesting(self.database, queue):
             return shapes.message(self._rows(SQL.find, queue, message_id)[0], queue)
 
-    def browse(self, queue: str, after: int, upto: int | None, limit: int, *, backwards: bool = False) -> list[Message]:
-        rows = self._rows(SQL.browse, queue, after, upto, limit, backwards)
-        return [shapes.message(row, queue) for row in rows]
-
-    def position_at(self, queue: str, at: int) -> int:
-        return int(self._value(SQL.position_at, at))
-
-    def last_position(self, queue: str) -> int:
-        return int(self._value(SQL.last_position))
-
     def stats(self, queue: str) -> dict[str, GroupStats]:
         return {row[0]: shapes.group_stats(row) for row in self._rows(SQL.stats, queue)}
-
-    def unread(self, queue: str) -> int:
-        return self._value(SQL.unread, queue) or 0
 
     def audit(self, queue: str, message_id: str) -> list[AuditEntry]:
         with suggesting(self.database, queue):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.domain.errors import InvalidInput, PenstockError, StoreError
@@ -53,6 +54,7 @@ from penstock.engines.sqlite import (
     windows,
 )
 from penstock.engines.sqlite.connection import Database
+from penstock.engines.sqlite.log import LogView
 from penstock.engines.sqlite.outside import check_connection, take_write_lock, without_habits
 from penstock.engines.sqlite.receiving import Opening
 from penstock.engines.sqlite.rounds import Rounds
@@ -65,7 +67,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class SqliteEngine:
+class SqliteEngine(LogView):
     name = "sqlite"
     capabilities = Capabilities(
         transactional_send=True, crosses_processes=True, makes_own_schema=True, receives_lightly=False
@@ -152,25 +154,38 @@ class SqliteEngine:
                 ids = sending.send(self.database.transaction(connection.cursor()), queue, drafts)
             return ids
 
-    def receive(self, queue: str, group: str | None, consumer: str, limit: int, lease_seconds: float | None) -> Receipt:
+    def receive(
+        self,
+        queue: str,
+        group: str | None,
+        consumer: str,
+        limit: int,
+        lease_seconds: float | None,
+        needs_group: bool = False,
+    ) -> Receipt:
         """A receive that a power cut undoes is only a redelivery, so it does not wait for the disk; an at_most_once
         message must never be handed out again, so there it does."""
-        return self._receive(
-            queue, group, lambda work, opening: receiving.receive(work, opening, consumer, limit, lease_seconds)
-        )
+        receive = partial(receiving.receive, consumer=consumer, limit=limit, lease_seconds=lease_seconds)
+        return self._receive(queue, group, needs_group, receive)
 
     def receive_each(
-        self, queue: str, group: str | None, shares: Sequence[tuple[str, int]], lease_seconds: float | None
+        self,
+        queue: str,
+        group: str | None,
+        shares: Sequence[tuple[str, int]],
+        lease_seconds: float | None,
+        needs_group: bool = False,
     ) -> list[Receipt]:
-        return self._receive(
-            queue, group, lambda work, opening: receiving.receive_each(work, opening, shares, lease_seconds)
-        )
+        receive = partial(receiving.receive_each, shares=shares, lease_seconds=lease_seconds)
+        return self._receive(queue, group, needs_group, receive)
 
-    def _receive(self, queue: str, group: str | None, receive: Callable[[Transaction, Opening], T]) -> T:
+    def _receive(
+        self, queue: str, group: str | None, needs_group: bool, receive: Callable[[Transaction, Opening], T]
+    ) -> T:
         durable = False
         while True:
             with self.database.write(durable) as transaction:
-                opening = receiving.begin(transaction, queue, group)
+                opening = receiving.begin(transaction, queue, group, needs_group)
                 if durable or not opening.queue.policy.at_most_once:
                     return receive(transaction, opening)
             durable = True
@@ -356,21 +371,9 @@ class SqliteEngine:
         with self.database.read() as transaction:
             return looking.find(transaction, queue, message_id)
 
-    def browse(self, queue: str, after: int, upto: int | None, limit: int, *, backwards: bool = False) -> list[Message]:
-        with self.database.read() as transaction:
-            return looking.browse(transaction, queue, after, upto, limit, backwards)
-
-    def last_position(self, queue: str) -> int:
-        with self.database.read() as transaction:
-            return windows.last_position(transaction)
-
     def stats(self, queue: str) -> dict[str, GroupStats]:
         with self.database.read() as transaction:
             return counting.stats(transaction, queue)
-
-    def unread(self, queue: str) -> int:
-        with self.database.read() as transaction:
-            return counting.unread(transaction, queue)
 
     def audit(self, queue: str, message_id: str) -> list[AuditEntry]:
         with self.database.read() as transaction:
@@ -414,10 +417,6 @@ class SqliteEngine:
         with self.database.read() as transaction:
             return windows.mark_at(transaction, queue, seeking.position_at(transaction, at))
 
-    def position_at(self, queue: str, at: int) -> int:
-        with self.database.read() as transaction:
-            return seeking.position_at(transaction, at)
-
     def cut(
         self,
         queue: str,
@@ -426,7 +425,7 @@ class SqliteEngine:
         rows: int | None,
         size: int | None = None,
         table: Table = "messages",
-    ) -> int:
+    ) -> Mark:
         with self.database.read() as transaction:
             return windows.cut(transaction, queue, start, end, rows, size, table)
 

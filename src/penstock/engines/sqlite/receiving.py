@@ -71,9 +71,12 @@ class Opening(NamedTuple):
     due: Due
 
 
-def begin(transaction: Transaction, name: str, group_name: str | None) -> Opening:
-    """Queue and group are made by their first use."""
+def begin(transaction: Transaction, name: str, group_name: str | None, needs_group: bool) -> Opening:
+    """Queue and group are made by their first use, unless they have to be there."""
     row = transaction.row(SQL.open_receive, (name, group_name, transaction.now))
+    if needs_group and (row is None or row[7] is None):
+        queue = queues.get(transaction, name)
+        queues.get_group(transaction, queue, group_name or queue.policy.default_group)
     queue = queues.ensure(transaction, name) if row is None else queues.from_row(row[:7])
     if row is None or row[7] is None:
         group = queues.ensure_group(transaction, queue, group_name or queue.policy.default_group)

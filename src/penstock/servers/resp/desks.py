@@ -16,7 +16,7 @@ from penstock.domain.errors import PenstockError
 from penstock.engines.contract import Receipt
 from penstock.servers.resp.door import Door
 from penstock.servers.resp.encoder import Reply
-from penstock.servers.resp.words import failure
+from penstock.servers.resp.words import CommandError, failure
 from penstock.servers.resp.work import Waiting, Work
 
 logger = logging.getLogger("penstock.resp")
@@ -26,6 +26,10 @@ LONG_SECONDS = 3600.0
 PAUSE_SECONDS = 0.05
 # Clients served in one transaction at most; others of the store want their turn.
 MOST_AT_ONCE = 64
+
+
+# A queue, a group of it, and whether the group must be there.
+Place = tuple[str, str | None, bool]
 
 
 class Client(Protocol):
@@ -72,10 +76,10 @@ class Waiter:
 
 
 class Desk:
-    def __init__(self, door: Door, queue: str, group: str | None, closed: Callable[[Desk], None]) -> None:
+    def __init__(self, door: Door, place: Place, closed: Callable[[Desk], None]) -> None:
         self.door = door
-        self.queue = queue
-        self.group = group
+        self.place = place
+        self.queue, self.group, self.needs_group = place
         self._closed = closed
         self.waiters: dict[Waiter, None] = {}
         self._task = asyncio.get_running_loop().create_task(self._serve())
@@ -96,16 +100,23 @@ class Desk:
         return sum(waiter.waiting.take is None for waiter in self.waiters)
 
     async def _serve(self) -> None:
-        engine, queue, group = self.door.engine, self.queue, self.group
+        queue = self.queue
         while self.waiters:
             try:
-                await self.door.store._wait((queue, group), lambda: engine.ready_in(queue, group), LONG_SECONDS)
+                await self.door.store._wait(self.place, self._ready_in, LONG_SECONDS)
                 served = await self._hand_out()
             except PenstockError as error:
                 logger.warning("waiting clients of queue %r: %s", queue, error)
                 served = False
             if not served:
                 await asyncio.sleep(PAUSE_SECONDS)
+
+    def _ready_in(self) -> float | None:
+        """A group that is gone has something to tell, too."""
+        engine = self.door.engine
+        if self.needs_group and self.group not in engine.groups(self.queue):
+            return 0
+        return engine.ready_in(self.queue, self.group)
 
     async def _hand_out(self) -> bool:
         """Serve until nothing is left; whether anybody was."""
@@ -149,6 +160,8 @@ class Desk:
             taking = asyncio.ensure_future(self.door.store._writes.answer(waiter.waiting.take(self.queue)))
             taking.add_done_callback(lambda done: self._deal(waiter, done))
             receipts: list[Receipt] = await asyncio.shield(taking)
+        except CommandError:
+            return True  # refused, which is an answer
         except PenstockError:
             return False
         return any(receipt.rows for receipt in receipts)
@@ -177,12 +190,12 @@ class Desks:
 
     def __init__(self, door: Door) -> None:
         self._door = door
-        self._desks: dict[tuple[str, str | None], Desk] = {}
+        self._desks: dict[Place, Desk] = {}
 
     def wait(self, client: Client, waiting: Waiting) -> Waiter:
         waiter = Waiter(client, waiting)
         for queue in dict.fromkeys(waiting.queues):
-            self._desk(queue, waiting.group).stand(waiter)
+            self._desk((queue, waiting.group, waiting.needs_group)).stand(waiter)
         if waiting.seconds is not None:
             loop = asyncio.get_running_loop()
             waiter.timer = loop.call_later(waiting.seconds, waiter.run_late)
@@ -190,18 +203,18 @@ class Desks:
 
     def told(self, queue: str, group: str) -> int:
         """How many clients wait to be told of messages of the group."""
-        desk = self._desks.get((queue, group))
+        desk = self._desks.get((queue, group, False))
         return 0 if desk is None else desk.told
 
-    def _desk(self, queue: str, group: str | None) -> Desk:
-        desk = self._desks.get((queue, group))
+    def _desk(self, place: Place) -> Desk:
+        desk = self._desks.get(place)
         if desk is None:
-            desk = self._desks[queue, group] = Desk(self._door, queue, group, self._close)
+            desk = self._desks[place] = Desk(self._door, place, self._close)
         return desk
 
     def _close(self, desk: Desk) -> None:
-        if self._desks.get((desk.queue, desk.group)) is desk:
-            del self._desks[desk.queue, desk.group]
+        if self._desks.get(desk.place) is desk:
+            del self._desks[desk.place]
 
     def count(self) -> int:
         """How many clients wait for something."""

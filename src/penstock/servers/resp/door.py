@@ -27,6 +27,7 @@ from penstock.servers.resp.consumers import Consumers
 from penstock.servers.resp.encoder import Reply
 from penstock.servers.resp.holdings import Holdings
 from penstock.servers.resp.remembering import Lease, Remembered
+from penstock.servers.resp.words import CommandError
 from penstock.servers.resp.work import Finish, Work
 from penstock.servers.taking import Taking, Takings, Wish
 
@@ -35,7 +36,7 @@ from penstock.servers.taking import Taking, Takings, Wish
 POLICY: dict[str, Any] = {"primary_group": None, "max_retries": None}
 # An entry of a stream is there at once, whatever delay its queue has: its id says where it lies.
 NOW = Options(delay_seconds=0)
-# Queues and groups that are known to be there; one too many, and all are looked up anew.
+# Queues that are known to be there; one too many, and all are looked up anew.
 MOST_KNOWN = 100_000
 # Finds a lease by what a client calls its message, inside a call.
 Find = Callable[[bytes], LeaseInfo | None]
@@ -53,7 +54,6 @@ class Door:
         self.chorus = Chorus(self)
         store._writes.hand_in = self.chorus.sing
         self._made: set[str] = set()
-        self._groups: set[tuple[str, str]] = set()
 
     def submit(self, work: Work, answer: Answer) -> None:
         self.store._post(work.call, answer, reads=work.reads)
@@ -136,18 +136,27 @@ class Door:
         lease_seconds: float | None,
         *,
         makes: bool = True,
+        refusal: CommandError | None = None,
     ) -> Call:
         """A receive that is shared with those of other clients; its outcome is a list of receipts. No group is the
-        primary one."""
-        prepare = self.make if makes else None
-        taking = Taking(self.engine, queue, group, consumer, limit, lease_seconds, prepare)
-        key = ("take", queue, group, lease_seconds, makes)
+        primary one. With a `refusal` the group must be there, and so must the queue."""
+        prepare = self.make if makes and refusal is None else None
+        taking = Taking(self.engine, queue, group, consumer, limit, lease_seconds, prepare, refusal)
+        key = ("take", queue, group, lease_seconds, makes, refusal is None)
         return Call(taking, None, key, share_receive, unwanted=self.let_go, weight=limit)
 
-    def take_each(self, queue: str, group: str, lease_seconds: float | None, wishes: list[Wish]) -> Call:
+    def take_each(
+        self,
+        queue: str,
+        group: str,
+        lease_seconds: float | None,
+        wishes: list[Wish],
+        refusal: CommandError | None = None,
+    ) -> Call:
         """Receives of several clients; a list of receipts for each."""
-        takings = Takings(self.engine, queue, group, lease_seconds, self.make, wishes)
-        key = ("takes", queue, group, lease_seconds)
+        prepare = self.make if refusal is None else None
+        takings = Takings(self.engine, queue, group, lease_seconds, prepare, refusal, wishes)
+        key = ("takes", queue, group, lease_seconds, refusal is None)
         return Call(takings, None, key, share_receive, unwanted=self._let_all_go, weight=takings.weight)
 
     def receive(self, queue: str, call: Call, finish: Callable[[list[Receipt]], Reply]) -> Work:
@@ -250,20 +259,6 @@ class Door:
     def _ack_lease(self, queue: str, group: str, lease: LeaseInfo) -> bool:
         [settled] = self.engine.settle(queue, group, [Settle(Event.ACK, lease.id, lease.position, lease.token)])
         return settled.ok
-
-    # -- groups ----------------------------------------------------------------------------------------------------
-
-    def knows_group(self, queue: str, group: str) -> bool:
-        return (queue, group) in self._groups
-
-    def learn_group(self, queue: str, group: str) -> None:
-        if len(self._groups) >= MOST_KNOWN:
-            self._groups.clear()
-        self._groups.add((queue, group))
-
-    def forget_group(self, queue: str, group: str) -> None:
-        self._groups.discard((queue, group))
-        self.consumers.forget(queue, group)
 
 
 def sent(outcome: Any) -> str:

@@ -48,10 +48,10 @@ class Waiting:
 
     `take` makes the call that receives from a queue for this client, and `deal` turns its receipts into the reply and
     remembers their leases. Without them the client only wants to hear that there is something: `deal` is given the
-    queue's name.
+    queue's name. With `needs_group` the client hears at once when the group is removed.
     """
 
-    __slots__ = ("deal", "empty", "group", "queues", "seconds", "take", "work")
+    __slots__ = ("deal", "empty", "group", "needs_group", "queues", "seconds", "take", "work")
 
     def __init__(
         self,
@@ -62,6 +62,7 @@ class Waiting:
         empty: Reply,
         take: Callable[[str], Call] | None,
         deal: Callable[[str, list[Receipt] | None], Reply | Work],
+        needs_group: bool = False,
     ) -> None:
         self.work = work
         self.queues = queues
@@ -70,3 +71,4 @@ class Waiting:
         self.empty = empty
         self.take = take
         self.deal = deal
+        self.needs_group = needs_group

@@ -42,6 +42,7 @@ begin
     if pg_column_size(payloads) > q.max_payload_bytes then
         perform penstock._check_sizes(payloads, q.max_payload_bytes);
     end if;
+    perform penstock._begin_sending(q.queue_id);
     created_at := penstock.now_us();
     if _n = 1 then
         first := nextval('penstock.position');
@@ -138,6 +139,7 @@ declare
 begin
     perform penstock._check_cluster();
     q.primary_group_id := _group_id;
+    perform penstock._begin_sending(q.queue_id);
     select array_agg(nextval('penstock.position')) into _seqs from generate_series(1, cardinality(_payloads));
     for m in
         select place::integer as place, payload, coalesce((o ->> 'priority')::integer, 0) as priority,

@@ -1,15 +1,18 @@
 -- ready -> leased: handing messages out.
 
+drop function if exists penstock.take(text, text, text, integer, double precision, boolean);
+
 -- Up to _limit messages, best priority first, within a priority due retries before unread ones; the last row is not a
 -- message: it has the token and the group. With _durable false the commit does not wait for the disk, where a receive
 -- that is lost by a power cut only means a redelivery: to be used when the receive is all that the transaction does.
+-- With _needs_group a group that is not there is refused instead of made.
 --
 -- Unread messages are read by windows. A cursor stands in the window of what is visible in one snapshot and not in the
 -- one before it; sequence values commit out of order, but a transaction that was open in the first snapshot is known by
 -- its number. The receives of one lane wait for each other; with several shards a receive goes on to the next.
 create or replace function penstock.take(
     _queue text, _group text, _consumer text, _limit integer, _lease_seconds double precision default null,
-    _durable boolean default true
+    _durable boolean default true, _needs_group boolean default false
 ) returns setof penstock.delivery_row
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off
@@ -68,9 +71,12 @@ begin
     end if;
     if f.group_id is null or f.stream_mark is not null then
         q := penstock._ensure_queue(penstock._check_name('queue', _queue));
-        g := penstock._ensure_group(q, penstock._check_name('group', coalesce(_group, penstock._default_group(q))));
+        _group := penstock._check_name('group', coalesce(_group, penstock._default_group(q)));
+        g := case when _needs_group then penstock._get_group(q, _group) else penstock._ensure_group(q, _group) end;
         perform penstock._check_leasing(q, g);
-        return query select * from penstock.take(_queue, g.name, _consumer, _limit, _lease_seconds, _durable);
+        return query select * from penstock.take(
+            _queue, g.name, _consumer, _limit, _lease_seconds, _durable, _needs_group
+        );
         return;
     end if;
     if f.paused then
@@ -110,7 +116,8 @@ begin
             select 1 from penstock.lease
             where ends_at <= _now and ends_at > coalesce(k.checked_at, 0) - 50000 and group_id + 0 = f.group_id
         ) as lapsed,
-        exists (select 1 from penstock.skip where group_id = f.group_id) as skips
+        exists (select 1 from penstock.skip where group_id = f.group_id) as skips,
+        exists (select 1 from penstock.reader where group_id = f.group_id) as is_there
     into due
     from penstock.queue as u
     left join lateral (
@@ -120,6 +127,13 @@ begin
     ) as k on true
     where u.queue_id = f.queue_id;
     f.trimmed_position := due.trimmed_position;
+    if not due.is_there then
+        -- The group was removed while this waited for the lane.
+        return query select * from penstock.take(
+            _queue, _group, _consumer, _limit, _lease_seconds, _durable, _needs_group
+        );
+        return;
+    end if;
     if due.held or due.tracked or due.lapsed or f.ordered then
         select * into q from penstock.queue where queue_id = f.queue_id;
         select * into g from penstock.reader where group_id = f.group_id;
@@ -179,7 +193,11 @@ begin
                     _ends_at := _now + round(f.lease_seconds * 1000000)::bigint;
                 end if;
                 _fresh := penstock._snapshot();
-                f.trimmed_position := (select trimmed_position from penstock.queue where queue_id = f.queue_id);
+                f.trimmed_position := (
+                    select u.trimmed_position from penstock.queue as u join penstock.reader as r using (queue_id)
+                    where u.queue_id = f.queue_id and r.group_id = f.group_id
+                );
+                exit when f.trimmed_position is null;
                 c := penstock._cursor(f.group_id, _lane_id);
                 due.skips := exists (select 1 from penstock.skip where group_id = f.group_id);
             end if;

@@ -65,6 +65,7 @@ declare
     _tx xid8 := pg_current_xact_id();
     fl penstock.flight;
 begin
+    perform penstock._begin_sending(q.queue_id);
     fl.seq := nextval('penstock.position');
     fl.lane_id := penstock._lane(q.queue_id, _priority, h.shard);
     fl.priority := _priority;

@@ -54,12 +54,6 @@ begin
 end
 $$;
 
--- The last position given out.
-create or replace function penstock._last_position() returns bigint
-language sql volatile as $$
-    select coalesce(pg_sequence_last_value('penstock.position'), 0)
-$$;
-
 -- The last position sent before a time: messages that were never held are in the order of their times, but for clock
 -- jumps.
 create or replace function penstock._position_at(_at bigint) returns bigint
@@ -232,6 +226,8 @@ begin
     delete from penstock.consumer where group_id = g.group_id;
     delete from penstock.step where queue_id = q.queue_id and group_id = g.group_id;
     delete from penstock.reader where group_id = g.group_id;
+    -- Whoever waits for the group is told that it is gone.
+    perform penstock._wake(q.queue_id);
     return true;
 end
 $$;

@@ -170,28 +170,23 @@ language sql stable as $$
     ) as late
 $$;
 
--- Messages of the log between two positions, whatever became of them. A short queue is read as a whole, so that long ones
--- that lie in front of it cost nothing; a long one along the log, from where it ends.
-create or replace function penstock.browse(
+-- Positions of the log between two positions. A short queue is read as a whole, so that long ones that lie in front of it
+-- cost nothing; a long one along the log, from where it ends.
+create or replace function penstock._positions(
     _queue text, _after bigint, _upto bigint, _limit bigint, _backwards boolean
-) returns table (
-    seq bigint, priority integer, created_at bigint, message_id text, content_type text, headers text, expires_at bigint,
-    deadline_at bigint, address text, key text, batch text, created_by text, available_at bigint, payload bytea
-)
-language plpgsql stable security definer
-set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
-set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
-#variable_conflict use_column
+) returns bigint[]
+language plpgsql stable
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_hashjoin = off
+set enable_mergejoin = off set jit = off as $$
 declare
     q penstock.queue;
     _from bigint;
     _last bigint;
-    _seqs bigint[];
 begin
     select * into q from penstock.queue where name = _queue;
     _from := greatest(_after, q.trimmed_position);
     if (select sum(n.sent - n.trimmed) < 10000 from penstock.lane as n where n.queue_id = q.queue_id) then
-        _seqs := array(
+        return array(
             select l.seq from penstock.lane as n
             cross join lateral (
                 select m.seq from penstock.log as m
@@ -205,29 +200,39 @@ begin
     elsif _backwards then
         select least(_upto, max(penstock._lane_end(n))) into _last
         from penstock.lane as n where n.queue_id = q.queue_id and n.priority >= 0;
-        _seqs := array(
+        return array(
             select l.seq from penstock.log as l join penstock.lane as n using (lane_id)
             where l.seq > _from and l.seq <= _last
                 and n.queue_id = q.queue_id and n.priority >= 0
             order by l.seq desc limit _limit
         );
-    else
-        _seqs := array(
-            select l.seq from penstock.log as l join penstock.lane as n using (lane_id)
-            where l.seq > _from and l.seq <= coalesce(_upto, 9223372036854775807)
-                and n.queue_id = q.queue_id and n.priority >= 0
-            order by l.seq limit _limit
-        );
     end if;
+    return array(
+        select l.seq from penstock.log as l join penstock.lane as n using (lane_id)
+        where l.seq > _from and l.seq <= coalesce(_upto, 9223372036854775807)
+            and n.queue_id = q.queue_id and n.priority >= 0
+        order by l.seq limit _limit
+    );
+end
+$$;
+
+-- Messages of the log between two positions, whatever became of them.
+create or replace function penstock.browse(
+    _queue text, _after bigint, _upto bigint, _limit bigint, _backwards boolean
+) returns table (
+    seq bigint, priority integer, created_at bigint, message_id text, content_type text, headers text, expires_at bigint,
+    deadline_at bigint, address text, key text, batch text, created_by text, available_at bigint, payload bytea
+)
+language sql stable security definer
+set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
+set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
     -- From a lateral call: (f(x)).* would call f once for every column.
-    return query
     select shaped.*
-    from unnest(_seqs) with ordinality as one (seq, place)
+    from unnest(penstock._positions(_queue, _after, _upto, _limit, _backwards)) with ordinality as one (seq, place)
     cross join lateral (select l as m, l.lane_id from penstock.log as l where l.seq = one.seq limit 1) as found
     join penstock.lane as n on n.lane_id = found.lane_id
     cross join lateral penstock._shape(penstock._as_flight(found.m, n.priority, null, null)) as shaped
-    order by one.place;
-end
+    order by one.place
 $$;
 
 -- The trail of one message over all groups, in order; times are microseconds.

@@ -63,6 +63,7 @@ begin
     end if;
     created_at := penstock.now_us();
     lane_id := penstock._lane(q.queue_id, _priority, floor(penstock._random() * q.shards)::integer);
+    perform penstock._begin_sending(q.queue_id);
     -- One after the other: writers whose positions alternate would write to the same pages of the indexes.
     perform pg_advisory_xact_lock(1347310677, 0);
     select array_agg(nextval('penstock.position')) into seqs from generate_series(1, _count);

@@ -84,6 +84,7 @@ begin
             'write it again', penstock._shown(q.name), penstock._shown(_key)
         );
     end if;
+    perform penstock._begin_sending(q.queue_id);
     if _is_simple then
         -- Plain messages, without looking at any of them.
         for _priority in

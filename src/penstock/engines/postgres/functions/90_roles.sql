@@ -15,7 +15,7 @@ from (values
         'extend_each ack_whole leases position_of register heartbeat deregister advance'),
     ('penstock_observer', 'now_us injected_now stats audit trail peek next_messages find browse position_of unread ended '
         'ended_messages states situation letters leases ready_in reached consumers horizon earliest mark_at cut parts '
-        'check_part'),
+        'check_part settled'),
     ('penstock_admin', 'declare remove trim flush forget pause resume seek redrive purge sweep claim_sweep decide '
         'sweep_queue sweep_queues sweep_consumers delete_trimmed schedule_put schedule_pause schedule_fire unschedule record_facts create_queue_schema '
         'create_message_schema drop_queue_schema drop_message_schema install_cron uninstall_cron')

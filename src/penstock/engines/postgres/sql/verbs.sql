@@ -8,7 +8,7 @@ select penstock.put(%s, %s, %s::text[], %s::jsonb, %s);
 
 -- name: take
 -- A receive; the last row has the token and the group.
-select * from penstock.take(%s, %s, %s, %s::integer, %s::double precision, %s);
+select * from penstock.take(%s, %s, %s, %s::integer, %s::double precision, %s, %s);
 
 -- name: take_over
 -- Receive what others have in flight.
@@ -178,25 +178,9 @@ select * from penstock.next_messages(%s, %s, %s::bigint);
 -- One message by its id.
 select * from penstock.find(%s, %s::uuid);
 
--- name: browse
--- Messages of the log between two positions.
-select * from penstock.browse(%s, %s::bigint, %s::bigint, %s::bigint, %s);
-
--- name: position_at
--- The last position sent before a time.
-select penstock._position_at(%s::bigint);
-
--- name: last_position
--- The last position given out.
-select penstock._last_position();
-
 -- name: stats
 -- Counts of every group.
 select * from penstock.stats(%s);
-
--- name: unread
--- What a new group could receive.
-select penstock.unread(%s);
 
 -- name: trail
 -- What happened to a message.

@@ -20,6 +20,8 @@ FIELDS_JSON = "application/vnd.penstock.fields+json"
 FIELDS_BINARY = "application/vnd.penstock.fields+msgpack"
 PAYLOAD_FIELD = b"payload"
 BEYOND = 1 << 62
+# As microseconds this is still a number that engines know.
+LAST_MILLISECOND = BEYOND // 1000
 is_whole_id = re.compile(rb"[0-9]{1,18}-[0-9]{1,18}").fullmatch
 Entry = list[object]
 
@@ -101,7 +103,7 @@ def read_parts(word: bytes) -> tuple[int, int | None]:
     if not milliseconds.isdigit() or (dash and not position.isdigit()) or len(word) > 41:
         raise CommandError("ERR Invalid stream ID specified as stream command argument")
     # Redis' ids are wider than a position can ever be: beyond the bound there is nothing to find.
-    return min(int(milliseconds), BEYOND), min(int(position), BEYOND) if dash else None
+    return min(int(milliseconds), LAST_MILLISECOND), min(int(position), BEYOND) if dash else None
 
 
 def read_position(word: bytes) -> int:

@@ -1,4 +1,8 @@
-"""XREAD: following streams without a group. What was read is not leased, and everybody gets everything."""
+"""XREAD: following streams without a group. What was read is not leased, and everybody gets everything.
+
+A client says how far it has read by an id, so nothing may appear later behind an id that it was given: entries are read
+up to where the stream is settled. What lies beyond waits for the transactions that are still sending to it.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +27,8 @@ FAMILY = "stream"
 # A wait that nobody ends is begun anew after this long.
 LONG_SECONDS = 3600.0
 NEWEST = b"$"
+# When an entry waits for a transaction to end: nobody says so when one is rolled back.
+UNSETTLED_SECONDS = 0.05
 # By queue, the place after which it is read.
 Places = dict[str, int]
 
@@ -83,9 +89,11 @@ def _places(session: Session, following: _Following) -> Places:
 
 def _place(session: Session, queue: str, word: bytes) -> int:
     if word == NEWEST:
-        newest = session.door.engine.browse(queue, 0, None, 1, backwards=True)
+        engine = session.door.engine
+        newest = engine.browse(queue, 0, engine.settled(queue), 1, backwards=True)
         return newest[0].position or 0 if newest else 0
-    return upto_bound(session, queue, Bound(*read_parts(word)) if b"-" in word else Bound(int(word), 0))
+    milliseconds, position = read_parts(word)
+    return upto_bound(session, queue, Bound(milliseconds, position or 0))
 
 
 def _entries(session: Session, count: int, places: Places) -> Reply:
@@ -100,7 +108,12 @@ def _entries(session: Session, count: int, places: Places) -> Reply:
 
 def _ready_in(session: Session, places: Places) -> float | None:
     engine = session.door.engine
-    return 0 if any(engine.browse(queue, after, None, 1) for queue, after in places.items()) else None
+    firsts = [
+        (queue, one.position or 0) for queue, after in places.items() for one in engine.browse(queue, after, None, 1)
+    ]
+    if any(position <= engine.settled(queue) for queue, position in firsts):
+        return 0
+    return UNSETTLED_SECONDS if firsts else None
 
 
 def _read_words(words: list[bytes]) -> _Following:

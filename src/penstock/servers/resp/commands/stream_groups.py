@@ -56,13 +56,9 @@ def _create(session: Session, queue: str, group: str, words: list[bytes]) -> Beg
             raise CommandError("BUSYGROUP Consumer Group name already exists")
         _move(session, queue, group, target)
 
-    def finish(_: None) -> Reply:
-        session.door.learn_group(queue, group)
-        return OK
-
     if target != b"$":
         read_bound(target)
-    return session.door.change(operation, finish)
+    return session.door.change(operation, lambda _: OK)
 
 
 def _group_options(options: list[bytes]) -> bool:
@@ -122,7 +118,7 @@ def no_group(queue: str, group: str, name: str) -> CommandError:
 
 
 def _destroy(session: Session, queue: str, group: str, words: list[bytes]) -> Begun:
-    session.door.forget_group(queue, group)
+    session.door.consumers.forget(queue, group)
 
     def operation() -> bool:
         _check_key(session, queue)

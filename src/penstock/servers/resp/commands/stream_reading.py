@@ -27,7 +27,7 @@ from penstock.servers.resp.commands.entries import (
     row_entry,
     row_name,
 )
-from penstock.servers.resp.commands.stream_groups import check_group
+from penstock.servers.resp.commands.stream_groups import check_group, no_group
 from penstock.servers.resp.door import Door, portions
 from penstock.servers.resp.encoder import NO_ARRAY, RESP2, RESP3, Pairs, Reply, nothing
 from penstock.servers.resp.remembering import Lease
@@ -68,7 +68,7 @@ def read(session: Session, words: Words) -> Begun:
     reading = _read_words(words)
     queues = [queue for queue, _ in reading.streams]
     session.check(Right.RECEIVE, *queues)
-    work = _checked(session, reading)
+    work = _begin_reading(session, reading)
     if not reading.blocks or any(place != b">" for _, place in reading.streams):
         return work
     return Waiting(
@@ -79,6 +79,7 @@ def read(session: Session, words: Words) -> Begun:
         NO_ARRAY,
         partial(_take, session, reading),
         partial(_deal_and_ack if reading.noack else _deal, session),
+        needs_group=True,
     )
 
 
@@ -91,8 +92,6 @@ def _read_key(session: Session, words: list[bytes]) -> Hashable:
         return None
     queue = reading.streams[0][0]
     session.check_one(Right.RECEIVE, queue)
-    if not session.door.knows_group(queue, reading.group):
-        return None
     return queue, reading.group, reading.count, session.server.stream_lease_seconds
 
 
@@ -103,7 +102,7 @@ def read_several(door: Door, slots: list[Slot]) -> Work:
     wishes = [(read_consumer(slot.calls[0][CONSUMER_AT]), count, len(slot.calls)) for slot in slots]
     for consumer, _, _ in wishes:
         door.consumers.meet(queue, group, consumer)
-    call = door.take_each(queue, group, lease, wishes)
+    call = door.take_each(queue, group, lease, wishes, no_group(queue, group, "XREADGROUP"))
     return door.receive(queue, call, partial(_deal_several, door, slots, reading.count))
 
 
@@ -180,25 +179,6 @@ def _streams(words: list[bytes]) -> list[tuple[str, bytes]]:
     return [(read_name("queue")(key), place) for key, place in zip(words[:half], words[half:], strict=True)]
 
 
-def _checked(session: Session, reading: _Reading) -> Work:
-    """A group must have been made; that is looked up once."""
-    door = session.door
-    unknown = [queue for queue, _ in reading.streams if not door.knows_group(queue, reading.group)]
-    if not unknown:
-        return _begin_reading(session, reading)
-
-    def operation() -> None:
-        for queue in unknown:
-            check_group(session, queue, reading.group, "XREADGROUP")
-
-    def finish(_: None) -> Work:
-        for queue in unknown:
-            door.learn_group(queue, reading.group)
-        return _begin_reading(session, reading)
-
-    return door.change(operation, finish)
-
-
 def _begin_reading(session: Session, reading: _Reading) -> Work:
     for queue, _ in reading.streams:
         session.door.consumers.meet(queue, reading.group, reading.consumer)
@@ -223,7 +203,8 @@ def _begin_reading(session: Session, reading: _Reading) -> Work:
 
 def _take(session: Session, reading: _Reading, queue: str) -> Call:
     lease = session.server.stream_lease_seconds
-    return session.door.take(queue, reading.group, reading.consumer, reading.count, lease)
+    refusal = no_group(queue, reading.group, "XREADGROUP")
+    return session.door.take(queue, reading.group, reading.consumer, reading.count, lease, refusal=refusal)
 
 
 def _deal(session: Session, queue: str, receipts: list[Receipt] | None) -> Reply:
@@ -260,11 +241,9 @@ def _milliseconds_of(lease: LeaseInfo) -> int:
 
 
 def _read_one(session: Session, reading: _Reading, queue: str, place: bytes) -> tuple[list[Entry], Receipt | None]:
-    engine = session.door.engine
     if place != b">":
         return _held(session, reading, queue, place), None
-    lease = session.server.stream_lease_seconds
-    receipt = engine.receive(queue, reading.group, reading.consumer, reading.count, lease)
+    [receipt] = _take(session, reading, queue).run()
     if reading.noack and receipt.rows:
         session.door.ack_receipt(receipt)
     return [row_entry(row) for row in receipt.rows], receipt
@@ -273,6 +252,7 @@ def _read_one(session: Session, reading: _Reading, queue: str, place: bytes) -> 
 def _held(session: Session, reading: _Reading, queue: str, place: bytes) -> list[Entry]:
     """What the consumer has in flight, after an id."""
     engine = session.door.engine
+    check_group(session, queue, reading.group, "XREADGROUP")
     milliseconds, position = read_parts(place)
     after = after_bound(session, queue, Bound(milliseconds, position, is_open=True))
     leases = engine.leases(queue, reading.group, consumer=reading.consumer, after=after, limit=reading.count)

@@ -162,8 +162,10 @@ def _range(session: Session, queue: str, start: bytes, end: bytes, words: list[b
 def browse(
     session: Session, queue: str, after: int, upto: int | None, limit: int, *, backwards: bool = False
 ) -> list[Message]:
-    """Inside a call: entries of the log that have not expired; those are as good as gone."""
+    """Inside a call: entries up to where the stream is settled that have not expired; those are as good as gone."""
     engine = session.door.engine
+    end = engine.settled(queue)
+    upto = end if upto is None else min(upto, end)
     now = to_time(engine.now())
     found: list[Message] = []
     while len(found) < limit:

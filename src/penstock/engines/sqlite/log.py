@@ -1,0 +1,31 @@
+"""The log by position: reading, sizes and counting it."""
+
+from __future__ import annotations
+
+from penstock.domain.message import Message
+from penstock.engines.sqlite import counting, looking, seeking, windows
+from penstock.engines.sqlite.connection import Database
+
+
+class LogView:
+    database: Database
+
+    def browse(self, queue: str, after: int, upto: int | None, limit: int, *, backwards: bool = False) -> list[Message]:
+        with self.database.read() as transaction:
+            return looking.browse(transaction, queue, after, upto, limit, backwards)
+
+    def last_position(self, queue: str) -> int:
+        with self.database.read() as transaction:
+            return windows.last_position(transaction)
+
+    def position_at(self, queue: str, at: int) -> int:
+        with self.database.read() as transaction:
+            return seeking.position_at(transaction, at)
+
+    def unread(self, queue: str) -> int:
+        with self.database.read() as transaction:
+            return counting.unread(transaction, queue)
+
+    def settled(self, queue: str) -> int:
+        """One writer at a time: what is not there yet comes later."""
+        return self.last_position(queue)
