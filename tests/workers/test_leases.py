@@ -32,13 +32,123 @@ def test_a_lease_lasts_as_long_as_its_handler(store: penstock.Store, kind: str) 
     assert events(queue, message) == ["send", "receive", "ack"]
 
 
-def test_messages_that_wait_in_the_worker_keep_their_leases_too(store: penstock.Store) -> None:
-    queue = store.queue("work", lease_seconds=1.5)
+def test_messages_that_wait_too_long_for_a_handler_are_given_back_uncounted(
+    store: penstock.Store, start: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = store.queue("work", lease_seconds=3)
     ids = queue.send_many([b"1", b"2", b"3", b"4"])
+    go = threading.Event()
     app = penstock.App()
-    app.add("work", lambda delivery: time.sleep(0.6), concurrency=1, prefetch=3)
-    penstock.Worker(store, app).run(once=True)
-    assert [events(queue, one) for one in ids] == [["send", "receive", "ack"]] * 4
+    app.add("work", lambda delivery: go.wait(30), concurrency=1, prefetch=3)
+    with caplog.at_level(logging.WARNING, "penstock.worker"):
+        worker = start(app)
+        await_until(lambda: worker.status()[0].waiting == 3)
+        await_until(lambda: queue.stats("default").in_progress == 1)
+    assert "3 messages waited for too long" in caplog.text
+    assert [events(queue, one)[-1] for one in ids[1:]] == ["release"] * 3
+    others = queue.receive(limit=10)
+    assert [delivery.attempt for delivery in others] == [1, 1, 1], "not counted, and not received again by the worker"
+    queue.ack_many(others)
+    go.set()
+    await_until(lambda: events(queue, ids[0]) == ["send", "receive", "ack"])
+    queue.send_many([b"5", b"6", b"7"])
+    await_until(lambda: queue.stats("default").done == 7)
+
+
+def test_the_rest_of_a_shard_whose_handler_hangs_is_given_back_and_keeps_its_order(
+    store: penstock.Store, start: Any
+) -> None:
+    queue = store.queue("work", lease_seconds=1.5, ordered=True)
+    queue.send_many([penstock.Outgoing(payload=number, key="k") for number in range(5)])
+    go, order = threading.Event(), []
+
+    def handle(delivery: penstock.Delivery) -> None:
+        if delivery.json() == 0:
+            go.wait(30)
+        order.append((delivery.json(), delivery.attempt))
+
+    app = penstock.App()
+    app.add("work", handle, concurrency=1, prefetch=10)
+    start(app)
+    await_until(lambda: queue.stats("default").in_progress == 5)
+    await_until(lambda: queue.stats("default").in_progress == 1)
+    go.set()
+    await_until(lambda: len(order) == 5)
+    assert order == [(number, 1) for number in range(5)]
+
+
+def test_a_blocked_event_loop_keeps_no_messages_of_other_queues(
+    store: penstock.Store, start: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    blocking, quick = store.queue("blocking", lease_seconds=1.5), store.queue("quick", lease_seconds=1.5)
+    blocked, go, ran = threading.Event(), threading.Event(), []
+
+    async def block(delivery: penstock.AsyncDelivery) -> None:
+        blocked.set()
+        go.wait(30)
+
+    async def run(delivery: penstock.AsyncDelivery) -> None:
+        ran.append(delivery.id)
+
+    message = blocking.send(b"x")
+    with caplog.at_level(logging.WARNING, "penstock.worker"):
+        start({"blocking": block, "quick": run})
+        await_until(blocked.is_set)
+        ids = quick.send_many([b"1", b"2", b"3"])
+        got: list[penstock.Delivery] = []
+        while len(got) < 3:
+            got += quick.receive(limit=3, wait_seconds=15) or pytest.fail("they were not given back")
+        assert [delivery.attempt for delivery in got] == [1, 1, 1]
+        await_until(lambda: "a handler blocks the event loop" in caplog.text)
+        quick.ack_many(got)
+        later = quick.send(b"4")
+        time.sleep(0.5)
+        assert quick.stats("default").in_progress == 0, "nothing is received while the loop is blocked"
+        go.set()
+        await_until(lambda: ran == [later])
+    assert "the event loop turns again" in caplog.text
+    await_until(lambda: events(blocking, message) == ["send", "receive", "ack"])
+    assert not set(ids) & set(ran)
+
+
+def test_threads_that_are_left_behind_are_bounded_and_nothing_is_received_meanwhile(
+    store: penstock.Store, start: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = store.queue("work", max_retries=0)
+    store.queue("other")
+    ids = queue.send_many([b"hang"] * 9)
+    release, begun = threading.Event(), []
+
+    def handle(delivery: penstock.Delivery) -> None:
+        begun.append(delivery.id)
+        release.wait(30)
+
+    app = penstock.App()
+    app.add("work", handle, max_seconds=0.2, concurrency=2)
+    app.add("other", lambda delivery: None)
+    with caplog.at_level(logging.WARNING, "penstock.worker"):
+        worker = start(app)
+        await_until(lambda: worker.status()[0].stuck == 4)
+        await_until(lambda: "nothing is received" in caplog.text)
+        assert len(begun) == 4
+        assert queue.stats("default").available == 5
+        release.set()
+        await_until(lambda: len(begun) == 9)
+        await_until(lambda: "queue work is received from again" in caplog.text)
+    await_until(lambda: worker.status()[0].stuck == 0)
+    assert sorted(begun) == sorted(ids)
+
+
+def test_a_worker_whose_handlers_are_all_stuck_ends_with_an_error(store: penstock.Store) -> None:
+    queue = store.queue("work", max_retries=0)
+    queue.send_many([b"hang"] * 5)
+    release = threading.Event()
+    app = penstock.App()
+    app.add("work", lambda delivery: release.wait(30), max_seconds=0.2, concurrency=1)
+    with pytest.raises(penstock.HandlerUnavailable, match="restart it"):
+        penstock.Worker(store, app).run()
+    assert queue.stats("default").available == 3
+    release.set()
 
 
 def test_an_async_handler_that_runs_too_long_is_cancelled_and_tried_again(store: penstock.Store, start: Any) -> None:

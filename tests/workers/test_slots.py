@@ -10,7 +10,7 @@ import pytest
 
 import penstock
 from penstock import InvalidInput
-from penstock.workers.gate import Gate
+from penstock.workers.priority_slots import Offer, PrioritySlots
 from tests.workers import recursing
 from tests.workers.conftest import await_until
 
@@ -133,10 +133,47 @@ def test_slots_are_shared_by_all_queues(store: penstock.Store, start: Any) -> No
     assert crowd.most == 3
 
 
+@pytest.mark.parametrize("names", [("ordinary", "urgent"), ("urgent", "ordinary")])
+def test_priority_is_kept_between_the_queues_of_a_worker(
+    store: penstock.Store, start: Any, names: tuple[str, str]
+) -> None:
+    first, go, order = threading.Event(), threading.Event(), []
+
+    def handle(delivery: penstock.Delivery) -> None:
+        first.set()
+        go.wait(15)
+        order.append((delivery.queue, delivery.priority))
+
+    store.queue("ordinary").send_many([penstock.Outgoing(payload=b"", priority=5) for _ in range(10)])
+    start(dict.fromkeys(names, handle), slots=1)
+    await_until(first.is_set)
+    store.queue("urgent").send_many([penstock.Outgoing(payload=b"", priority=priority) for priority in (0, 7, 0)])
+    go.set()
+    await_until(lambda: len(order) == 13)
+    assert order[1:] == [("urgent", 0)] * 2 + [("ordinary", 5)] * 9 + [("urgent", 7)]
+
+
+def test_queues_of_equal_priority_take_turns(store: penstock.Store) -> None:
+    order: list[str] = []
+    for name in ("one", "two"):
+        store.queue(name).send_many([b""] * 10)
+    handlers = dict.fromkeys(("one", "two"), lambda delivery: order.append(delivery.queue))
+    penstock.Worker(store, handlers, slots=1).run(once=True)
+    assert len(order) == 20
+    assert abs(order[:10].count("one") - 5) <= 1
+
+
 def test_limits_of_priorities_between_those_that_are_named() -> None:
-    gate = Gate({2: 5, 4: 3})
-    assert [gate.limit(priority) for priority in (0, 2, 3, 4, 1_000)] == [5, 5, 5, 3, 3]
-    assert gate.fitting([0, 4, 4, 4, 4]) == 3
+    slots = PrioritySlots({2: 5, 4: 3})
+    assert [slots.limit(priority) for priority in (0, 2, 3, 4, 1_000)] == [5, 5, 5, 3, 3]
+    assert slots.grant([Offer([0, 4, 4, 4, 4], 0, 0)], waiting=0) == [3]
+
+
+def test_free_slots_are_granted_by_priority_then_in_turn() -> None:
+    slots = PrioritySlots(4)
+    assert slots.grant([Offer([5] * 9, 0, 0), Offer([0, 0, 5, 5], 0, 0)], waiting=0) == [2, 2]
+    assert slots.grant([Offer([0] * 9, 2, 0), Offer([0] * 9, 0, 0)], waiting=1) == [1, 2]
+    assert slots.grant([Offer([0], 0, 7), Offer([0], 0, 3)], waiting=3) == [0, 1]
 
 
 @pytest.mark.parametrize("slots", [0, {}, {0: 2, 1: 3}, {-1: 2}, {0: 0}, "many", {"0": 2}])

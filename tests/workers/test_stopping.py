@@ -89,6 +89,64 @@ def test_what_does_not_finish_in_the_grace_time_is_given_back(store: penstock.St
     assert queue.receive()[0].attempt == 1
 
 
+def test_a_handler_that_blocks_the_event_loop_does_not_keep_the_worker_from_stopping(
+    store: penstock.Store, start: Any
+) -> None:
+    queue = store.queue("work")
+    message = queue.send(b"x")
+    running, go = threading.Event(), threading.Event()
+
+    async def handle(delivery: penstock.AsyncDelivery) -> None:
+        running.set()
+        go.wait(60)
+
+    worker = start({"work": handle}, grace_seconds=0.3)
+    await_until(running.is_set)
+    began = time.monotonic()
+    worker.stop()
+    assert time.monotonic() - began < 8
+    go.set()
+    assert events(queue, message) == ["send", "receive", "release"]
+
+
+def test_handlers_that_only_wait_for_other_messages_do_not_use_up_the_grace(store: penstock.Store, start: Any) -> None:
+    queue, elsewhere = store.queue("work"), store.queue("elsewhere")
+    message = queue.send(b"x")
+    waiting = threading.Event()
+
+    def handle(delivery: penstock.Delivery) -> None:
+        elsewhere.send(b"nobody runs this", address="a")
+        waiting.set()
+        elsewhere.wait("a", timeout_seconds=20)
+
+    worker = start({"work": handle}, grace_seconds=60)
+    await_until(lambda: waiting.is_set() and next(iter(worker._sources.values())).busy == 0)
+    began = time.monotonic()
+    worker.stop()
+    assert time.monotonic() - began < 10
+    assert events(queue, message) == ["send", "receive", "release"]
+
+
+def test_a_handler_that_waits_for_one_that_runs_here_is_waited_for(store: penstock.Store, start: Any) -> None:
+    queue = store.queue("work")
+    running, go = threading.Event(), threading.Event()
+
+    def handle(delivery: penstock.Delivery) -> None:
+        if delivery.json() == "outer":
+            queue.send("inner", address="inner")
+            queue.wait("inner", timeout_seconds=20)
+        else:
+            running.set()
+            go.wait(20)
+
+    queue.send("outer")
+    worker = start({"work": handle}, concurrency=1, grace_seconds=30)
+    await_until(running.is_set)
+    threading.Timer(1.5, go.set).start()
+    worker.stop()
+    assert queue.stats("default").done == 2
+
+
 def test_every_process_of_a_handler_is_ended_by_one_thread(store: penstock.Store) -> None:
     """The slot's own thread and the one that stops the worker must not both do it: one would find it closed."""
     queue = store.queue("work")
@@ -183,8 +241,8 @@ def test_an_at_most_once_message_that_was_not_begun_comes_back_by_a_nak(store: p
     (source,) = worker._sources
     receipt = store.engine.receive("once", "default", "w", 1, 30)
     source.add(receipt, time.monotonic())
-    source.release(source.ready.drain(), "the worker stops")
-    (settle,) = source.takes[receipt.token].others
+    source.give_back_all("the worker stops")
+    (settle,) = source.batches[receipt.token].others
     assert (str(settle.event), settle.delay_seconds) == ("nak", 0)
     store.engine.settle("once", "default", [settle])
     assert events(queue, message) == ["send", "receive", "nak"]

@@ -28,6 +28,7 @@
     │   ├── SchemaMissing       the schema must be made first (`penstock migrate`)
     │   ├── SchemaTooNew        made by a newer Penstock
     │   └── EngineTooOld        the database software lacks a fix or feature that Penstock needs
+    ├── HandlerUnavailable      a worker cannot run its handlers: a process does not start, or all of them are stuck
     ├── PipelineError           a job of the pipeline could not do its work
     │   ├── SparkUnavailable    Spark did not start, or its cluster cannot be reached
     │   ├── NotALake            the directory holds something else, or the lake of another store
@@ -165,6 +166,10 @@ class SchemaTooNew(StoreError):
 
 class EngineTooOld(StoreError):
     """The database software lacks a fix or a feature that Penstock needs."""
+
+
+class HandlerUnavailable(PenstockError):
+    """A worker cannot run its handlers: a process does not start, or all of them are stuck."""
 
 
 class PipelineError(PenstockError):

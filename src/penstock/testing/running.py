@@ -17,9 +17,9 @@ from penstock.domain.lifecycle import Event
 from penstock.domain.settlement import Settle, Signal
 from penstock.testing.clock import Clock
 from penstock.workers.app import App, Handler, as_app
+from penstock.workers.lease_batch import AnyHeld, AsyncHeld, Held
 from penstock.workers.loop import LoopThread
 from penstock.workers.outcome import ack_of, batch_outcomes, outcome_of
-from penstock.workers.take import AnyHeld, AsyncHeld, Held
 
 CONSUMER = "test"
 

@@ -6,15 +6,16 @@ So each of these is a generator: out come the arguments of the next call of the 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, TypeVar
 
 from penstock.domain.lifecycle import Event
+from penstock.workers.buffer import emptied
+from penstock.workers.lease_batch import AnyHeld, Item
 from penstock.workers.outcome import batch_outcomes, event_of, outcome_of
-from penstock.workers.ready import Item, priority_of
-from penstock.workers.slots import Hand
+from penstock.workers.slots import WorkSlot
 from penstock.workers.source import Source
-from penstock.workers.take import AnyHeld
 
 T = TypeVar("T")
 
@@ -29,58 +30,64 @@ class Answer(NamedTuple):
 Calls = Generator[tuple[Any, ...], Answer, T]
 
 
-def handle(source: Source, hand: Hand, item: Item, is_stopping: Callable[[], bool]) -> Calls[None]:
+def handle(source: Source, slot: WorkSlot, item: Item, is_stopping: Callable[[], bool]) -> Calls[None]:
     """An item from its first call to its last."""
-    hand.priority = priority_of(item)
-    if isinstance(item, list):
-        yield from _in_order(source, hand, item, is_stopping)
+    if isinstance(item, deque):
+        yield from _in_order(source, slot, item, is_stopping)
     elif source.handler.batch_size is not None:
-        yield from _together(source, hand, _filled(source, item))
+        yield from _together(source, slot, _filled(source, item))
     else:
-        yield from _alone(source, hand, item)
+        yield from _alone(source, slot, item)
 
 
-def _in_order(source: Source, hand: Hand, item: list[AnyHeld], is_stopping: Callable[[], bool]) -> Calls[None]:
+def _in_order(source: Source, slot: WorkSlot, shard: deque[AnyHeld], is_stopping: Callable[[], bool]) -> Calls[None]:
     """A shard of an ordered queue, in the pieces that the handler is called with."""
-    left = list(item)
     is_batch = source.handler.batch_size is not None
-    for start in range(0, len(item), source.at_once):
-        several = item[start : start + source.at_once]
-        if is_stopping():
-            source.release(left, "the worker stops")
+    while not is_stopping() and (several := _next(shard, source.at_once)):
+        again = yield from _together(source, slot, several) if is_batch else _alone(source, slot, several[0])
+        if slot.given_up is not None or again:
+            source.pass_over(emptied(shard))
             return
-        del left[: len(several)]
-        again = yield from _together(source, hand, several) if is_batch else _alone(source, hand, several[0])
-        if hand.given_up is not None or again:
-            source.pass_over(left)
-            return
+    source.release(emptied(shard), "the worker stops")
 
 
-def _alone(source: Source, hand: Hand, delivery: AnyHeld) -> Calls[bool]:
+def _next(shard: deque[AnyHeld], most: int) -> list[AnyHeld]:
+    several: list[AnyHeld] = []
+    while len(several) < most:
+        try:
+            several.append(shard.popleft())
+        except IndexError:  # the rest was given back, or there is none
+            break
+    return several
+
+
+def _alone(source: Source, slot: WorkSlot, delivery: AnyHeld) -> Calls[bool]:
     """Whether the message will come again."""
     began_at = time.monotonic()
     if not source.begins(delivery, began_at):
         return False
     several = [delivery]
-    hand.take_up(several, began_at)
+    slot.priority = delivery.priority
+    slot.begin(several, began_at)
     answer = yield (delivery,)
-    return finish(source, hand, several, answer, began_at)
+    return finish(source, slot, several, answer, began_at)
 
 
-def _together(source: Source, hand: Hand, several: list[AnyHeld]) -> Calls[bool]:
+def _together(source: Source, slot: WorkSlot, several: list[AnyHeld]) -> Calls[bool]:
     """Whether one of the messages will come again."""
     began_at = time.monotonic()
     several, payloads = _fitting(source, several)
     if not several:
         return False
-    hand.take_up(several, began_at)
+    slot.priority = several[0].priority
+    slot.begin(several, began_at)
     answer = yield (several, payloads)
-    return finish(source, hand, several, answer, began_at)
+    return finish(source, slot, several, answer, began_at)
 
 
-def finish(source: Source, hand: Hand, several: list[AnyHeld], answer: Answer, began_at: float) -> bool:
-    """What a handler said becomes what the store is told, if it is still this hand's to say."""
-    if not hand.put_down():
+def finish(source: Source, slot: WorkSlot, several: list[AnyHeld], answer: Answer, began_at: float) -> bool:
+    """Hand over the outcome of a call to be settled, unless the call was given up meanwhile."""
+    if not slot.end():
         return False
     result, error = answer
     if source.handler.batch_size is None:
@@ -101,9 +108,9 @@ def finish(source: Source, hand: Hand, several: list[AnyHeld], answer: Answer, b
 def _filled(source: Source, first: AnyHeld) -> list[AnyHeld]:
     """More of the same priority, up to the size of a batch."""
     several = [first]
-    while len(several) < source.at_once and (more := source.ready.pop(first.priority)) is not None:
-        several += more if isinstance(more, list) else [more]
-    source.oldest_ready_at = time.monotonic()
+    while len(several) < source.at_once and (more := source.buffer.pop(first.priority)) is not None:
+        several += more if isinstance(more, deque) else [more]
+    source.oldest_buffered_at = time.monotonic()
     return several
 
 

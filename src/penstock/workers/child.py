@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
@@ -16,13 +18,16 @@ import msgspec
 from penstock.client.settling import checked
 from penstock.client.slot import current_slot
 from penstock.domain.errors import LeaseLost, PenstockError
-from penstock.domain.settlement import Settled, Settlement, Signal
+from penstock.domain.settlement import Settled, Settlement, Signal, spoken
 from penstock.engines.contract import Receipt
+from penstock.workers.lease_batch import AnyHeld, Held
 from penstock.workers.outcome import batch_outcomes, outcome_of
 from penstock.workers.signature import named, read_signature
-from penstock.workers.take import AnyHeld, Held
 
 Outcome = tuple[str, str | None, float | None]
+# Signals that wait until a child has set its handlers for them.
+DEFERRED = (signal.SIGTERM, signal.SIGINT)
+PR_SET_PDEATHSIG = 1
 
 
 class Work(msgspec.Struct, array_like=True):
@@ -60,14 +65,19 @@ def encode_work(several: Sequence[AnyHeld]) -> bytes:
     )
 
 
-def work_forever(connection: Connection, function: Callable[..., Any], queue: str, is_batch: bool) -> None:
+def work_forever(connection: Connection, queue: str, is_batch: bool, parent: int) -> None:
     """The child's main: one call after the other, until the worker closes the pipe."""
-    # Ctrl-C reaches every process of a terminal; the worker decides what becomes of its children.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, name="penstock-parent", daemon=True).start()
+    _end_with_parent(parent)
+    _leave_signals_to_the_worker()
     asking = Asking(connection)
     current_slot.set(asking)
-    signature = read_signature(function, f"handler {named(function)} of queue {queue!r}", is_batch)
+    try:
+        function = connection.recv()
+        signature = read_signature(function, f"handler {named(function)} of queue {queue!r}", is_batch)
+    except BaseException as error:
+        traceback.print_exc()
+        connection.send_bytes(msgspec.msgpack.encode(Word("failed", reason=spoken(error))))
+        return
     connection.send_bytes(msgspec.msgpack.encode(Word("ready")))
     while True:
         try:
@@ -75,6 +85,34 @@ def work_forever(connection: Connection, function: Callable[..., Any], queue: st
         except (EOFError, OSError):
             return
         connection.send_bytes(msgspec.msgpack.encode(_run(work, signature, is_batch, asking)))
+
+
+def _leave_signals_to_the_worker() -> None:
+    """Ctrl-C reaches every process of a terminal, and a service manager signals all processes of a service: the worker
+    decides what becomes of its children. SIGTERM is not ignored but handled by doing nothing, because programs that a
+    handler starts inherit what is ignored, and could not be terminated."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda number, frame: None)
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, DEFERRED)
+
+
+def _end_with_parent(parent: int) -> None:
+    """A worker that was killed must not leave handlers behind whose outcome nobody hears. Linux kills them with their
+    parent, whatever they do; elsewhere a thread waits for the parent's end, and a handler that never gives up the
+    interpreter's lock is not ended."""
+    threading.Thread(target=_await_parent, name="penstock-parent", daemon=True).start()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # it died before
+            os._exit(1)
+
+
+def _await_parent() -> None:
+    process = multiprocessing.parent_process()
+    if process is not None:
+        wait([process.sentinel])
+        os._exit(1)
 
 
 def _run(work: Work, signature: Any, is_batch: bool, asking: Asking) -> Word:
@@ -140,11 +178,3 @@ class Asking:
         if kind is not None:
             raise (LeaseLost if kind == "LeaseLost" else PenstockError)(answer)
         return answer
-
-
-def _end_with_parent() -> None:
-    """A worker that was killed must not leave handlers behind that nobody hears."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os._exit(1)

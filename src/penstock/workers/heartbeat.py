@@ -11,17 +11,18 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from penstock.domain.errors import ConsumerRemoved, PenstockError, StoreError
+from penstock.domain.errors import ConsumerRemoved, HandlerUnavailable, PenstockError, StoreError
 from penstock.domain.lifecycle import Event
 from penstock.domain.observations import ConsumerInfo
 from penstock.engines.contract import Engine
+from penstock.workers.lease_batch import RENEW_SHARE, LeaseBatch
 from penstock.workers.outcome import make_settle
 from penstock.workers.patience import PASSING, Patience
-from penstock.workers.slots import Hand, Slots
+from penstock.workers.slots import Slots, WorkSlot
 from penstock.workers.source import Source, about_delivery
-from penstock.workers.take import RENEW_SHARE, AnyHeld, Take
 
 logger = logging.getLogger("penstock.worker")
 # Removal comes after two missed heartbeats: beating this much more often leaves room for a slow disk.
@@ -31,7 +32,8 @@ LONGEST_TICK_SECONDS = 1.0
 
 
 class Keeper:
-    """A thread that says "I am alive", renews leases before they end, and gives up handlers that run too long."""
+    """A thread that sends heartbeats, renews leases before they end, gives up handlers that run too long, and gives
+    back messages that wait too long for one. It depends on no handler and on no event loop."""
 
     def __init__(
         self,
@@ -40,13 +42,17 @@ class Keeper:
         sources: dict[Source, Slots],
         heartbeat_seconds: float,
         fail: Callable[[BaseException], None],
+        probe: Callable[[float], None] = lambda now: None,
     ) -> None:
         self._engine = engine
         self._consumer = consumer
         self._sources = sources
         self._heartbeat_seconds = heartbeat_seconds
         self._fail = fail
+        self._probe = probe
         self.infos: dict[Source, ConsumerInfo] = {}
+        self._stuck: set[Source] = set()
+        self._has_failed = False
         self._beat_at = 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="penstock-keeper", daemon=True)
@@ -96,8 +102,11 @@ class Keeper:
 
     def _tick(self) -> None:
         # First what needs no store: a handler that runs too long is given up even while the store is away.
+        self._probe(time.monotonic())
         for source, slots in self._sources.items():
             self._give_up_late(source, slots)
+            source.give_back_overdue(time.monotonic())
+        self._check_stuck()
         if time.monotonic() >= self._beat_at:
             self._beat()
         for source, slots in self._sources.items():
@@ -106,56 +115,64 @@ class Keeper:
     # -- heartbeats ------------------------------------------------------------------------------------------------
 
     def _beat(self) -> None:
-        for source in self._sources:
-            try:
-                self.infos[source] = self._engine.heartbeat(source.name, source.group, self._consumer)
-            except ConsumerRemoved:
-                logger.warning(
-                    "worker %s was removed from queue %s for its silence; it registers again",
-                    self._consumer,
-                    source.name,
-                    extra={"queue": source.name, "group": source.group, "consumer": self._consumer},
-                )
-                self._register(source)
-                for take in list(source.takes.values()):
-                    take.renew_at = 0.0  # the leases went with the place: find out at once
+        """For all queues in one transaction, in an order that is the same for all workers."""
+        sources = sorted(self._sources, key=lambda source: (source.name, source.group))
+        beats = [partial(self._engine.heartbeat, source.name, source.group, self._consumer) for source in sources]
+        for source, info in zip(sources, self._engine.together(beats), strict=True):
+            if isinstance(info, ConsumerRemoved):
+                self._register_again(source)
+            elif isinstance(info, BaseException):
+                raise info
+            else:
+                self.infos[source] = info
             source.policy = self._engine.policy(source.name)
         self._beat_at = time.monotonic() + self._heartbeat_seconds * BEAT_SHARE
+
+    def _register_again(self, source: Source) -> None:
+        logger.warning(
+            "worker %s was removed from queue %s for its silence; it registers again",
+            self._consumer,
+            source.name,
+            extra={"queue": source.name, "group": source.group, "consumer": self._consumer},
+        )
+        self._register(source)
+        for batch in list(source.batches.values()):
+            batch.renew_at = 0.0  # the leases went with the place: find out at once
 
     # -- leases ----------------------------------------------------------------------------------------------------
 
     def _renew(self, source: Source, slots: Slots) -> None:
         now = time.monotonic()
-        due = [take for take in list(source.takes.values()) if now >= take.renew_at]
-        leases = [(take.receipt.token, position) for take in due for position in take.open_positions()]
+        due = [batch for batch in list(source.batches.values()) if now >= batch.renew_at]
+        leases = [(batch.receipt.token, position) for batch in due for position in batch.open_positions()]
         if not leases:
             return
         lease_seconds = source.policy.lease_seconds
         ends = self._engine.extend(source.name, source.group, leases, lease_seconds)
         lost = {lease for lease, end in zip(leases, ends, strict=True) if end is None}
-        for take in due:
-            take.renewed(now, lease_seconds)
-            positions = {position for token, position in lost if token == take.receipt.token}
+        for batch in due:
+            batch.renewed(now, lease_seconds)
+            positions = {position for token, position in lost if token == batch.receipt.token}
             if positions:
-                self._lose(source, slots, take, positions)
+                self._lose(source, slots, batch, positions)
 
-    def _lose(self, source: Source, slots: Slots, take: Take, positions: set[int]) -> None:
+    def _lose(self, source: Source, slots: Slots, batch: LeaseBatch, positions: set[int]) -> None:
         """Others may have these messages now: what has not begun does not begin, and what runs is ended if it can be.
         What has ended and waits to be settled will be refused by the store."""
-        ended = {delivery.position for delivery in list(take.acked)} | {settle.position for settle in list(take.others)}
-        positions -= ended | take.closed
-        source.ready.remove(positions)
-        ids = {row_id.position: row_id.id for row_id in _deliveries(source, take) if row_id.position in positions}
-        take.closed |= positions
+        ended = {delivery.position for delivery in list(batch.acked)}
+        ended |= {settle.position for settle in list(batch.others)}
+        positions -= ended | batch.closed
+        ids = [one.id for one in source.make(batch.receipt) if one.position in positions]
+        batch.closed |= positions
         if ids:
-            # Told before anything is ended: a log should give the reason first.
-            source.note_lost(list(ids.values()), "it ended or was taken over while this worker was away")
-        for hand in slots.running():
-            several = hand.several
-            if several and all(one.token == take.receipt.token and one.position in positions for one in several):
-                slots.give_up(hand, "its lease was lost")
+            # Logged before anything is ended: a log should give the reason first.
+            source.note_lost(ids, "it ended or was taken over while this worker was away")
+        for slot in slots.running():
+            several = slot.several
+            if several and all(one.token == batch.receipt.token and one.position in positions for one in several):
+                slots.give_up(slot, "its lease was lost")
         if ids:
-            source.touch(take)
+            source.touch(batch)
 
     # -- handlers that run too long --------------------------------------------------------------------------------
 
@@ -164,23 +181,42 @@ class Keeper:
         if limit is None:
             return
         now = time.monotonic()
-        for hand in slots.running():
-            if hand.several and now - hand.began_at > limit:
-                give_up(source, slots, hand, f"the handler ran longer than max_seconds ({limit:g})")
+        for slot in slots.running():
+            if slot.several and now - slot.began_at > limit:
+                give_up(source, slots, slot, f"the handler ran longer than max_seconds ({limit:g})")
+
+    def _check_stuck(self) -> None:
+        """A queue whose handlers are stuck is not received from. A worker without any other can only be replaced."""
+        for source, slots in self._sources.items():
+            if slots.is_stuck and source not in self._stuck:
+                self._stuck.add(source)
+                logger.error(
+                    "queue %s: %d handlers that were given up still run; nothing is received before one has ended",
+                    source.name,
+                    slots.stuck,
+                    extra={"queue": source.name, "group": source.group, "consumer": self._consumer},
+                )
+            elif not slots.is_stuck and source in self._stuck:
+                self._stuck.discard(source)
+                logger.warning("queue %s is received from again", source.name, extra={"queue": source.name})
+                source.wake()
+        if len(self._stuck) == len(self._sources) and not self._has_failed:
+            self._has_failed = True
+            self._fail(
+                HandlerUnavailable(
+                    "all queues of this worker have handlers that were given up and still run: restart it"
+                )
+            )
 
 
-def give_up(source: Source, slots: Slots, hand: Hand, reason: str) -> None:
-    """End a handler where possible, and say that its messages are to be tried again. An at_most_once message is not:
-    its handler may have done its work already."""
-    several = slots.give_up(hand, reason)
+def give_up(source: Source, slots: Slots, slot: WorkSlot, reason: str) -> None:
+    """End a handler where possible, and settle its messages so that they are tried again. An at_most_once message is
+    not: its handler may have done its work already."""
+    several = slots.give_up(slot, reason)
     event = Event.REJECT if source.policy.at_most_once else Event.NAK
     for delivery in several:
         logger.warning("%s: message %s", reason, delivery.id, extra=about_delivery(delivery))
-        source.finish(delivery, make_settle(event, delivery, reason), None, time.monotonic() - hand.began_at)
-
-
-def _deliveries(source: Source, take: Take) -> list[AnyHeld]:
-    return source.make(take.receipt)
+        source.finish(delivery, make_settle(event, delivery, reason), None, time.monotonic() - slot.began_at)
 
 
 def quietly(action: Callable[[], Any], doing: str) -> bool:

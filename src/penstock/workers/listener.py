@@ -12,7 +12,7 @@ from penstock.workers.patience import FIRST_SECONDS
 
 
 class Listener:
-    """A thread that sleeps in `engine.wait` while the pump has room and found nothing, and wakes it."""
+    """A thread that sleeps in `engine.wait` while the fetcher has room and found nothing, and wakes it."""
 
     def __init__(self, engine: Engine, heard: Callable[[], None]) -> None:
         self._engine = engine
@@ -49,6 +49,6 @@ class Listener:
                 assert seen is not None
                 self._engine.wait(seen, BACKSTOP_SECONDS)
             except StoreError:
-                # The pump will meet the same error and say so; here it must only not turn into a spin.
+                # The fetcher will meet the same error and log it; here it must only not turn into a spin.
                 threading.Event().wait(FIRST_SECONDS)
             self._heard()

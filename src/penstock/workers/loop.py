@@ -6,6 +6,8 @@ A task takes one message after the other and ends when there is none. All state 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -16,13 +18,18 @@ from penstock.client.slot import current_slot
 from penstock.domain.errors import LeaseLost
 from penstock.engines.contract import Engine
 from penstock.workers.calls import Answer, handle
-from penstock.workers.ready import Item
-from penstock.workers.slots import Hand
+from penstock.workers.lease_batch import AnyHeld, Item
+from penstock.workers.slots import WorkSlot
 from penstock.workers.source import Source
-from penstock.workers.take import AnyHeld
 
+logger = logging.getLogger("penstock.worker")
 # Handlers that never wait for anything must still let the loop breathe.
 BREATHE_SECONDS = 0.005
+# A loop that has not answered for so long is blocked: nothing is received for its handlers.
+BLOCKED_SECONDS = 1.0
+CLOSE_SECONDS = 2.0
+# Tasks that were cancelled and go on cost little, but not nothing.
+MOST_STUCK = 1_000
 
 
 class Borrowed:
@@ -44,6 +51,10 @@ class LoopThread:
     def __init__(self, engine: Engine) -> None:
         self._engine: Any = Borrowed(engine)
         self.loop = asyncio.new_event_loop()
+        # Slots whose call was given up, until their task ends: cancelling is a request.
+        self.given_up: set[LoopSlot] = set()
+        self._asked_at: float | None = None
+        self._is_blocked = False
         self._thread = threading.Thread(target=self._run, name="penstock-loop", daemon=True)
         self._thread.start()
         self.store: AsyncStore = asyncio.run_coroutine_threadsafe(self._open(), self.loop).result()
@@ -58,8 +69,30 @@ class LoopThread:
         finally:
             self.loop.close()
 
+    @property
+    def is_blocked(self) -> bool:
+        return self._is_blocked
+
+    def probe(self, now: float) -> bool:
+        """Called now and then from another thread: ask the loop for a sign of life; whether `is_blocked` has changed.
+        A handler that blocks stops every task of the loop, and only another thread can notice."""
+        if self._asked_at is None:
+            self._asked_at = now
+            self.loop.call_soon_threadsafe(self._answer)
+        was_blocked, self._is_blocked = self._is_blocked, now - (self._asked_at or now) > BLOCKED_SECONDS
+        return self._is_blocked != was_blocked
+
+    def _answer(self) -> None:
+        self._asked_at = None
+
     def close(self) -> None:
-        asyncio.run_coroutine_threadsafe(self._close(), self.loop).result()
+        """A loop that a handler blocks cannot be closed: it is left behind with its thread."""
+        closing = asyncio.run_coroutine_threadsafe(self._close(), self.loop)
+        try:
+            closing.result(CLOSE_SECONDS if self._asked_at is None else BREATHE_SECONDS)
+        except concurrent.futures.TimeoutError:
+            logger.warning("the event loop is left behind: a handler blocks it")
+            return
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
 
@@ -73,7 +106,7 @@ class LoopThread:
         await self.loop.shutdown_asyncgens()
 
 
-class LoopSlot(Hand):
+class LoopSlot(WorkSlot):
     task: asyncio.Task[None]
 
     def __init__(self, slots: LoopSlots) -> None:
@@ -92,10 +125,13 @@ class LoopSlot(Hand):
 
 
 class LoopSlots:
-    def __init__(self, source: Source, loop: asyncio.AbstractEventLoop) -> None:
+    can_grow = False
+
+    def __init__(self, source: Source, thread: LoopThread) -> None:
         self.source = source
+        self._thread = thread
         self.call: Callable[..., Any] = source.handler.signature.call
-        self._loop = loop
+        self._loop = thread.loop
         self._slots: set[LoopSlot] = set()
         self._returning: list[asyncio.Future[None]] = []
         self._busy = 0
@@ -105,6 +141,22 @@ class LoopSlots:
         self._stopping = False
 
     @property
+    def capacity(self) -> int:
+        return 0 if self._thread.is_blocked or self.is_stuck else self.source.concurrency
+
+    @property
+    def stuck(self) -> int:
+        return sum(slot.slots is self for slot in list(self._thread.given_up))
+
+    @property
+    def is_stuck(self) -> bool:
+        """A call that was given up and blocks the loop stops every handler on it."""
+        thread = self._thread
+        if thread.is_blocked and thread.given_up:
+            return True
+        return bool(thread.given_up) and self.stuck > max(MOST_STUCK, self.source.concurrency)
+
+    @property
     def busy(self) -> int:
         return self._busy
 
@@ -112,8 +164,14 @@ class LoopSlots:
     def unfinished(self) -> int:
         return self._busy + self._away
 
-    def running(self) -> list[Hand]:
+    def running(self) -> list[WorkSlot]:
         return [slot for slot in list(self._slots) if slot.several]
+
+    def start(self) -> None:
+        """Tasks are made when there is work for them."""
+
+    def grow(self) -> None:
+        """They are made at once."""
 
     def kick(self) -> None:
         if not self._kicked:
@@ -127,25 +185,26 @@ class LoopSlots:
     def close(self) -> None:
         """The tasks have ended with their handlers."""
 
-    def give_up(self, hand: Hand, reason: str) -> list[AnyHeld]:
-        several = hand.several
-        if not hand.put_down():
+    def give_up(self, slot: WorkSlot, reason: str) -> list[AnyHeld]:
+        several = slot.several
+        if not slot.end():
             return []
-        assert isinstance(hand, LoopSlot)
-        hand.given_up = reason
-        self._loop.call_soon_threadsafe(self._end, hand)
+        assert isinstance(slot, LoopSlot)
+        slot.given_up, slot.is_over = reason, True
+        self._thread.given_up.add(slot)
+        self._loop.call_soon_threadsafe(self._end, slot)
         return several
 
     # -- on the event loop -----------------------------------------------------------------------------------------
 
     def _end(self, slot: LoopSlot) -> None:
-        """Cancel the handler. One that does not listen is left behind."""
+        """Cancel the handler. One that ignores it is left behind."""
         self._slots.discard(slot)
         if slot.away:
             self._away -= 1
         else:
             self._busy -= 1
-            self._free_gate()
+            self._free_priority_slot()
         slot.task.cancel()
         self._start()
 
@@ -155,7 +214,7 @@ class LoopSlots:
         while self._returning and self._busy < source.concurrency:
             self._returning.pop(0).set_result(None)
             self._busy += 1  # taken for the one that comes back, before anybody new
-        ready = len(source.ready)
+        ready = len(source.buffer)
         if not source.may_start():
             return
         more = 0 if self._stopping else source.waits_for_more(time.monotonic())
@@ -176,6 +235,8 @@ class LoopSlots:
             await self._drain(slot)
         except Exception as error:
             self.source.fail(error)
+        finally:
+            self._thread.given_up.discard(slot)
         if slot.given_up is None:
             self._slots.discard(slot)
             self._busy -= 1
@@ -186,13 +247,13 @@ class LoopSlots:
     async def _drain(self, slot: LoopSlot) -> None:
         source = self.source
         breathed_at = time.monotonic()
-        while not self._returning and slot.given_up is None:
+        while not self._returning and not slot.is_over:
             item = source.next_item()
             if item is None:
                 return
             await self._run_item(slot, item)
             if slot.given_up is None:
-                self._free_gate()
+                self._free_priority_slot()
             if source.handler.batch_seconds and source.waits_for_more(time.monotonic()) > 0:
                 return
             if time.monotonic() - breathed_at > BREATHE_SECONDS:
@@ -219,7 +280,7 @@ class LoopSlots:
             slot.away = True
             self._busy -= 1
             self._away += 1
-            self._free_gate()
+            self._free_priority_slot()
             self._start()
             self.source.wake()
 
@@ -227,7 +288,7 @@ class LoopSlots:
         """Those who come back go before those who begin."""
         if not slot.away:
             return
-        gate = self.source.gate
+        priority_slots = self.source.priority_slots
         while True:
             turn: asyncio.Future[None] = self._loop.create_future()
             self._returning.append(turn)
@@ -239,7 +300,7 @@ class LoopSlots:
                     self._returning.remove(turn)
                 raise
             self._busy -= 1
-            if gate is None or gate.enter(slot.priority):
+            if priority_slots is None or priority_slots.enter(slot.priority):
                 break
             await asyncio.sleep(BREATHE_SECONDS)
         self.come_back(slot)
@@ -252,6 +313,6 @@ class LoopSlots:
             self._away -= 1
             self._busy += 1
 
-    def _free_gate(self) -> None:
-        if self.source.gate is not None:
-            self.source.gate.leave()
+    def _free_priority_slot(self) -> None:
+        if self.source.priority_slots is not None:
+            self.source.priority_slots.leave()

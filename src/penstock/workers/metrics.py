@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from penstock.domain.errors import InvalidInput, MissingExtra
 from penstock.domain.lifecycle import Event
 from penstock.domain.times import check_integer
+from penstock.workers.lease_batch import AnyHeld
 from penstock.workers.source import Source
-from penstock.workers.take import AnyHeld
 
 if TYPE_CHECKING:
     from penstock.workers.worker import Worker
@@ -76,7 +76,9 @@ class Business:
     def collect(self) -> Iterable[Any]:
         running = GaugeMetricFamily("penstock_handlers_running", "Handlers that run now.", labels=LABELS)
         waiting = GaugeMetricFamily("penstock_prefetched", "Messages that wait in this worker.", labels=LABELS)
+        stuck = GaugeMetricFamily("penstock_handlers_stuck", "Handlers given up that still run.", labels=LABELS)
         for one in self._worker.status():
+            stuck.add_metric([one.queue, one.group], one.stuck)
             running.add_metric([one.queue, one.group], one.running)
             waiting.add_metric([one.queue, one.group], one.waiting)
-        return [running, waiting]
+        return [running, waiting, stuck]

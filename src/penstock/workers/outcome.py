@@ -17,7 +17,7 @@ from penstock.domain.errors import InvalidInput
 from penstock.domain.lifecycle import Event
 from penstock.domain.settlement import Ack, Nak, Reject, Reschedule, Retry, Settle, Signal, spoken
 from penstock.domain.times import check_seconds
-from penstock.workers.take import AnyHeld
+from penstock.workers.lease_batch import AnyHeld
 
 
 def outcome_of(delivery: AnyHeld, result: Any) -> Settle | None:

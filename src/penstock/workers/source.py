@@ -15,14 +15,16 @@ from penstock.domain.policy import Policy
 from penstock.domain.settlement import Settle, Signal
 from penstock.engines.contract import POSITION, Receipt
 from penstock.workers.app import Handler
-from penstock.workers.gate import Gate
+from penstock.workers.buffer import Buffer, emptied, priority_of
+from penstock.workers.lease_batch import AnyHeld, Item, LeaseBatch
 from penstock.workers.outcome import ack_of, event_of, make_settle
-from penstock.workers.ready import Item, Ready, priority_of
-from penstock.workers.take import AnyHeld, Take
+from penstock.workers.priority_slots import PrioritySlots
 
 logger = logging.getLogger("penstock.worker")
-# A message that waits here could run elsewhere: hold no more than the handlers will start within this time.
+# A message that waits here could run elsewhere: hold no more than the handlers will start within this time, or within
+# this share of a lease.
 PREFETCH_SECONDS = 0.2
+PREFETCH_SHARE = 0.1
 MOST_PREFETCHED = 2_000
 PREFETCHED_PER_SLOT = 250
 MEASURE_SECONDS = 0.02
@@ -43,22 +45,25 @@ class Source:
         self.group = group
         self.policy = policy
         self.concurrency = concurrency
-        self.gate: Gate | None = None
+        self.priority_slots: PrioritySlots | None = None
         self.make: Callable[[Receipt], list[AnyHeld]] = lambda receipt: []
         self.wake: Callable[[], None] = lambda: None
         self.fail: Callable[[BaseException], None] = lambda error: None
         self.observer: Observer | None = None
-        self.ready = Ready()
-        self.takes: dict[int, Take] = {}
-        self.touched: deque[Take] = deque()
+        self.buffer = Buffer()
+        self.batches: dict[int, LeaseBatch] = {}
+        self.touched: deque[LeaseBatch] = deque()
         self.counts: Counter[str] = Counter()
         self.accepted = True
-        # Set by the pump: wake it when this few are ready. Below zero when there is nothing to fetch.
+        # Set by the fetcher: wake it when this few are buffered. Below zero when there is nothing to receive.
         self.low_water = -1
-        self.rate = 0.0
+        self.granted_at = 0
+        self.oldest_buffered_at = 0.0
+        # Messages had to be given back: nothing is prefetched before a handler has finished.
+        self.is_stalled = False
+        self._rate = 0.0
         self._finished = 0
         self._measured_at = time.monotonic()
-        self.oldest_ready_at = 0.0
 
     @property
     def name(self) -> str:
@@ -71,25 +76,20 @@ class Source:
 
     @property
     def held(self) -> int:
-        return sum(take.left for take in list(self.takes.values()))
+        return sum(batch.left for batch in list(self.batches.values()))
 
-    @property
-    def at_work(self) -> int:
-        """How many messages may run at the same time."""
-        slots = self.concurrency if self.gate is None else min(self.concurrency, self.gate.most)
-        return slots * self.at_once
-
-    @property
-    def target(self) -> int:
-        """How many messages to hold: what runs, and what will run soon. An at_most_once message is taken only when it
-        can run at once: those that wait here would be lost with the worker."""
-        running = self.at_work
-        if self.policy.at_most_once or self.gate is not None:
+    def target(self, capacity: int) -> int:
+        """How many messages to hold for so many calls at a time: what runs, and what will run soon. An at_most_once
+        message is received only when it can run at once: those that wait here would be lost with the worker."""
+        if self.priority_slots is not None:
+            return min(capacity, self.priority_slots.most) * self.at_once
+        running = capacity * self.at_once
+        if self.policy.at_most_once or self.is_stalled or not running:
             return running
         if self.handler.prefetch is not None:
-            return running + self.handler.prefetch * self.concurrency
-        soon = min(self.rate * PREFETCH_SECONDS, PREFETCHED_PER_SLOT * running, MOST_PREFETCHED)
-        return running + int(soon)
+            return running + self.handler.prefetch * capacity
+        seconds = min(PREFETCH_SECONDS, self.policy.lease_seconds * PREFETCH_SHARE)
+        return running + int(min(self._rate * seconds, PREFETCHED_PER_SLOT * running, MOST_PREFETCHED))
 
     # -- receiving -------------------------------------------------------------------------------------------------
 
@@ -97,14 +97,16 @@ class Source:
         """What a receive brought is held from now on."""
         if not receipt.rows:
             return
-        self.takes[receipt.token] = Take(receipt, asked_at, self.policy.lease_seconds)
-        if not len(self.ready):
-            self.oldest_ready_at = time.monotonic()
         deliveries = self.make(receipt)
         if self.policy.keeps_order:
             for delivery in deliveries:
                 delivery._before = self
-        self.ready.extend(self._items(deliveries))
+        items = self._items(deliveries)
+        batch = LeaseBatch(receipt, items, asked_at, self.policy.lease_seconds, self.handler.batch_seconds)
+        self.batches[receipt.token] = batch
+        if not len(self.buffer):
+            self.oldest_buffered_at = time.monotonic()
+        self.buffer.extend(items)
         if self.observer is not None:
             self.observer.received(self, len(receipt.rows))
 
@@ -112,96 +114,130 @@ class Source:
         """In an ordered queue a shard is handled one message after the other, whatever it holds."""
         if not self.policy.ordered:
             return list(deliveries)
-        shards: dict[int, list[AnyHeld]] = {}
+        shards: dict[int, deque[AnyHeld]] = {}
         for delivery in deliveries:
-            shards.setdefault(self.policy.shard_of(delivery.key), []).append(delivery)
+            shards.setdefault(self.policy.shard_of(delivery.key), deque()).append(delivery)
         return sorted(shards.values(), key=priority_of)
 
     def said_before(self, delivery: AnyHeld) -> list[Settle]:
         """How handlers of the same receive ended that the store has not been told of yet."""
-        take = self.takes.get(delivery.token)
-        return [] if take is None else [*map(ack_of, list(take.acked)), *take.others]
+        batch = self.batches.get(delivery.token)
+        return [] if batch is None else [*map(ack_of, list(batch.acked)), *list(batch.others)]
 
     def next_item(self) -> Item | None:
         """The best message that may start now."""
-        gate = self.gate
-        if gate is None:
-            return self.ready.pop()
-        for priority in self.ready.priorities():
-            if gate.enter(priority):
-                item = self.ready.pop(priority)
+        slots = self.priority_slots
+        if slots is None:
+            return self.buffer.pop()
+        for priority in self.buffer.priorities():
+            if slots.enter(priority):
+                item = self.buffer.pop(priority)
                 if item is not None:
                     return item
-                gate.leave()
+                slots.leave()
         return None
 
     def may_start(self) -> bool:
-        """Whether something is ready for which the worker as a whole has room."""
-        if self.gate is None:
-            return len(self.ready) > 0
-        return any(self.gate.free(priority) for priority in self.ready.priorities())
+        """Whether something is buffered for which the worker as a whole has room."""
+        if self.priority_slots is None:
+            return len(self.buffer) > 0
+        return any(self.priority_slots.free(priority) for priority in self.buffer.priorities())
 
     def waits_for_more(self, now: float) -> float:
         """Seconds that a handler of batches should still wait for its batch to fill."""
         handler = self.handler
-        if not handler.batch_seconds or len(self.ready) >= self.at_once:
+        if not handler.batch_seconds or len(self.buffer) >= self.at_once:
             return 0
-        return max(0, self.oldest_ready_at + handler.batch_seconds - now)
+        return max(0, self.oldest_buffered_at + handler.batch_seconds - now)
 
     def begins(self, delivery: AnyHeld, now: float) -> bool:
         """Whether the message is still ours. A worker that was stopped for a while finds out here."""
-        take = self.takes.get(delivery._receipt.token)
+        batch = self.batches.get(delivery._receipt.token)
         position = delivery._row[POSITION]
-        if take is None or (take.closed and position in take.closed):
+        if batch is None or (batch.closed and position in batch.closed):
             return False
-        if take.is_over(position, now):
+        if batch.has_ended(position, now):
             self.drop(delivery, "its lease ended before its handler began")
             return False
         return True
 
+    # -- giving back -----------------------------------------------------------------------------------------------
+
+    def give_back_overdue(self, now: float) -> None:
+        """Give back what has waited for too long because handlers do not get on: others may run it."""
+        overdue = [batch for batch in list(self.batches.values()) if now >= batch.give_back_at]
+        given_back = [delivery for batch in overdue for delivery in self._unbegun(batch)]
+        if given_back:
+            self.is_stalled = True
+            self._rate = 0.0
+            self.release(given_back, "its handlers did not get on")
+            logger.warning(
+                "queue %s: %d messages waited for too long for a handler and are given back",
+                self.name,
+                len(given_back),
+                extra={"queue": self.name, "group": self.group},
+            )
+
+    def give_back_all(self, reason: str) -> None:
+        """Give back whatever no handler has begun."""
+        self.release([one for batch in list(self.batches.values()) for one in self._unbegun(batch)], reason)
+
+    def _unbegun(self, batch: LeaseBatch) -> list[AnyHeld]:
+        """The messages that no handler has begun, taken out so that none will. A shard of an ordered queue is given
+        back from its end, whether a slot works on its beginning or not."""
+        batch.given_back()
+        unbegun: list[AnyHeld] = []
+        for item in batch.items:
+            if isinstance(item, deque):
+                self.buffer.remove(item)
+                unbegun += emptied(item)
+            elif self.buffer.remove(item):
+                unbegun.append(item)
+        return unbegun
+
     # -- finishing -------------------------------------------------------------------------------------------------
 
     def finish_well(self, delivery: AnyHeld, began_at: float) -> None:
-        """As `finish`, for the commonest end of all, which is a plain ack: this is run for every message."""
-        take = self.takes.get(delivery._receipt.token)
-        if take is None:
+        """As `finish`, for the commonest outcome, which is a plain ack: this runs for every message."""
+        batch = self.batches.get(delivery._receipt.token)
+        if batch is None:
             return
-        acked = take.acked
+        acked = batch.acked
         acked.append(delivery)
         if self.observer is not None:
             self.observer.finished(self, delivery, Event.ACK, time.monotonic() - began_at)
-        if take.touched_at is None:
-            take.touched_at = time.monotonic()
-            self.touched.append(take)
-        if len(acked) == take.size or len(self.ready) <= self.low_water or (take.closed and take.left <= 0):
+        if batch.touched_at is None:
+            self.touch(batch)
+        elif len(acked) == batch.size or len(self.buffer) <= self.low_water or (batch.closed and batch.left <= 0):
             self.wake()
 
     def finish(self, delivery: AnyHeld, settle: Settle | None, error: BaseException | None, seconds: float) -> None:
         """A handler has come to its end. Called by slots, from many threads."""
-        take = self.takes.get(delivery._receipt.token)
-        if take is None:
+        batch = self.batches.get(delivery._receipt.token)
+        if batch is None:
             return
         if settle is None and delivery._settled is None:
-            take.acked.append(delivery)
+            batch.acked.append(delivery)
         elif delivery._settled is not None:
-            take.closed.add(delivery.position)
+            batch.closed.add(delivery.position)
             self.counts[str(delivery._settled)] += 1
             if settle is not None:
                 self._log_ignored(delivery, settle, error)
         else:
             assert settle is not None
-            take.others.append(settle)
+            batch.others.append(settle)
             self._tell(delivery, settle, error)
         if self.observer is not None:
             self.observer.finished(self, delivery, event_of(delivery, settle), seconds)
-        self.touch(take)
+        self.touch(batch)
 
-    def touch(self, take: Take) -> None:
-        """The pump has something to say or to clear away."""
-        if take.touched_at is None:
-            take.touched_at = time.monotonic()
-            self.touched.append(take)
-        if len(take.acked) >= take.size or take.left <= 0 or len(self.ready) <= self.low_water:
+    def touch(self, batch: LeaseBatch) -> None:
+        """There is something to settle, or to clear away. The first time the fetcher is woken, to linger for more."""
+        is_first = batch.touched_at is None
+        if is_first:
+            batch.touched_at = time.monotonic()
+            self.touched.append(batch)
+        if is_first or batch.left <= 0 or len(self.buffer) <= self.low_water:
             self.wake()
 
     def _tell(self, delivery: AnyHeld, settle: Settle, error: BaseException | None) -> None:
@@ -229,26 +265,26 @@ class Source:
         message comes back only after a nak, and no handler has begun it: so that is what is said."""
         event, delay = (Event.NAK, 0.0) if self.policy.at_most_once else (Event.RELEASE, None)
         for delivery in deliveries:
-            take = self.takes.get(delivery.token)
-            if take is not None and delivery.position not in take.closed:
-                take.others.append(make_settle(event, delivery, reason, delay))
-                self.touch(take)
+            batch = self.batches.get(delivery.token)
+            if batch is not None and delivery.position not in batch.closed:
+                batch.others.append(make_settle(event, delivery, reason, delay))
+                self.touch(batch)
 
     def pass_over(self, deliveries: list[AnyHeld]) -> None:
         """The store gives back by itself what lies behind a message of its shard that is tried again."""
         for delivery in deliveries:
-            take = self.takes.get(delivery.token)
-            if take is not None:
-                take.closed.add(delivery.position)
-                self.touch(take)
+            batch = self.batches.get(delivery.token)
+            if batch is not None:
+                batch.closed.add(delivery.position)
+                self.touch(batch)
 
     def drop(self, delivery: AnyHeld, reason: str) -> None:
         """The message is no longer ours, and nothing is to be said about it."""
-        take = self.takes.get(delivery.token)
-        if take is not None and delivery.position not in take.closed:
-            take.closed.add(delivery.position)
+        batch = self.batches.get(delivery.token)
+        if batch is not None and delivery.position not in batch.closed:
+            batch.closed.add(delivery.position)
             self.note_lost([delivery.id], reason)
-            self.touch(take)
+            self.touch(batch)
 
     def note_lost(self, ids: list[str], reason: str) -> None:
         self.counts["lost"] += len(ids)
@@ -260,10 +296,13 @@ class Source:
 
     def measure(self, finished: int, now: float) -> None:
         """How fast handlers finish, of late."""
+        if not finished:
+            return
+        self.is_stalled = False
         self._finished += finished
         elapsed = now - self._measured_at
         if elapsed >= MEASURE_SECONDS:
-            self.rate = (self.rate + self._finished / elapsed) / 2
+            self._rate = (self._rate + self._finished / elapsed) / 2
             self._finished, self._measured_at = 0, now
 
     def count(self, settles: list[Settle], acked: int) -> None:

@@ -14,15 +14,14 @@ from typing import Any
 from penstock.client.slot import current_slot
 from penstock.domain.errors import LeaseLost
 from penstock.workers.calls import Answer, finish, handle
-from penstock.workers.ready import Item
-from penstock.workers.slots import Hand
+from penstock.workers.lease_batch import AnyHeld, Item
+from penstock.workers.slots import WorkSlot
 from penstock.workers.source import Source
-from penstock.workers.take import AnyHeld
 
 IDLE_SECONDS = 10.0
 
 
-class ThreadSlot(Hand):
+class ThreadSlot(WorkSlot):
     def __init__(self, slots: ThreadSlots, number: int) -> None:
         super().__init__()
         self.slots = slots
@@ -41,18 +40,35 @@ class ThreadSlot(Hand):
 
 
 class ThreadSlots:
+    """A thread that is given up goes on for as long as its handler likes. As many of these are put up with as may run;
+    with one more, nothing is started before one of them has ended."""
+
     idle_seconds = IDLE_SECONDS
+    can_grow = False
 
     def __init__(self, source: Source) -> None:
         self.source = source
         self.call: Callable[..., Any] = source.handler.signature.call
         self._changed = threading.Condition()
         self._slots: set[ThreadSlot] = set()
+        self._stuck: set[ThreadSlot] = set()
         self._busy = 0
         self._idle = 0
         self._away = 0
         self._returning = 0
         self._stopping = False
+
+    @property
+    def capacity(self) -> int:
+        return 0 if self.is_stuck else self.source.concurrency
+
+    @property
+    def stuck(self) -> int:
+        return len(self._stuck)
+
+    @property
+    def is_stuck(self) -> bool:
+        return len(self._stuck) > self.source.concurrency
 
     @property
     def busy(self) -> int:
@@ -62,12 +78,18 @@ class ThreadSlots:
     def unfinished(self) -> int:
         return self._busy + self._away
 
-    def running(self) -> list[Hand]:
+    def running(self) -> list[WorkSlot]:
         with self._changed:
             return [slot for slot in self._slots if slot.several]
 
+    def start(self) -> None:
+        """Threads are made when there is work for them."""
+
+    def grow(self) -> None:
+        """They are made at once."""
+
     def kick(self) -> None:
-        ready = len(self.source.ready)
+        ready = len(self.source.buffer)
         if not ready and not self._returning:
             return
         with self._changed:
@@ -86,28 +108,29 @@ class ThreadSlots:
 
     # -- giving up -------------------------------------------------------------------------------------------------
 
-    def give_up(self, hand: Hand, reason: str) -> list[AnyHeld]:
-        """A thread cannot be ended from outside: it is left behind, and what it does then is not heard."""
-        several = hand.several
-        if not hand.put_down():
+    def give_up(self, slot: WorkSlot, reason: str) -> list[AnyHeld]:
+        """A thread cannot be ended from outside: it is left behind, and the outcome of its call is ignored."""
+        several = slot.several
+        if not slot.end():
             return []
-        assert isinstance(hand, ThreadSlot)
+        assert isinstance(slot, ThreadSlot)
         with self._changed:
-            hand.given_up = reason
-            self._slots.discard(hand)
-            if hand.away:
+            slot.given_up, slot.is_over = reason, True
+            self._slots.discard(slot)
+            if slot.away:
                 self._away -= 1
             else:
                 self._busy -= 1
+            self._left_behind(slot)
             self._changed.notify_all()
-        if not hand.away:
-            self._free_gate()
-        self._end_handler(hand)
+        if not slot.away:
+            self._free_priority_slot()
         self.kick()
         return several
 
-    def _end_handler(self, slot: ThreadSlot) -> None:
-        """For slots that can end what runs in them."""
+    def _left_behind(self, slot: ThreadSlot) -> None:
+        """Called with the lock held."""
+        self._stuck.add(slot)
 
     # -- waiting for other messages --------------------------------------------------------------------------------
 
@@ -118,7 +141,7 @@ class ThreadSlots:
             slot.away = True
             self._busy -= 1
             self._away += 1
-        self._free_gate()
+        self._free_priority_slot()
         self.kick()
         self.source.wake()
 
@@ -141,7 +164,7 @@ class ThreadSlots:
     def _has_room(self, priority: int) -> bool:
         if self._busy >= self.source.concurrency:
             return False
-        return self.source.gate is None or self.source.gate.enter(priority)
+        return self.source.priority_slots is None or self.source.priority_slots.enter(priority)
 
     # -- the threads -----------------------------------------------------------------------------------------------
 
@@ -161,9 +184,11 @@ class ThreadSlots:
                     return
                 with self._changed:
                     self._busy -= 1
-                    self._idle += 1
                     if self._returning:
                         self._changed.notify_all()
+                    if slot.is_over:
+                        return
+                    self._idle += 1
                 if self._stopping:
                     self.source.wake()
         except BaseException as error:
@@ -198,19 +223,19 @@ class ThreadSlots:
     def _drain(self, slot: ThreadSlot) -> None:
         """Run what is ready until there is no more, or somebody who waited wants the slot back."""
         source = self.source
-        if source.gate is None and source.handler.batch_size is None and not source.policy.ordered:
+        if source.priority_slots is None and source.handler.batch_size is None and not source.policy.ordered:
             # The commonest case, and the one where every microsecond is paid for each message.
-            pop, run = source.ready.pop, self._run
-            while not self._returning and slot.given_up is None and (item := pop()) is not None:
+            pop, run = source.buffer.pop, self._run
+            while not self._returning and not slot.is_over and (item := pop()) is not None:
                 run(slot, item)  # type: ignore[arg-type]  # a queue without order has no lists
             return
-        while not self._returning and slot.given_up is None:
+        while not self._returning and not slot.is_over:
             item = source.next_item()
             if item is None:
                 return
             self._run_item(slot, item)
             if slot.given_up is None:
-                self._free_gate()
+                self._free_priority_slot()
             if source.handler.batch_seconds and source.waits_for_more(time.monotonic()) > 0:
                 return
 
@@ -234,7 +259,7 @@ class ThreadSlots:
         if not source.begins(delivery, began_at):
             return
         several = [delivery]
-        slot.take_up(several, began_at)
+        slot.begin(several, began_at)
         try:
             answer = Answer(self.call(delivery))
         except BaseException as error:
@@ -245,7 +270,11 @@ class ThreadSlots:
         """The thread ends."""
         with self._changed:
             self._slots.discard(slot)
+            was_stuck = self.is_stuck
+            self._stuck.discard(slot)
+        if was_stuck:
+            self.source.wake()
 
-    def _free_gate(self) -> None:
-        if self.source.gate is not None:
-            self.source.gate.leave()
+    def _free_priority_slot(self) -> None:
+        if self.source.priority_slots is not None:
+            self.source.priority_slots.leave()

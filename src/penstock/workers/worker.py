@@ -22,23 +22,25 @@ from penstock.domain.names import check_name, nearest, shown
 from penstock.domain.times import check_integer, check_seconds
 from penstock.engines.contract import Receipt
 from penstock.workers.app import MAX_CONCURRENCY, App, Handler, as_app
-from penstock.workers.gate import Gate
+from penstock.workers.fetcher import Fetcher
 from penstock.workers.heartbeat import Keeper, give_up, quietly
+from penstock.workers.lease_batch import AnyHeld, AsyncHeld, Held
 from penstock.workers.loop import LoopSlots, LoopThread
 from penstock.workers.patience import patiently
+from penstock.workers.priority_slots import PrioritySlots
 from penstock.workers.processes import ProcessSlots
-from penstock.workers.pump import Pump
 from penstock.workers.slots import Slots
 from penstock.workers.source import Observer, Source
 from penstock.workers.stopping import Stopper
 from penstock.workers.sweeper import Sweeper
-from penstock.workers.take import AnyHeld, AsyncHeld, Held
 from penstock.workers.threads import ThreadSlots
 
 logger = logging.getLogger("penstock.worker")
 # The last settlements get this long even when no grace is left.
 LAST_WORDS_SECONDS = 5.0
 LOOK_SECONDS = 0.01
+# When no handler runs any more, those that wait for other messages get this long at a stop.
+AWAY_SECONDS = 1.0
 
 
 class SourceStatus(msgspec.Struct, frozen=True):
@@ -52,6 +54,8 @@ class SourceStatus(msgspec.Struct, frozen=True):
     index: int
     living: int
     done: dict[str, int]
+    stuck: int = 0
+    """Handlers that were given up and still run, because they cannot be ended."""
 
 
 class Worker:
@@ -89,12 +93,12 @@ class Worker:
             None if sweep_seconds is None else check_seconds("sweep_seconds", sweep_seconds, above=True)
         )
         self.name = check_name("name", name) if name is not None else _made_name()
-        self._gate = None if slots is None else Gate(slots)
+        self._priority_slots = None if slots is None else PrioritySlots(slots)
         self._observer = observer
         self._accepted = None if queues is None else self._known(queues)
         self._sources: dict[Source, Slots] = {}
         self._loop: LoopThread | None = None
-        self._pump: Pump | None = None
+        self._fetcher: Fetcher | None = None
         self._keeper: Keeper | None = None
         self._ended = threading.Event()
         self._hurry = threading.Event()
@@ -122,7 +126,7 @@ class Worker:
         self._declare()
         try:
             self._make_sources()
-            keeper = Keeper(engine, self.name, self._sources, self.heartbeat_seconds, self._fail)
+            keeper = Keeper(engine, self.name, self._sources, self.heartbeat_seconds, self._fail, self._probe_loop)
             keeper.register()
         except BaseException:
             self._sources.clear()
@@ -130,36 +134,37 @@ class Worker:
             raise
         self._keeper = keeper
         idle = self.request_stop if once else _do_nothing
-        self._pump = Pump(engine, self.name, self._sources, self._fail, idle)
+        fetcher = self._fetcher = Fetcher(engine, self.name, self._sources, self._priority_slots, self._fail, idle)
         for source in self._sources:
-            source.wake = self._pump.wake
-        if self._gate is not None:
-            self._gate.on_change = self._slot_is_free
-            self._gate.waiting = self._waiting
+            source.wake = fetcher.wake
+        if self._priority_slots is not None:
+            self._priority_slots.on_free = self._slot_freed
         logger.info("worker %s started: %s", self.name, ", ".join(self.accepted), extra={"consumer": self.name})
         self._keeper.start()
         if self.sweep_seconds is not None:
             sweeper = Sweeper(engine, self.sweep_seconds)
             threading.Thread(target=self._sweep, args=(sweeper,), name="penstock-sweeper", daemon=True).start()
-        self._pump.start()
+        for slots in self._sources.values():
+            slots.start()
+        fetcher.start()
 
     def stop(self) -> None:
         """Stop gracefully and wait for it: what runs may finish within the grace time, the rest is given back."""
-        pump, keeper = self._pump, self._keeper
-        if pump is None or keeper is None:
+        fetcher, keeper = self._fetcher, self._keeper
+        if fetcher is None or keeper is None:
             return
-        self._pump = None
+        self._fetcher = None
         self._ended.set()
         ends = time.monotonic() + self.grace_seconds
-        self._await_receive(pump, ends)
+        self._await_receive(fetcher, ends)
         for source, slots in self._sources.items():
             slots.stop()
-            source.release(source.ready.drain(), "the worker stops")
+            source.give_back_all("the worker stops")
         self._await_handlers(ends)
         for source, slots in self._sources.items():
             self._cut_short(source, slots)
         left = max(LAST_WORDS_SECONDS if not self._hurry.is_set() else 1.0, ends - time.monotonic())
-        if not pump.finish(left):
+        if not fetcher.finish(left):
             logger.warning("worker %s leaves settlements behind: their leases will end by themselves", self.name)
         keeper.stop()
         quietly(keeper.deregister, "leaving")
@@ -200,8 +205,8 @@ class Worker:
         self._accepted = None if queues is None else self._known(queues)
         for source in self._sources:
             source.accepted = source.name in self.accepted
-        if self._pump is not None:
-            self._pump.look_again()
+        if self._fetcher is not None:
+            self._fetcher.committed()
 
     def status(self) -> list[SourceStatus]:
         infos = {} if self._keeper is None else self._keeper.infos
@@ -211,10 +216,11 @@ class Worker:
                 group=source.group,
                 handler=source.handler.name,
                 running=slots.unfinished,
-                waiting=len(source.ready),
+                waiting=len(source.buffer),
                 index=infos[source].index if source in infos else 0,
                 living=infos[source].living if source in infos else 0,
                 done=dict(source.counts),
+                stuck=slots.stuck,
             )
             for source, slots in self._sources.items()
         ]
@@ -235,7 +241,7 @@ class Worker:
             policy = queue.policy()
             group = handler.group or policy.default_group
             source = Source(handler, queue, group, policy, handler.concurrency or self.concurrency)
-            source.gate = self._gate
+            source.priority_slots = self._priority_slots
             source.observer = self._observer
             source.fail = self._fail
             source.accepted = source.name in self.accepted
@@ -253,7 +259,7 @@ class Worker:
             self._loop.store.tracing = self.store.tracing
         awaited = AsyncQueue(self._loop.store, queue.name)
         source.make = lambda receipt: _async_held(receipt, awaited)
-        return LoopSlots(source, self._loop.loop)
+        return LoopSlots(source, self._loop)
 
     def _known(self, queues: Iterable[str]) -> set[str]:
         names = [queues] if isinstance(queues, str) else list(queues)
@@ -271,15 +277,25 @@ class Worker:
             pause = sweeper.turn()
         self._swept.set()
 
-    def _slot_is_free(self) -> None:
+    def _slot_freed(self) -> None:
         for slots in self._sources.values():
             slots.kick()
-        if self._pump is not None:
-            self._pump.look_again()
+        if self._fetcher is not None:
+            self._fetcher.slot_freed()
 
-    def _waiting(self) -> int:
-        """Calls of handlers that wait for a slot."""
-        return sum(-(-len(source.ready) // source.at_once) for source in self._sources)
+    def _probe_loop(self, now: float) -> None:
+        """Whether the event loop still turns; called by a thread that does not depend on it."""
+        if self._loop is None or not self._loop.probe(now):
+            return
+        about = {"consumer": self.name}
+        if self._loop.is_blocked:
+            blocking = [slots.source for slots in self._sources.values() if isinstance(slots, LoopSlots)]
+            names = ", ".join(sorted({source.name for source in blocking}))
+            logger.error("a handler blocks the event loop: nothing is received for %s", names, extra=about)
+        else:
+            logger.warning("the event loop turns again", extra=about)
+            if self._fetcher is not None:
+                self._fetcher.wake()
 
     def _fail(self, error: BaseException) -> None:
         """Something that patience does not heal: the worker stops, and `run` or `stop` raise it."""
@@ -287,12 +303,23 @@ class Worker:
         self._failure = self._failure or error
         self._ended.set()
 
-    def _await_receive(self, pump: Pump, ends: float) -> None:
-        while not pump.stop_receiving(LOOK_SECONDS) and time.monotonic() < ends and not self._hurry.is_set():
+    def _await_receive(self, fetcher: Fetcher, ends: float) -> None:
+        while not fetcher.stop_receiving(LOOK_SECONDS) and time.monotonic() < ends and not self._hurry.is_set():
             pass
 
     def _await_handlers(self, ends: float) -> None:
+        """Until all have finished. Handlers that only wait for other messages may wait in vain, because this worker
+        receives nothing more: they are not waited for when no other handler runs. An at_most_once message, which would
+        be lost, is the exception."""
+        away_since = time.monotonic()
         while any(slots.unfinished for slots in self._sources.values()) and time.monotonic() < ends:
+            if any(
+                slots.busy or (slots.unfinished and source.policy.at_most_once)
+                for source, slots in self._sources.items()
+            ):
+                away_since = time.monotonic()
+            elif time.monotonic() - away_since > AWAY_SECONDS:
+                return
             if self._hurry.wait(LOOK_SECONDS):
                 return
 
@@ -300,11 +327,11 @@ class Worker:
         """What still runs is ended where possible and given back without counting an attempt. An at_most_once message
         becomes a dead letter that says so: its handler may have done its work already."""
         reason = "the worker stopped before its handler had finished"
-        for hand in slots.running():
+        for slot in slots.running():
             if source.policy.at_most_once:
-                give_up(source, slots, hand, reason)
+                give_up(source, slots, slot, reason)
             else:
-                source.release(slots.give_up(hand, reason), reason)
+                source.release(slots.give_up(slot, reason), reason)
 
     def _close_loop(self) -> None:
         if self._loop is not None:

@@ -24,6 +24,15 @@ join penstock_group as reader using (group_id)
 join penstock_queue as queue using (queue_id)
 order by consumer.consumer_id;
 
+-- name: consumer
+-- One living consumer, with its place in the birth order of its group and how many there are.
+select consumer.consumer_id, consumer.registered_at, consumer.heartbeat_at, consumer.heartbeat_seconds,
+    (select count(*) from penstock_consumer as elder
+        where elder.group_id = consumer.group_id and elder.consumer_id < consumer.consumer_id),
+    (select count(*) from penstock_consumer as living where living.group_id = consumer.group_id)
+from penstock_consumer as consumer
+where consumer.group_id = :group_id and consumer.name = :name;
+
 -- name: missing
 -- Consumers that have missed two heartbeats.
 select consumer.group_id, consumer.name, queue.name, reader.name

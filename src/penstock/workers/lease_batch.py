@@ -1,7 +1,9 @@
-"""What one receive brought, until all of it is settled."""
+"""The messages of one receive, until all of them are settled."""
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from typing import Any, Protocol
 
 from penstock.client.aio.delivery import AsyncDelivery
@@ -14,6 +16,9 @@ from penstock.engines.contract import LEASE_ENDS_AT, POSITION, Receipt
 
 # Leases are renewed when this share of them is over: two renewals may fail before one is lost.
 RENEW_SHARE = 1 / 3
+# A message that waits in a worker is given back after this share of its lease, and after so many seconds at the latest.
+WAIT_SHARE = RENEW_SHARE
+LONGEST_WAIT_SECONDS = 10.0
 EVENTS: dict[type, Event] = {Ack: Event.ACK, Nak: Event.NAK, Reject: Event.REJECT, Reschedule: Event.RESCHEDULE}
 
 
@@ -59,17 +64,35 @@ def _raise_refusal(results: list[Settled]) -> None:
 
 
 AnyHeld = Held | AsyncHeld
+# What a slot takes at once: one message; or those of one shard of an ordered queue, which are handled one after the
+# other. The slot takes them from the left, and whoever gives back what waits takes them from the right.
+Item = AnyHeld | deque[AnyHeld]
 
 
-class Take:
-    """Messages of one token. Slots add to `acked` and `others`; the pump alone takes away from them. Times are of the
-    local monotonic clock, counted from before the receive was asked for: a lease that is over here may still run in the
-    store, never the other way around."""
+class LeaseBatch:
+    """Slots add to `acked` and `others`; the settler alone removes from them. Times are of the local monotonic clock,
+    counted from before the receive was sent: a lease that has ended here may still run in the store, never the other
+    way around."""
 
-    __slots__ = ("_early", "acked", "closed", "ends_at", "others", "receipt", "renew_at", "size", "touched_at")
+    __slots__ = (
+        "_early",
+        "acked",
+        "closed",
+        "ends_at",
+        "give_back_at",
+        "items",
+        "others",
+        "receipt",
+        "renew_at",
+        "size",
+        "touched_at",
+    )
 
-    def __init__(self, receipt: Receipt, asked_at: float, lease_seconds: float) -> None:
+    def __init__(
+        self, receipt: Receipt, items: list[Item], asked_at: float, lease_seconds: float, gather_seconds: float = 0
+    ) -> None:
         self.receipt = receipt
+        self.items = items
         self.size = len(receipt.rows)
         self.acked: list[AnyHeld] = []
         self.others: list[Settle] = []
@@ -77,6 +100,7 @@ class Take:
         self.touched_at: float | None = None
         self.ends_at = 0.0
         self.renew_at = 0.0
+        self.give_back_at = asked_at + gather_seconds + min(lease_seconds * WAIT_SHARE, LONGEST_WAIT_SECONDS)
         self._early = _early_ends(receipt.rows, asked_at + lease_seconds)
         self.renewed(asked_at, lease_seconds)
 
@@ -84,7 +108,11 @@ class Take:
         self.ends_at = at + lease_seconds
         self.renew_at = at + lease_seconds * RENEW_SHARE
 
-    def is_over(self, position: int, now: float) -> bool:
+    def given_back(self) -> None:
+        """Nothing of it waits any more."""
+        self.give_back_at = math.inf
+
+    def has_ended(self, position: int, now: float) -> bool:
         """Whether the lease of a message has surely ended."""
         if now >= self.ends_at:
             return True
@@ -92,12 +120,12 @@ class Take:
 
     @property
     def left(self) -> int:
-        """How many handlers have not come to an end."""
+        """How many messages have no outcome yet."""
         return self.size - len(self.acked) - len(self.others) - len(self.closed)
 
     @property
-    def is_plain(self) -> bool:
-        """Acked as a whole: the fast way is open."""
+    def is_all_acked(self) -> bool:
+        """Acked as a whole, which costs one statement however many they are."""
         return len(self.acked) == self.size
 
     def open_positions(self) -> list[int]:

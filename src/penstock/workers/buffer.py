@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from penstock.workers.take import AnyHeld
-
-# One message; or several that must be handled one after the other, because a shard of an ordered queue is in order.
-Item = AnyHeld | list[AnyHeld]
+from penstock.workers.lease_batch import AnyHeld, Item
 
 
-class Ready:
+class Buffer:
+    """Every operation on a lane is one call of a `deque`, which is atomic: an item is taken by one thread only."""
+
     def __init__(self) -> None:
         self._lanes: tuple[tuple[int, deque[Item]], ...] = ()
 
@@ -45,24 +44,15 @@ class Ready:
                     continue
         return None
 
-    def drain(self) -> list[AnyHeld]:
-        every: list[AnyHeld] = []
-        while (item := self.pop()) is not None:
-            every += item if isinstance(item, list) else [item]
-        return every
-
-    def remove(self, positions: set[int]) -> None:
-        """Take out what was lost."""
-        for item in self._popped():
-            kept = [one for one in _members(item) if one.position not in positions]
-            if kept:
-                self._lane(priority_of(item)).append(kept if isinstance(item, list) else kept[0])
-
-    def _popped(self) -> list[Item]:
-        every: list[Item] = []
-        while (item := self.pop()) is not None:
-            every.append(item)
-        return every
+    def remove(self, item: Item) -> bool:
+        """Take out this one; False when a slot has it."""
+        for _, lane in self._lanes:
+            try:
+                lane.remove(item)
+            except ValueError:
+                continue
+            return True
+        return False
 
     def _lane(self, priority: int) -> deque[Item]:
         for known, lane in self._lanes:
@@ -74,8 +64,14 @@ class Ready:
 
 
 def priority_of(item: Item) -> int:
-    return item[0].priority if isinstance(item, list) else item.priority
+    return item[0].priority if isinstance(item, deque) else item.priority
 
 
-def _members(item: Item) -> Iterable[AnyHeld]:
-    return item if isinstance(item, list) else [item]
+def emptied(shard: deque[AnyHeld]) -> list[AnyHeld]:
+    """What was left of a shard, in order; from the right, so that a slot may go on at the left meanwhile."""
+    rest: list[AnyHeld] = []
+    while True:
+        try:
+            rest.append(shard.pop())
+        except IndexError:
+            return rest[::-1]

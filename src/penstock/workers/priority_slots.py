@@ -1,4 +1,4 @@
-"""Slots of a whole worker, by priority: urgent work always finds room.
+"""Slots of a whole worker, by priority: urgent work always finds room, in whichever queue it is.
 
 `{0: 10, 5: 4}` lets ten handlers run at the same time, but starts a message of priority 5 or worse only while fewer
 than four run. The limit of a priority is that of the nearest better one that is named.
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from penstock.domain.errors import InvalidInput
 from penstock.domain.message import MAX_PRIORITY
@@ -19,42 +20,53 @@ from penstock.domain.times import check_integer
 MAX_SLOTS = 1_000_000
 
 
-class Gate:
-    def __init__(self, slots: int | Mapping[int, int], on_change: Callable[[], None] = lambda: None) -> None:
+class Offer(NamedTuple):
+    """The calls that a queue could start now, by priority, best first; how many of its handlers run; and when it was
+    last granted one."""
+
+    priorities: list[int]
+    running: int
+    granted_at: int
+
+
+class PrioritySlots:
+    def __init__(self, slots: int | Mapping[int, int], on_free: Callable[[], None] = lambda: None) -> None:
         limits = _checked(slots)
         self._priorities = sorted(limits)
         self._limits = [limits[priority] for priority in self._priorities]
         self._lock = threading.Lock()
         self._running = 0
-        self.on_change = on_change
-        self.waiting: Callable[[], int] = lambda: 0
+        self.on_free = on_free
 
     @property
     def most(self) -> int:
         return self._limits[0]
 
+    @property
+    def running(self) -> int:
+        return self._running
+
     def limit(self, priority: int) -> int:
         return self._limits[max(0, bisect_right(self._priorities, priority) - 1)]
 
     def free(self, priority: int) -> int:
-        """How many more of this priority may start now."""
+        """How many more calls of this priority may start now."""
         return max(0, self.limit(priority) - self._running)
 
-    def room(self) -> int:
-        """How many more of the best priority may be received: those that wait for a slot already will need one."""
-        return max(0, self.most - self._running - self.waiting())
-
-    def is_tight(self, room: int) -> bool:
-        """Whether fewer than `room` of the worst priority may be received."""
-        return self._limits[-1] - self._running - self.waiting() < room
-
-    def fitting(self, priorities: list[int]) -> int:
-        """How many of the next messages may be received, one after the other."""
-        taken = self._running + self.waiting()
-        for count, priority in enumerate(priorities):
-            if taken + count >= self.limit(priority):
-                return count
-        return len(priorities)
+    def grant(self, offers: Sequence[Offer], waiting: int) -> list[int]:
+        """How many calls of each queue to fetch messages for, besides those that wait in the worker already. The best
+        priority comes first; among equals the queue with the fewest handlers, then the one that has waited longest."""
+        granted = [0] * len(offers)
+        taken = self._running + waiting
+        while True:
+            open_offers = [place for place, offer in enumerate(offers) if granted[place] < len(offer.priorities)]
+            if not open_offers:
+                return granted
+            best = min(open_offers, key=lambda place: _rank(offers[place], granted[place]))
+            if taken >= self.limit(offers[best].priorities[granted[best]]):
+                return granted  # what is worse has no more room
+            granted[best] += 1
+            taken += 1
 
     def enter(self, priority: int) -> bool:
         with self._lock:
@@ -66,7 +78,11 @@ class Gate:
     def leave(self) -> None:
         with self._lock:
             self._running -= 1
-        self.on_change()
+        self.on_free()
+
+
+def _rank(offer: Offer, granted: int) -> tuple[int, int, int]:
+    return offer.priorities[granted], offer.running + granted, offer.granted_at
 
 
 def _checked(slots: object) -> dict[int, int]:
