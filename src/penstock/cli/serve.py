@@ -85,7 +85,7 @@ def _make_token() -> None:
 
 
 def _hash_password() -> None:
-    from penstock.servers.access import hash_password
+    from penstock.servers.passwords import hash_password
 
     password = typer.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
     if not password:

@@ -1,8 +1,8 @@
 """Users: who may connect, and what each may do with which queues. The same for every door of the server; what is not
 allowed is refused.
 
-Passwords are kept as salted scrypt hashes. Checking one is slow on purpose, so a password that was right is remembered
-for this run under a key that never leaves the process. Tokens are too long to be guessed, so a plain hash keeps them.
+Checking a password is slow on purpose, so one that was right is remembered for this run under a key that never leaves
+the process. Tokens are too long to be guessed, so a plain hash keeps them.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ import msgspec
 from penstock.domain.errors import InvalidInput
 from penstock.domain.names import check_name, nearest, shown
 from penstock.servers.globbing import matches
+from penstock.servers.passwords import check_hash, is_slow, keep_password, quick_digest, stand_in, verify
 
 DEFAULT = "default"
-# About 30 ms and 16 MiB: what OWASP asks for as a minimum at this block size.
-COST, BLOCK, LANES = 2**14, 8, 1
 TOKEN_PREFIX = "penstock_"
 MIN_TOKEN = 16
 # A name has at most 255 bytes; a pattern that is much longer matches nothing that a shorter one would not.
@@ -96,7 +95,6 @@ class Users:
 
     def __init__(self, users: Iterable[User]) -> None:
         self.version = 0
-        self._key = secrets.token_bytes(32)
         self._known: dict[str, bytes] = {}
         self._users: dict[str, User] = {}
         self.replace(users)
@@ -105,6 +103,7 @@ class Users:
         self.version += 1
         self._users = {user.name: user for user in users}
         self._tokens = {user.token_hash: user.name for user in self._users.values() if user.token_hash is not None}
+        self._stand_in = stand_in(one.password_hash for one in self._users.values() if one.password_hash is not None)
         self._known.clear()
 
     def find(self, name: str) -> User | None:
@@ -120,31 +119,34 @@ class Users:
         name = self._tokens.get(hash_token(token))
         return None if name is None else self._users.get(name)
 
+    def has_token(self, name: str, token: bytes) -> bool:
+        user = self._users.get(name)
+        if user is None or user.token_hash is None:
+            return False
+        return hmac.compare_digest(user.token_hash, hash_token(token.decode(errors="surrogateescape")))
+
     def remembers(self, name: str, password: bytes) -> bool:
         known = self._known.get(name)
-        return known is not None and hmac.compare_digest(known, self._mark(password))
+        return known is not None and hmac.compare_digest(known, quick_digest(password))
+
+    def is_quick(self, name: str) -> bool:
+        """Whether `check` takes no time."""
+        return not is_slow(self._stored(self._users.get(name)))
 
     def check(self, name: str, password: bytes) -> bool:
-        """Slow: for a thread. Takes the same time for a user that does not exist."""
+        """Slow: for a thread, unless it is quick. Takes the same time for a user that does not exist."""
+        if self.has_token(name, password):
+            return True
         user = self._users.get(name)
-        if user is not None and user.token_hash is not None:
-            token = password.decode(errors="surrogateescape")
-            if hmac.compare_digest(user.token_hash, hash_token(token)):
-                return True
-        stored = None if user is None else user.password_hash
-        right = verify(password, stored or UNKNOWN_HASH)
-        if stored is None or not right:
+        right = verify(password, self._stored(user))
+        if user is None or user.password_hash is None or not right:
             return False
-        self._known[name] = self._mark(password)
+        if self._users.get(name) is user:  # users may be replaced meanwhile
+            self._known[name] = quick_digest(password)
         return True
 
-    def _mark(self, password: bytes) -> bytes:
-        return hmac.digest(self._key, password, "sha256")
-
-
-def hash_password(password: str) -> str:
-    salt = secrets.token_bytes(16)
-    return f"scrypt${_text(salt)}${_text(_scrypt(password.encode(), salt))}"
+    def _stored(self, user: User | None) -> str:
+        return self._stand_in if user is None or user.password_hash is None else user.password_hash
 
 
 def make_token() -> str:
@@ -152,36 +154,8 @@ def make_token() -> str:
 
 
 def hash_token(token: str) -> str:
-    return f"sha256${_text(hashlib.sha256(token.encode(errors='surrogateescape')).digest())}"
-
-
-def verify(password: bytes, stored: str) -> bool:
-    _, salt, expected = stored.split("$")
-    return hmac.compare_digest(_scrypt(password, base64.b64decode(salt)), base64.b64decode(expected))
-
-
-def _scrypt(password: bytes, salt: bytes) -> bytes:
-    return hashlib.scrypt(password, salt=salt, n=COST, r=BLOCK, p=LANES, maxmem=64 * 1024 * 1024, dklen=32)
-
-
-def _text(data: bytes) -> str:
-    return base64.b64encode(data).decode()
-
-
-# No password has it: it is only there to be compared with.
-UNKNOWN_HASH = f"scrypt${_text(bytes(16))}${_text(bytes(32))}"
-
-
-def check_hash(name: str, value: str) -> str:
-    parts = value.split("$")
-    try:
-        if parts[0] == "scrypt" and len(base64.b64decode(parts[2], validate=True)) == 32:
-            return value
-    except (ValueError, IndexError):
-        pass
-    raise InvalidInput(
-        f"password_hash of user {shown(name)} is no hash: make one with `penstock serve --hash-password`"
-    )
+    digest = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
+    return f"sha256${base64.b64encode(digest).decode()}"
 
 
 def check_token_hash(name: str, value: str) -> str:
@@ -241,7 +215,7 @@ def make_users(password: str | None, table: Mapping[str, Mapping[str, object]], 
     if token is not None and len(token) < MIN_TOKEN:
         raise InvalidInput(f"the token has {len(token)} characters: one that cannot be guessed has {MIN_TOKEN} or more")
     if DEFAULT not in table and (password is not None or token is not None or not table):
-        hashed = None if password is None else hash_password(password)
+        hashed = None if password is None else keep_password(password)
         users[DEFAULT] = User(DEFAULT, hashed, ALL, EVERYTHING, None if token is None else hash_token(token))
     elif DEFAULT in table and (password is not None or token is not None):
         raise InvalidInput("the default user is told twice: by `password` or `token`, and in the table of users")

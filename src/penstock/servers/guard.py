@@ -15,13 +15,12 @@ class Guard:
         self._allowed = failures_per_second
         self._failures: dict[str, deque[float]] = {}
 
-    def allows(self, address: str) -> bool:
-        failures = self._failures.get(address)
-        if failures is None:
-            return True
+    def allows(self, address: str, under_way: int = 0) -> bool:
+        """Whether one more may be tried. Those that are under way may all fail."""
+        failures = self._failures.get(address, deque())
         while failures and failures[0] < time.monotonic() - WINDOW_SECONDS:
             failures.popleft()
-        return len(failures) < self._allowed
+        return len(failures) + under_way < self._allowed
 
     def note_failure(self, address: str) -> None:
         failures = self._failures.setdefault(address, deque(maxlen=self._allowed))

@@ -8,13 +8,14 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from penstock import AsyncStore
-from penstock.servers.access import Right, Users, hash_password, make_user
+from penstock.servers.access import Right, Users, make_user
 from penstock.servers.http import application
 from penstock.servers.http.auth import COOKIE, identity_of, log_in, log_out, safe_next
 from penstock.servers.http.bodies import form_of
 from penstock.servers.http.routing import Route, Routes
 from penstock.servers.http.serving import Listener
 from penstock.settings import HttpSettings
+from tests.servers.hashes import older_hash
 from tests.servers.http.asking import Api, done, problem
 from tests.servers.http.conftest import Serve
 
@@ -50,7 +51,7 @@ PAGES = [
 
 @pytest.fixture
 def users() -> Users:
-    return Users([make_user(NAME, hash_password(PASSWORD), [], role="operator")])
+    return Users([make_user(NAME, older_hash(PASSWORD), [], role="operator")])
 
 
 @pytest.fixture
@@ -139,7 +140,7 @@ async def test_a_session_ends_with_the_logout(ann: httpx.AsyncClient) -> None:
 
 async def test_a_session_ends_with_the_password(ann: httpx.AsyncClient, users: Users) -> None:
     assert (await ann.get("/token")).status_code == 200
-    users.replace([make_user(NAME, hash_password("new"), [], role="operator")])
+    users.replace([make_user(NAME, older_hash("new"), [], role="operator")])
     problem(await ann.get("/token"), 401)
 
 

@@ -20,11 +20,12 @@ import pytest
 from penstock import AsyncStore
 from penstock.domain.errors import InvalidInput
 from penstock.servers import running
-from penstock.servers.access import Users, hash_password, hash_token, make_token
+from penstock.servers.access import Users, hash_token, make_token
 from penstock.servers.running import Doors, ServerSettings, check_exposure, http_users_of
 from penstock.settings import HttpSettings, RespSettings, UserSettings, load_door
 from tests.cli.running import Cli
 from tests.servers.clients.wire import Wire
+from tests.servers.hashes import older_hash
 from tests.servers.http.processes import HttpServer
 
 pytestmark = pytest.mark.anyio
@@ -65,7 +66,7 @@ def test_both_doors_lead_to_one_store(tmp_path: Path) -> None:
 def test_users_of_the_file_are_those_of_both_doors_and_are_read_anew(tmp_path: Path) -> None:
     token = make_token()
     config = tmp_path / "penstock.toml"
-    table = '[users.ann]\nrole = "{role}"\npassword_hash = "' + hash_password("pw") + '"\n'
+    table = '[users.ann]\nrole = "{role}"\npassword_hash = "' + older_hash("pw") + '"\n'
     table += f'token_hash = "{hash_token(token)}"\n'
     config.write_text(table.replace("{role}", "observer"))
     with HttpServer(tmp_path, "--config", str(config)) as server:

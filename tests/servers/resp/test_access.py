@@ -10,15 +10,14 @@ from penstock.domain.errors import InvalidInput
 from penstock.servers.access import (
     Right,
     Users,
-    hash_password,
     hash_token,
     make_token,
     make_user,
     make_users,
-    verify,
 )
 from penstock.servers.globbing import matches
 from penstock.servers.guard import Guard
+from penstock.servers.passwords import hash_password, verify
 
 
 def test_a_password_is_kept_as_a_salted_hash() -> None:

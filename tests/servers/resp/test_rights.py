@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.servers.access import hash_password, make_user
+from penstock.servers.access import make_user
 from penstock.servers.resp.server import PROTECTED, Server
 from penstock.settings import RespSettings
+from tests.servers.hashes import older_hash
 from tests.servers.resp.talking import Client, Talk
 
 pytestmark = pytest.mark.anyio
@@ -46,7 +47,7 @@ async def test_guesses_are_refused_after_a_few(client: Client, monkeypatch: pyte
 async def test_a_user_has_its_rights_on_its_queues_only(server: Server, known: Client, talk: Talk) -> None:
     await known("QADD", "secret", 60, "x")
     await known("QADD", "orders-1", 60, "x")
-    server.users.replace([make_user("clerk", hash_password("pw"), ["orders-*"], ["send", "look"])])
+    server.users.replace([make_user("clerk", older_hash("pw"), ["orders-*"], ["send", "look"])])
     clerk = await talk()
     assert await clerk("AUTH", "clerk", "pw") == b"OK"
     assert await clerk("QADD", "orders-7", 60, "x")
@@ -70,7 +71,7 @@ async def test_a_user_has_its_rights_on_its_queues_only(server: Server, known: C
 
 async def test_a_right_taken_away_is_gone_with_the_next_command(server: Server, known: Client) -> None:
     assert await known("QADD", "q", 60, "x")
-    server.users.replace([make_user("default", hash_password("secret"), ["other"], ["send"])])
+    server.users.replace([make_user("default", older_hash("secret"), ["other"], ["send"])])
     assert (await known.error("QADD", "q", 60, "x")).startswith("NOPERM")
     server.users.replace([])
     assert (await known.error("QADD", "other", 60, "x")).startswith("NOPERM")

@@ -9,7 +9,6 @@ Where no users, password or token are set, everybody on this machine is the defa
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hmac
 import ipaddress
@@ -26,6 +25,7 @@ from penstock.servers.http.asking import Asked
 from penstock.servers.http.problems import Problem
 from penstock.servers.http.routing import path_to
 from penstock.servers.http.site import Site, site_of
+from penstock.servers.logins import TooManyLogins
 
 Via = Literal["cookie", "bearer", "basic", "open", "host"]
 Answer = TypeVar("Answer", bound=Response)
@@ -151,28 +151,17 @@ def _name_and_password(value: str) -> tuple[str, str]:
 
 async def _check(request: Request, site: Site, name: str, secret: str) -> User:
     """The user with this password, or with this token when there is no name."""
-    users, address = site.users, _address(request)
-    if name and users.remembers(name, secret.encode(errors="surrogateescape")):
-        user = users.find(name)
-    else:
-        if not site.guard.allows(address):
-            raise Problem(
-                429,
-                "too many failed logins from this address: try again in a second",
-                "TooManyLogins",
-                headers=[("retry-after", "1")],
-            )
-        user = users.find_by_token(secret) if not name else await _by_password(site, name, secret)
+    logins, address = site.logins, _address(request)
+    try:
+        if name:
+            user = await logins.by_password(address, name, secret.encode(errors="surrogateescape"))
+        else:
+            user = logins.by_token(address, secret)
+    except TooManyLogins as error:
+        raise Problem(429, str(error), "TooManyLogins", headers=[("retry-after", "1")]) from None
     if user is None:
-        site.guard.note_failure(address)
         raise _unauthorized("there is no such token" if not name else "the name or the password is wrong")
     return user
-
-
-async def _by_password(site: Site, name: str, secret: str) -> User | None:
-    password = secret.encode(errors="surrogateescape")
-    right = await asyncio.get_running_loop().run_in_executor(None, site.users.check, name, password)
-    return site.users.find(name) if right else None
 
 
 def _address(request: Request) -> str:

@@ -12,11 +12,11 @@ from starlette.requests import Request
 from penstock.client.aio.connecting import connect_async
 from penstock.client.aio.store import AsyncStore
 from penstock.servers.access import User, Users
-from penstock.servers.guard import Guard
 from penstock.servers.http.answers import Answers
 from penstock.servers.http.routing import path_to
 from penstock.servers.http.sampling import Sampler
 from penstock.servers.http.sessions import Sessions
+from penstock.servers.logins import Logins
 from penstock.settings import HttpSettings
 
 # The application that this one is mounted into may say who asks; None is nobody.
@@ -38,7 +38,7 @@ class Site:
         self.settings = settings
         self.identify = identify
         self.sessions = Sessions(users, settings.session_seconds)
-        self.guard = Guard(settings.failed_logins_per_second)
+        self.logins = Logins(users, settings.failed_logins_per_second)
         self.open_csrf = secrets.token_urlsafe(32)  # for forms of those who need no login
         self.hosts = frozenset(name.strip().lower() for name in (settings.hosts or "").split(",") if name.strip())
         self.answers = Answers()

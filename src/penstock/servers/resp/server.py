@@ -12,7 +12,7 @@ from collections import Counter
 
 from penstock.client.aio.store import AsyncStore
 from penstock.servers.access import Users
-from penstock.servers.guard import Guard
+from penstock.servers.logins import Logins
 from penstock.servers.resp import commands as _commands  # noqa: F401  # fills the table
 from penstock.servers.resp.connection import Connection
 from penstock.servers.resp.desks import Desks
@@ -44,7 +44,7 @@ class Server:
         self.max_block_seconds = settings.max_block_seconds
         self.door = Door(store)
         self.desks = Desks(self.door)
-        self.guard = Guard(self.limits.failed_logins_per_second)
+        self.logins = Logins(users, self.limits.failed_logins_per_second)
         self.started_at = time.time()
         self.connections: set[Connection] = set()
         self.patience = Patience()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.client.aio.call import Call
 from penstock.domain.errors import PenstockError, StoreError
 from penstock.servers.access import DEFAULT, Right, User
+from penstock.servers.logins import TooManyLogins
 from penstock.servers.resp.encoder import RESP2, Reply, Simple
 from penstock.servers.resp.holdings import NAMELESS, Holder
 from penstock.servers.resp.table import Command, Order
@@ -107,16 +108,12 @@ class Session:
                 raise CommandError(f"NOPERM User {self.user_name} has no permission to {right.value} on this queue")
 
     async def log_in(self, name: str, password: bytes) -> None:
-        users, guard = self.server.users, self.server.guard
-        if not users.remembers(name, password):
-            if not guard.allows(self.address):
-                raise CommandError(
-                    "ERR too many failed attempts to authenticate from this address: try again in a second"
-                )
-            right = await asyncio.get_running_loop().run_in_executor(None, users.check, name, password)
-            if not right:
-                guard.note_failure(self.address)
-                raise CommandError("WRONGPASS invalid username-password pair or user is disabled.")
+        try:
+            user = await self.server.logins.by_password(self.address, name, password)
+        except TooManyLogins as error:
+            raise CommandError(f"ERR {error}") from None
+        if user is None:
+            raise CommandError("WRONGPASS invalid username-password pair or user is disabled.")
         self.server.check_user_limit(name)
         self._become(name)
         self.on_known(True)

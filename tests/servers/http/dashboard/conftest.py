@@ -12,9 +12,9 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 import penstock
-from penstock.servers.access import hash_password
 from tests.ports import LOOPBACK, free_port
 from tests.servers.clients.processes import PenstockServer
+from tests.servers.hashes import older_hash
 from tests.servers.http.dashboard.watching import Watched, close
 
 FLAGS = (
@@ -66,9 +66,9 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("guarded")
     lines = []
     for name in ROLES:
-        lines += [f"[users.{name}]", f'role = "{name}"', f'password_hash = "{hash_password(name)}"']
+        lines += [f"[users.{name}]", f'role = "{name}"', f'password_hash = "{older_hash(name)}"']
     lines += ["[users.narrow]", 'rights = ["look"]', 'queues = ["mine-*"]']
-    lines += [f'password_hash = "{hash_password("narrow")}"']
+    lines += [f'password_hash = "{older_hash("narrow")}"']
     (folder / "penstock.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
     with Served(folder, "--config", str(folder / "penstock.toml")) as server:
         server.start()

@@ -1,0 +1,99 @@
+"""Passwords as they are kept.
+
+In a settings file a password stands as a salted scrypt hash with the parameters that OWASP names: one check takes a
+third of a second of a core and 128 MiB. A password that the settings tell in clear is kept in this process only, as a
+digest under a key that never leaves it: a slow hash would protect nothing there, and a flood could make it work.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+from collections.abc import Iterable
+
+from penstock.domain.errors import InvalidInput
+from penstock.domain.names import shown
+
+COST, BLOCK, LANES = 2**17, 8, 1
+# Of hashes that say nothing about themselves: those of older versions.
+OLDER_COST = 2**14
+COSTS = frozenset(2**power for power in range(14, 21))
+MOST_MEMORY = 1024 * 1024 * 1024
+SLOW, QUICK = "scrypt", "memory"
+_key = secrets.token_bytes(32)
+
+
+def hash_password(password: str) -> str:
+    """For a settings file."""
+    salt = secrets.token_bytes(16)
+    digest = _scrypt(password.encode(), salt, COST, BLOCK, LANES)
+    return f"{SLOW}$n={COST},r={BLOCK},p={LANES}${_text(salt)}${_text(digest)}"
+
+
+def keep_password(password: str) -> str:
+    """For this process only."""
+    return f"{QUICK}${_text(quick_digest(password.encode()))}"
+
+
+def quick_digest(password: bytes) -> bytes:
+    return hmac.digest(_key, password, "sha256")
+
+
+def is_slow(stored: str) -> bool:
+    return stored.startswith(SLOW)
+
+
+def verify(password: bytes, stored: str) -> bool:
+    """Slow for a slow hash: then it is for a thread."""
+    if not is_slow(stored):
+        return hmac.compare_digest(quick_digest(password), base64.b64decode(stored.partition("$")[2]))
+    cost, block, lanes, salt, expected = _read(stored)
+    return hmac.compare_digest(_scrypt(password, salt, cost, block, lanes), expected)
+
+
+def stand_in(stored: Iterable[str]) -> str:
+    """What is compared with for a user that does not exist: as slow as the slowest of those that do. No password has
+    this hash."""
+    slow = [_read(one)[:3] for one in stored if is_slow(one)]
+    if not slow:
+        return f"{QUICK}${_text(bytes(32))}"
+    cost, block, lanes = max(slow)
+    return f"{SLOW}$n={cost},r={block},p={lanes}${_text(bytes(16))}${_text(bytes(32))}"
+
+
+def check_hash(name: str, value: str) -> str:
+    try:
+        cost, block, lanes, _, digest = _read(value)
+        fits = cost in COSTS and block in range(1, 33) and lanes in range(1, 17) and 128 * cost * block <= MOST_MEMORY
+        if is_slow(value) and len(digest) == 32 and fits:
+            return value
+    except ValueError:
+        pass
+    raise InvalidInput(
+        f"password_hash of user {shown(name)} is no hash: make one with `penstock serve --hash-password`"
+    )
+
+
+def _read(stored: str) -> tuple[int, int, int, bytes, bytes]:
+    """The parameters, the salt and the digest of a slow hash."""
+    kind, *told, salt, digest = stored.split("$")
+    if kind != SLOW or len(told) > 1:
+        raise ValueError(kind)
+    cost, block, lanes = OLDER_COST, BLOCK, LANES
+    if told:
+        fields = dict(one.split("=") for one in told[0].split(","))
+        if sorted(fields) != ["n", "p", "r"]:
+            raise ValueError(told[0])
+        cost, block, lanes = (int(fields[name]) for name in ("n", "r", "p"))
+    return cost, block, lanes, base64.b64decode(salt, validate=True), base64.b64decode(digest, validate=True)
+
+
+def _scrypt(password: bytes, salt: bytes, cost: int, block: int, lanes: int) -> bytes:
+    memory = 128 * block * (cost + lanes + 2)
+    return hashlib.scrypt(password, salt=salt, n=cost, r=block, p=lanes, maxmem=memory, dklen=32)
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
