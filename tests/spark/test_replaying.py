@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy
 import pytest
 from pyspark.sql import SparkSession
 
@@ -11,6 +12,8 @@ from penstock import InvalidInput, Store
 from penstock.domain.errors import NotFound
 from penstock.spark.lake.archiving import archive
 from penstock.spark.lake.opening import open_lake
+from penstock.spark import replaying
+from penstock.spark.replayed import Replays
 from penstock.spark.replaying import replay
 
 
@@ -64,6 +67,66 @@ def test_a_replay_run_again_sends_only_what_is_new(spark: SparkSession, store: S
     replay(spark, url, "third", queue="again")
     third = store.queue("third").receive(limit=20)
     assert {store.queue("third").find(one.id).headers["penstock-replay-queue"] for one in third} == {"again"}
+
+
+def test_a_replay_sends_nothing_twice_though_its_queue_was_trimmed(
+    spark: SparkSession, store: Store, url: str, tmp_path: Path
+) -> None:
+    fail_some(store)
+    path = str(tmp_path / "lake")
+    archive(spark, open_lake(spark, store.engine, path, create=True), url)
+    first = replay(spark, url, "again", lake=path, where="outcome = 'rejected'")
+    assert (first.chosen, first.sent) == (5, 5)
+    queue = store.queue("again")
+    queue.ack_many(queue.receive(limit=20))
+    assert queue.trim(keep=0) == 5
+    again = replay(spark, url, "again", lake=path)
+    assert (again.chosen, again.sent) == (10, 5)
+    assert sorted(delivery.json()["number"] for delivery in queue.receive(limit=20)) == [5, 6, 7, 8, 9]
+    assert store.engine.ledger("sink") == {}
+
+
+@pytest.mark.parametrize("is_sent", [True, False])
+def test_a_replay_that_died_is_made_up_for(
+    spark: SparkSession, store: Store, url: str, monkeypatch: pytest.MonkeyPatch, is_sent: bool
+) -> None:
+    """Before or after its messages were sent, and before it could write that down."""
+    fail_some(store)
+
+    class Died(Exception):
+        pass
+
+    def die(*_: object) -> None:
+        raise Died
+
+    with monkeypatch.context() as patch:
+        if is_sent:
+            finished = Replays.finish
+            calls = iter([finished, die])
+            patch.setattr(Replays, "finish", lambda self: next(calls)(self))
+        else:
+            patch.setattr(replaying, "as_replayed", die)
+        with pytest.raises(Died):
+            replay(spark, url, "again", queue="orders")
+    queue = store.queue("again")
+    assert len(queue.receive(limit=20)) == (5 if is_sent else 0)
+    queue.trim(keep=0)
+    assert replay(spark, url, "again", queue="orders").sent == (0 if is_sent else 5)
+    assert all("/done/" in key for key in store.engine.ledger("replay"))
+
+
+def test_what_was_sent_is_kept_as_ranges(store: Store) -> None:
+    replays = Replays(store.engine, "nightly", "again")
+    many = numpy.arange(60_000, 200_000)
+    run = replays.begin({"a/b": many, "c": numpy.array([5])})
+    store.engine.record("sink", {f"{replays.key}/{run}/again": "{}"})
+    replays.finish()
+    kept = store.engine.ledger("replay")
+    assert (len(kept), max(map(len, kept.values())) < 40) == (5, True)
+    assert replays.new({"a/b": many, "c": numpy.array([5])}) == {}
+    new = replays.new({"a/b": numpy.array([59_999, 60_000, 200_000]), "d": numpy.array([7])})
+    assert {queue: list(positions) for queue, positions in new.items()} == {"a/b": [59_999, 200_000], "d": [7]}
+    assert list(Replays(store.engine, "other", "again").new({"c": numpy.array([5])})) == ["c"]
 
 
 def test_finished_messages_come_from_the_lake(spark: SparkSession, store: Store, url: str, tmp_path: Path) -> None:

@@ -78,6 +78,13 @@ def test_a_ledger_makes_a_write_happen_once(spark: SparkSession, store: Store, u
     assert numbers(store.queue("out")) == [0, 0, 1, 1, 2, 2]
 
 
+def test_a_write_without_a_ledger_leaves_nothing_in_it(spark: SparkSession, store: Store, url: str) -> None:
+    for _ in range(2):
+        send(spark.range(3).select(F.col("id").cast("string").alias("payload")), url)
+    assert numbers(store.queue("out")) == [0, 0, 1, 1, 2, 2]
+    assert store.engine.ledger("sink") == {}
+
+
 def test_a_write_that_fails_sends_nothing(spark: SparkSession, store: Store, url: str) -> None:
     rows = spark.range(0, 1_000, 1, 2).select(
         F.col("id").cast("string").alias("payload"),
@@ -105,7 +112,7 @@ def test_a_batch_that_runs_again_is_not_sent_again(
         writing.start().awaitTermination()
 
     run()
-    assert len(store.engine.ledger("sink")) == 2
+    assert len(store.engine.ledger("sink")) == 1
     # As if the driver had died after it had sent the last batch and before it could write that down.
     (tmp_path / "checkpoint" / "commits" / "1").unlink()
     (tmp_path / "checkpoint" / "commits" / ".1.crc").unlink(missing_ok=True)

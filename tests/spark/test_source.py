@@ -74,6 +74,18 @@ def test_a_window_without_a_message_is_an_empty_frame(spark: SparkSession, queue
     assert frame(spark, url, **night).count() == 0
 
 
+def test_a_queue_can_be_a_view_and_not_a_table(spark: SparkSession, queue: Queue, url: str) -> None:
+    """Spark would make the table, and not say to whoever reads it where the store is."""
+    queue.send_many([1, 2])
+    with pytest.raises(AnalysisException, match="create temporary view"):
+        spark.sql(f"create table orders_table using penstock options (url '{url}', queue 'orders')")
+    spark.sql(f"create temporary view orders_view using penstock options (url '{url}', queue 'orders')")
+    try:
+        assert spark.table("orders_view").count() == 2
+    finally:
+        spark.sql("drop view orders_view")
+
+
 def test_large_queues_are_read_by_several_tasks(spark: SparkSession, queue: Queue, url: str) -> None:
     queue.send_many([b"%d" % number for number in range(50_000)])
     read = frame(spark, url, columns="position,payload")

@@ -92,8 +92,9 @@ def replay(
     url = _url(session)
     with open_session("replay", master, settings) as spark:
         report = run(spark, url, into, queue=queue, lake=lake, where=where, name=name)
-    told = "chosen; those that this replay had sent before were not sent again."
-    session.answer(report, sentence(plural(report.chosen, "message"), told))
+    before = report.chosen - report.sent
+    told = f"{report.sent:,} sent, {before:,} had been sent by this replay before." if before else "and sent."
+    session.answer(report, sentence(plural(report.chosen, "message"), "chosen;" if before else "chosen", told))
 
 
 def _url(session: Session) -> str:

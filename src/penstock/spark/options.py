@@ -35,6 +35,8 @@ READING = (
 WRITING = ("url", "queue", "ledger", "batch", "contentType")
 # What Spark itself adds to the options of a stream.
 SPARKS_OWN = ("checkpointlocation",)
+# And to those of a table in its catalog.
+OF_TABLE = "provider"
 
 
 class Position(msgspec.Struct, frozen=True):
@@ -127,6 +129,10 @@ def reachable_url(url: str) -> str:
 
 def _known(given: Mapping[str, str], names: tuple[str, ...], doing: str) -> dict[str, str]:
     """Under their own spelling, whatever the caller's: Spark does not mind upper and lower case."""
+    if OF_TABLE in given:
+        raise InvalidInput(
+            "Spark does not give the options of a table to who reads it: use create temporary view … using penstock"
+        )
     spelled = {name.lower(): name for name in names}
     options = {}
     for name, value in given.items():

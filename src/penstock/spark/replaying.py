@@ -1,8 +1,8 @@
 """Messages back into a queue: from the lake or from dead letters, those that a SQL filter chooses, each once.
 
-A replayed message gets an id that follows from the name of the replay and from the message it comes from, so running a
-replay again, after a crash or for newer messages, sends none of them twice. It says where it comes from: in its
-headers, and as the one who sent it in the first entry of its audit trail.
+Running a replay again, after a crash or for newer messages, sends none of them twice: the store keeps what each replay
+has sent (`replayed`). A replayed message gets an id that follows from the name of the replay and from the message it
+comes from. It says where it comes from: in its headers, and as the one who sent it in the first entry of its audit trail.
 """
 
 from __future__ import annotations
@@ -10,6 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy
+import pyarrow
+from pyarrow import compute
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
@@ -20,20 +23,24 @@ from penstock.engines.contract import Engine
 from penstock.spark.lake.frames import read_table
 from penstock.spark.lake.opening import open_lake
 from penstock.spark.options import reachable_url
+from penstock.spark.replayed import Replays
 from penstock.spark.telling import as_error
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from penstock.spark.replayed import Positions
+
 LINEAGE = "penstock-replay-"
 
 
 class Replayed(msgspec.Struct, frozen=True):
-    """How many messages the filter chose; those that this replay had sent before were not sent again."""
+    """How many messages the filter chose, and how many of them were sent now; the others this replay had sent before."""
 
     name: str
     into: str
     chosen: int
+    sent: int
 
 
 def replay(
@@ -51,22 +58,42 @@ def replay(
     """
     check_name("into", into)
     url = reachable_url(url)
+    source = f"lake {lake}" if lake is not None else f"dead letters of {queue}"
+    replay_name = check_name("name", name or f"{source} into {into}")
     with connect(url) as store:
         rows = (
             _finished(spark, store.engine, lake, queue) if lake is not None else _dead(spark, store.engine, url, queue)
         )
-    chosen = _chosen(rows, where)
-    source = f"lake {lake}" if lake is not None else f"dead letters of {queue}"
-    replay_name = check_name("name", name or f"{source} into {into}")
-    outgoing = as_replayed(chosen, replay_name).persist()
-    try:
-        count = outgoing.count()
-        outgoing.write.format("penstock").mode("append").option("url", url).option("queue", into).save()
-    except PySparkException as error:
-        raise as_error("nothing was replayed", error) from error
-    finally:
-        outgoing.unpersist()
-    return Replayed(replay_name, into, count)
+        chosen = _chosen(rows, where)
+        try:
+            return _send(spark, store.engine, url, chosen, Replayed(replay_name, into, 0, 0))
+        except PySparkException as error:
+            raise as_error("nothing was replayed", error) from error
+
+
+def _send(spark: SparkSession, engine: Engine, url: str, chosen: DataFrame, replay: Replayed) -> Replayed:
+    """Send what is new under the name of the replay, in one transaction with the entry that says so."""
+    replays = Replays(engine, replay.name, replay.into)
+    replays.finish()
+    keys = chosen.select("queue", "position").distinct().toArrow()
+    positions = {}
+    for queue in keys.column("queue").unique().to_pylist():
+        positions[queue] = keys.filter(compute.equal(keys.column("queue"), queue)).column("position").to_numpy()
+    new = replays.new(positions)
+    sent = sum(len(ones) for ones in new.values())
+    if sent:
+        run = replays.begin(new)
+        rows = chosen.join(_frame(spark, new), ["queue", "position"], "left_semi")
+        options = {"url": url, "queue": replay.into, "ledger": replays.key, "batch": run}
+        as_replayed(rows, replay.name).write.format("penstock").mode("append").options(**options).save()
+        replays.finish()
+    return msgspec.structs.replace(replay, chosen=keys.num_rows, sent=sent)
+
+
+def _frame(spark: SparkSession, positions: Positions) -> DataFrame:
+    queues = [queue for queue, ones in positions.items() for _ in ones]
+    table = pyarrow.table({"queue": queues, "position": numpy.concatenate(list(positions.values()))})
+    return spark.createDataFrame(table)
 
 
 def _dead(spark: SparkSession, engine: Engine, url: str, queue: str | None) -> DataFrame:

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from penstock.domain.errors import InvalidInput
-from penstock.spark.options import WriteOptions
+from penstock.spark.options import WriteOptions, write_options
 from penstock.spark.rows import check_rows, messages
 from penstock.spark.stores import engine_at
 
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 # Set by Spark for every task of a stream.
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
-# A stream runs at most its last batch again; the entries of older ones are removed from the ledger.
-KEPT_BATCHES = 100
+KIND = "sink"
 
 
 def check_append(overwrite: bool) -> None:
@@ -88,6 +87,8 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         self._release(self.key, messages)
+        if self.options.ledger is None:
+            _forget(self.options.url, [f"{self.key}/{self.options.queue}"])
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         self._discard(self.key)
@@ -109,16 +110,26 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         for key in {one.key for one in _present(messages)}:
             self._release(key, messages)
-            forget_old(self.options, key.rpartition("/")[0], batchId)
+            forget_earlier(self.options, key.rpartition("/")[0], batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         for key in {one.key for one in _present(messages)}:
             self._discard(key)
 
 
-def forget_old(options: WriteOptions, ledger: str, batch: int) -> None:
-    old = f"{ledger}/{batch - KEPT_BATCHES}/{options.queue}"
-    engine_at(options.url).record("sink", {}, [old])
+def forget_earlier(options: WriteOptions, ledger: str, batch: int) -> None:
+    """A stream runs at most its last batch again: the entries of earlier ones go."""
+    earlier = []
+    for key in engine_at(options.url).ledger(KIND, f"{ledger}/"):
+        number, _, queue = key.removeprefix(f"{ledger}/").partition("/")
+        if queue == options.queue and number.isdigit() and int(number) < batch:
+            earlier.append(key)
+    _forget(options.url, earlier)
+
+
+def _forget(url: str, keys: list[str]) -> None:
+    if keys:
+        engine_at(url).record(KIND, {}, keys)
 
 
 def each_batch(queue: str, url: str | None = None) -> Callable[[DataFrame, int], None]:
@@ -132,5 +143,7 @@ def each_batch(queue: str, url: str | None = None) -> Callable[[DataFrame, int],
         if url is not None:
             writer = writer.option("url", url)
         writer.option("ledger", query).option("batch", str(batch_id)).save()
+        given = {"queue": queue} if url is None else {"queue": queue, "url": url}
+        forget_earlier(write_options(given), query, batch_id)
 
     return send
