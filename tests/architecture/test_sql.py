@@ -119,7 +119,6 @@ def test_what_the_database_offers_has_a_sentence() -> None:
 # keeps such a snapshot passes over what the transaction writes later: those ask penstock._snapshot.
 SNAPSHOTS = {
     "_snapshot": "adds the transaction itself",
-    "_note_moment": "keeps only a transaction number, and positions given out later are greater",
     "_decided": "compares transaction numbers of others",
     "_long_decided": "compares transaction numbers of others",
     "_check_mark": "compares transaction numbers of others",

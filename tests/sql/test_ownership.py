@@ -232,7 +232,7 @@ def test_jobs_of_pg_cron_call_nothing_outside_the_schema_of_penstock() -> None:
             assert len(commands) == 6
             for command in commands:
                 assert "jobs" not in command
-                assert command.startswith(("select penstock.", "vacuum penstock."))
+                assert command.startswith(("select penstock.", "call penstock.", "vacuum penstock."))
                 sql(command)
     finally:
         cluster.stop()

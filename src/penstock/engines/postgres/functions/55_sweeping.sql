@@ -64,18 +64,18 @@ begin
 end
 $$;
 
--- Positions that are decided: read before this transaction has a number, so that it does not wait for itself. Every
--- transaction from _tx on takes its positions later than now, so they are greater than the last one given out; when all
--- before _tx have ended, nothing can appear at or before that position any more.
+-- A position up to which everything is decided once all transactions before this one have ended. Whoever takes positions
+-- takes a transaction number first, so those who took the positions up to _seq have lower numbers than the one that this
+-- transaction is given now. (The end of a snapshot would not do: transactions beyond it may have begun, and sent.) One that
+-- had its number before cannot tell.
 create or replace function penstock._note_moment() returns void
 language plpgsql as $$
 declare
     _seq bigint := penstock._last_position();
-    _tx xid8 := pg_snapshot_xmax(pg_current_snapshot());
 begin
     perform penstock._check_cluster();
-    if not exists (select 1 from penstock.moment where seq = _seq) then
-        insert into penstock.moment (seq, tx) values (_seq, _tx);
+    if pg_current_xact_id_if_assigned() is null and not exists (select 1 from penstock.moment where seq = _seq) then
+        insert into penstock.moment (seq, tx) values (_seq, pg_current_xact_id());
     end if;
 end
 $$;

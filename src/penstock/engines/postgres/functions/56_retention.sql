@@ -7,9 +7,12 @@ declare
     _count integer;
 begin
     with gone as (
-        delete from penstock.dead_letter
-        where queue_id = q.queue_id and group_id in (select group_id from penstock.reader where queue_id = q.queue_id)
-            and died_at <= _now - penstock._us(q.dead_letter_seconds)
+        delete from penstock.dead_letter where (group_id, seq) in (
+            select d.group_id, d.seq from penstock.reader as g join penstock.dead_letter as d using (group_id)
+            where g.queue_id = q.queue_id and d.died_at <= _now - penstock._us(q.dead_letter_seconds)
+            order by d.group_id, d.died_at limit 10000
+            for update of d skip locked
+        )
         returning 1
     )
     select count(*) into _count from gone;
@@ -18,14 +21,21 @@ begin
 end
 $$;
 
--- Chosen ids and addresses of messages that are gone may be used again.
+-- Chosen ids and addresses of messages that are gone may be used again. One that a transaction which has not ended uses again
+-- is left to it.
 create or replace function penstock._forget_gone(q penstock.queue, _after bigint, _upto bigint) returns void
 language sql as $$
-    delete from penstock.identity as i
-    where i.queue_id = q.queue_id and i.seq > _after and i.seq <= _upto and not penstock._is_kept(q.queue_id, i.seq);
-    delete from penstock.address as a
-    where a.queue_id = q.queue_id and a.seq > _after and a.seq <= _upto and a.outcome is not null
-        and not penstock._is_kept(q.queue_id, a.seq)
+    delete from penstock.identity where (queue_id, id) in (
+        select i.queue_id, i.id from penstock.identity as i
+        where i.queue_id = q.queue_id and i.seq > _after and i.seq <= _upto and not penstock._is_kept(q.queue_id, i.seq)
+        for update skip locked
+    );
+    delete from penstock.address where (queue_id, address) in (
+        select a.queue_id, a.address from penstock.address as a
+        where a.queue_id = q.queue_id and a.seq > _after and a.seq <= _upto and a.outcome is not null
+            and not penstock._is_kept(q.queue_id, a.seq)
+        for update skip locked
+    )
 $$;
 
 -- Whether a retry or a dead letter keeps a message.
