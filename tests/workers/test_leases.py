@@ -267,3 +267,19 @@ def test_a_worker_that_was_removed_registers_again_and_ends_what_it_lost(
     assert events(queue, message) == ["send", "receive", "lease_end", "receive", "ack"]
     lost = [record for record in caplog.records if "lost the lease" in record.getMessage()]
     assert [getattr(record, "message_id", None) for record in lost] == [message]
+
+
+def test_the_heartbeats_of_many_queues_are_one_commit(store: penstock.Store, start: Any) -> None:
+    """Every commit wakes every worker of the store, and each asks about all its queues then."""
+    start({f"queue {number}": lambda delivery: None for number in range(20)}, heartbeat_seconds=1, sweep_seconds=None)
+    assert len(store.consumers()) == 20
+
+    def await_beat() -> None:
+        latest = max(info.heartbeat_at for info in store.consumers())
+        await_until(lambda: all(info.heartbeat_at > latest for info in store.consumers()))
+
+    await_beat()
+    seen = store.engine.seen()
+    await_beat()
+    await_beat()
+    assert store.engine.seen() - seen < 20, "as many as there are queues, or more"

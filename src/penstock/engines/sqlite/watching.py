@@ -20,7 +20,7 @@ from penstock.engines.watching import Watch
 # A waiting receiver hears of another process's commit after half of this on average.
 LOOK_EVERY_SECONDS = 0.01
 # It is quiet after so many looks for nothing.
-QUIET_LOOKS = 100
+QUIET_LOOKS = 30
 # Then, where the kernel does not tell, looking half as often costs half a percent of a core.
 QUIET_LOOK_EVERY_SECONDS = 0.02
 # Writing comes before the commit, and how long before depends on the disk: the first look after it was heard, then
