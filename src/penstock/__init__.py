@@ -60,6 +60,7 @@ from penstock.domain.observations import (
     Explanation,
     GroupStats,
     QueueInfo,
+    Repair,
     SweepReport,
 )
 from penstock.domain.policy import Policy
@@ -124,6 +125,7 @@ __all__ = [
     "RangeTrimmed",
     "Refused",
     "Reject",
+    "Repair",
     "Reschedule",
     "Retry",
     "Schedule",

@@ -1,10 +1,12 @@
-"""sweep, migrate, doctor and version."""
+"""sweep, migrate, doctor, repair and version."""
 
 from __future__ import annotations
 
 import platform
 import re
+from contextlib import closing
 
+import apsw
 import pytest
 
 import penstock
@@ -52,6 +54,28 @@ def test_doctor_exits_with_1_on_an_error_only(cli: Cli, monkeypatch: pytest.Monk
         page = cli("doctor", code=code).stdout
         assert "disk: is on fire" in page
         assert "What to do: put it out" in page
+
+
+def test_repair_has_nothing_to_do_in_a_sound_store(cli: Cli) -> None:
+    cli.send("orders", "1")
+    assert cli.json("repair") == []
+    assert cli("repair", "--dry-run").stdout == "Nothing to mend.\n"
+
+
+def test_repair_says_what_it_did_and_what_is_left_to_a_person(cli: Cli) -> None:
+    with penstock.connect(cli.url) as store:
+        store.queue("orders").batch("nightly").start()
+        store.queue("orders").batch("nightly").send("late")
+    with closing(apsw.Connection(str(cli.path))) as own:
+        own.execute("update penstock_held set created_at = created_at - 1000000000").fetchall()
+    for options in ([], ["--dry-run", "--batches", "cancel"]):
+        page = cli("repair", *options).stdout
+        assert "stranded batches: 1 messages of queue 'orders' wait in batch 'nightly'" in page
+        assert "To do: " in page
+    [done] = cli.json("repair", "--batches", "cancel")
+    assert done["done"]
+    assert cli("repair").stdout == "Nothing to mend.\n"
+    assert "cancel" in cli("repair", "--batches", "stop", code=2).stderr
 
 
 def test_version(cli: Cli) -> None:

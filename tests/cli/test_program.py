@@ -19,7 +19,7 @@ COMMANDS = [[name] for name in SINGLE] + [
 # Of the design's list, those that this version serves.
 PROMISED = (
     "send receive ack nak reject reschedule extend peek status info audit explain dead redrive purge batch schedule "
-    "leases consumers queues flush pause resume seek serve worker pipeline sweep migrate doctor bench demo "
+    "leases consumers queues flush pause resume seek serve worker pipeline sweep migrate doctor repair bench demo "
     "version"
 )
 READING = [
@@ -37,6 +37,7 @@ READING = [
     ["batch", "list", "q"],
     ["schedule", "list"],
     ["doctor"],
+    ["repair"],
     ["sweep"],
     ["redrive", "q"],
     ["purge", "q", "--yes"],

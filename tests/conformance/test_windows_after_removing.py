@@ -73,23 +73,3 @@ def test_a_follower_counts_what_is_left(queue: Queue) -> None:
     queue.ack_many(take_all(queue))
     queue.remove([ids[1]])
     assert queue.stats("lake").lag == 3
-
-
-def test_a_purged_dead_letter_does_not_move_the_beginning(queue: Queue, store: Store, clock: Clock) -> None:
-    """One that was redriven and died again: its message is past retention, and its last entries are new."""
-    dead = queue.send("dead")
-    take(queue).reject("no")
-    store.sweep()
-    clock.advance(seconds=7_003)
-    store.sweep()
-    begins = queue.engine.earliest("orders", "audit")
-    queue.send_many(["open", "other"])
-    _, other = take_all(queue)  # what is open holds back the trimming of what comes later
-    other.ack()
-    queue.redrive(ids=[dead])
-    take(queue).reject("no again")
-    clock.advance(seconds=90_008)
-    assert store.sweep().purged == 1
-    rows = read(queue.engine, "archive", begins)
-    # The room of what is gone may be given back later.
-    assert b'"other"' in [row["payload"] for row in rows]

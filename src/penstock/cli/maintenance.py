@@ -1,8 +1,9 @@
-"""sweep, migrate, doctor, version"""
+"""sweep, migrate, doctor, repair, version"""
 
 from __future__ import annotations
 
 import platform
+from enum import StrEnum
 from typing import Annotated
 
 import msgspec
@@ -13,7 +14,7 @@ from penstock.cli.escaping import escaped
 from penstock.cli.rendering import fields_table, marked, sentence
 from penstock.cli.session import Session
 from penstock.client.connecting import SCHEMES, redacted, schema_script
-from penstock.domain.observations import Check
+from penstock.domain.observations import Check, Repair
 
 MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "error": ("✗", "bold red")}
 
@@ -61,6 +62,38 @@ def doctor(session: Session) -> None:
     session.answer(checks, marked(_check_line(check) for check in checks))
     if any(check.level == "error" for check in checks):
         raise typer.Exit(1)
+
+
+class BatchChoice(StrEnum):
+    START = "start"
+    CANCEL = "cancel"
+
+
+def repair(
+    session: Session,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")] = False,
+    batches: Annotated[
+        BatchChoice | None, typer.Option(help="What becomes of batches that were opened by mistake and never started.")
+    ] = None,
+    terminate: Annotated[
+        bool, typer.Option("--terminate", help="End sessions of the database that keep a lock by mistake.")
+    ] = False,
+) -> None:
+    """Mend what earlier versions or faults left behind, and say what was done.
+
+    Example: penstock repair --dry-run
+    """
+    with session.store() as store:
+        found = store.repair(dry_run=dry_run, batches=batches and batches.value, terminate=terminate)
+    session.answer(found, marked(_repair_line(one) for one in found) if found else sentence("Nothing to mend."))
+
+
+def _repair_line(repair: Repair) -> tuple[Text, Text]:
+    told = "Done" if repair.done else "To do"
+    mark, style = MARKS["ok"] if repair.done else MARKS["warning"]
+    line = Text.assemble(escaped(repair.name, style="bold"), escaped(f": {repair.finding}"))
+    line.append("\n").append_text(escaped(f"{told}: {repair.action}", style="dim"))
+    return Text(mark, style=style), line
 
 
 def version(session: Session) -> None:

@@ -58,6 +58,7 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         maintenance.sweep,
         maintenance.migrate,
         maintenance.doctor,
+        maintenance.repair,
         bench.bench,
         demo,
         maintenance.version,

@@ -8,11 +8,13 @@ from typing import Any
 
 from penstock.client.calling import Calls
 from penstock.client.queue import Queue
+from penstock.domain.errors import InvalidInput
 from penstock.domain.message import Outgoing, draft
-from penstock.domain.names import check_name
-from penstock.domain.observations import Check, ConsumerInfo, QueueInfo, SweepReport
+from penstock.domain.names import check_name, shown
+from penstock.domain.observations import Check, ConsumerInfo, QueueInfo, Repair, SweepReport
 from penstock.domain.policy import check_changes
 from penstock.domain.recurrence import CatchUp, Schedule, check_catch_up, check_cron
+from penstock.engines.flaws import Choices
 
 
 class Store(Calls):
@@ -95,6 +97,14 @@ class Store(Calls):
     def doctor(self) -> list[Check]:
         """What is wrong with the store, and what to do about it."""
         return self._read(self.engine.doctor)
+
+    def repair(self, *, dry_run: bool = False, batches: str | None = None, terminate: bool = False) -> list[Repair]:
+        """Mend what earlier versions or faults left behind, and say what was done. `batches` says what becomes of
+        batches that nobody started: "start" or "cancel". With `terminate` sessions are ended that keep a lock."""
+        if batches not in (None, "start", "cancel"):
+            raise InvalidInput(f"batches must be start or cancel, not {shown(batches)}")
+        choices = Choices(batches, terminate)
+        return self._run_alone(lambda: self.engine.repair(dry_run, choices))
 
     def close(self) -> None:
         self._close()

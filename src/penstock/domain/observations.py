@@ -179,3 +179,12 @@ class Check(msgspec.Struct, frozen=True):
     level: str
     finding: str
     advice: str | None = None
+
+
+class Repair(msgspec.Struct, frozen=True):
+    """One finding of `penstock repair`: a state that a fault left behind, what mends it, and whether that was done."""
+
+    name: str
+    finding: str
+    action: str
+    done: bool

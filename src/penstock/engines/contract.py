@@ -32,11 +32,13 @@ from penstock.domain.observations import (
     MessageState,
     Part,
     QueueInfo,
+    Repair,
     SweepReport,
 )
 from penstock.domain.policy import Policy
 from penstock.domain.recurrence import CatchUp, Schedule
 from penstock.domain.settlement import Settle, Settled
+from penstock.engines.flaws import Choices
 
 if TYPE_CHECKING:
     import pyarrow
@@ -118,7 +120,11 @@ class Engine(Protocol):
         """A mark of what was committed up to now, for `wait`."""
 
     def doctor(self) -> list[Check]:
-        """Look at version, durability, integrity and stuck things, and say what to do about each."""
+        """Look at version, durability, integrity, flaws and stuck things, and say what to do about each."""
+
+    def repair(self, dry_run: bool, choices: Choices) -> list[Repair]:
+        """Mend the flaws that earlier versions or faults left behind, as far as that needs no decision or it was made;
+        a dry run changes nothing."""
 
     # -- queues ----------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock.domain.observations import Check
-from penstock.engines import health
+from penstock.engines import flaws, health
+from penstock.engines.postgres import flaws as own_flaws
 from penstock.engines.postgres import migration
 from penstock.engines.postgres.connection import SQL as CONNECTION
 from penstock.engines.postgres.connection import Database
@@ -21,6 +22,7 @@ def examine(database: Database) -> list[Check]:
         *_durability(database),
         *_schemas(database),
         *_transactions(database),
+        *flaws.checks(own_flaws.find(database)),
         *health.flow(database.rows, SQL),
     ]
 

@@ -23,6 +23,7 @@ from penstock.domain.observations import (
     MessageState,
     Part,
     QueueInfo,
+    Repair,
     SweepReport,
 )
 from penstock.domain.policy import Policy
@@ -30,9 +31,11 @@ from penstock.domain.recurrence import CatchUp, Schedule
 from penstock.domain.settlement import Settle, Settled
 from penstock.domain.times import SECOND
 from penstock.engines.contract import Capabilities, Edge, Mark, Operation, Receipt, Table
+from penstock.engines.flaws import Choices
 from penstock.engines.postgres import (
     doctoring,
     explaining,
+    flaws,
     migration,
     outside,
     reading,
@@ -95,6 +98,10 @@ class PostgresEngine(LogView):
     def doctor(self) -> list[Check]:
         _ = self.salt
         return doctoring.examine(self.database)
+
+    def repair(self, dry_run: bool, choices: Choices) -> list[Repair]:
+        _ = self.salt
+        return flaws.repair(self.database, dry_run, choices)
 
     # -- queues ----------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import apsw
 
 from penstock.domain.observations import Check
-from penstock.engines import health
+from penstock.engines import flaws, health
+from penstock.engines.sqlite import flaws as own_flaws
 from penstock.engines.sqlite import migration
 from penstock.engines.sqlite.connection import SQL as CONNECTION
 from penstock.engines.sqlite.connection import Database
@@ -22,7 +23,8 @@ LARGE_JOURNAL_BYTES = 256 << 20
 def examine(database: Database) -> list[Check]:
     with database.read() as transaction:
         checks = [*_versions(transaction), *_file(database)]
-        checks += [*_integrity(transaction), *health.flow(_ask(transaction), SQL)]
+        checks += [*_integrity(transaction), *flaws.checks(own_flaws.find(transaction))]
+        checks += health.flow(_ask(transaction), SQL)
     with database.write() as transaction:
         return [*_durability(database, transaction), *checks]
 

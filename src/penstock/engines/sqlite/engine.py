@@ -23,12 +23,14 @@ from penstock.domain.observations import (
     MessageState,
     Part,
     QueueInfo,
+    Repair,
     SweepReport,
 )
 from penstock.domain.policy import Policy
 from penstock.domain.recurrence import CatchUp, Schedule
 from penstock.domain.settlement import Settle, Settled
 from penstock.engines.contract import Capabilities, Edge, Mark, Operation, Receipt, Table
+from penstock.engines.flaws import Choices
 from penstock.engines.sqlite import (
     batches,
     batching,
@@ -37,6 +39,7 @@ from penstock.engines.sqlite import (
     dead_letters,
     doctoring,
     explaining,
+    flaws,
     leasing,
     ledger,
     looking,
@@ -111,6 +114,9 @@ class SqliteEngine(LogView):
 
     def doctor(self) -> list[Check]:
         return doctoring.examine(self.database)
+
+    def repair(self, dry_run: bool, choices: Choices) -> list[Repair]:
+        return flaws.repair(self.database, dry_run, choices)
 
     # -- queues ----------------------------------------------------------------------------------------------------
 

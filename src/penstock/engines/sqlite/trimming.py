@@ -11,6 +11,7 @@ from penstock.domain.times import microseconds
 from penstock.engines.sqlite import dead_letters, ending, marks, queues
 from penstock.engines.sqlite.connection import SQL as CONNECTION
 from penstock.engines.sqlite.queues import Group, Queue
+from penstock.engines.sqlite.ranges import ranges
 from penstock.engines.sqlite.transaction import Transaction
 from penstock.engines.statements import Statements
 
@@ -148,8 +149,9 @@ def trim_kept(transaction: Transaction, queue: Queue) -> None:
         "followed": min(followers, default=EVERYTHING),
     }
     transaction.run(CONNECTION.keep_position)
-    for position, created_at in transaction.rows(SQL.trim_kept, bindings):
-        remove(transaction, queue, position, created_at)
+    gone = [position for (position,) in transaction.rows(SQL.trim_kept, bindings)]
+    for first, last in ranges(sorted(gone)):
+        _forget(transaction, queue, first, last, (SQL.set_trimmed_entry, SQL.trim_audit))
 
 
 def _note_carried(transaction: Transaction, queue: Queue, upto: int) -> None:

@@ -256,7 +256,9 @@ begin
     end if;
     perform penstock._lock_lanes(q, null);
     _snap := penstock._snapshot();
-    perform penstock._keep_witnesses(q, 9223372036854775807, _snap);
+    perform penstock._keep_witnesses(q, 9223372036854775807, max(m.tx), max(m.seq))
+    from penstock.lane as n join penstock.log as m using (lane_id)
+    where n.queue_id = q.queue_id and pg_visible_in_snapshot(m.tx, _snap);
     _log_mark := penstock.horizon(q.name, 'messages');
     _trail_mark := penstock.horizon(q.name, 'audit');
     with gone as (

@@ -148,14 +148,14 @@ declare
     );
     _count bigint;
     _tx xid8;
+    _seq bigint;
 begin
-    perform penstock._keep_witnesses(q, _upto, penstock._snapshot());
     with gone as (
-        select n.lane_id, one.n, one.tx
+        select n.lane_id, one.n, one.tx, one.seq
         from penstock.lane as n
         left join penstock.deletion as d on d.queue_id = n.queue_id and d.lane_id = n.lane_id
         cross join lateral (
-            select count(*) as n, max(m.tx) as tx from penstock.log as m
+            select count(*) as n, max(m.tx) as tx, max(m.seq) as seq from penstock.log as m
             where m.lane_id = n.lane_id and (m.tx, m.seq) > (coalesce(d.tx, '0'), coalesce(d.seq, 0)) and m.tx < _before
                 and m.seq > q.trimmed_position and m.seq <= _upto
         ) as one
@@ -164,7 +164,8 @@ begin
     counted as (
         update penstock.lane as n set trimmed = n.trimmed + gone.n from gone where n.lane_id = gone.lane_id
     )
-    select coalesce(sum(gone.n), 0), max(gone.tx) into _count, _tx from gone;
+    select coalesce(sum(gone.n), 0), max(gone.tx), max(gone.seq) into _count, _tx, _seq from gone;
+    perform penstock._keep_witnesses(q, _upto, _tx, _seq);
     _count := _count - penstock._count_kept(q.queue_id, q.trimmed_position, _upto);
     update penstock.queue
     set trimmed_position = _upto, trimmed_tx = greatest(trimmed_tx, _tx), log_mark = null

@@ -174,14 +174,20 @@ language sql stable as $$
     end
 $$;
 
--- Before messages up to a position are trimmed: of these and all that were trimmed before, the one of the last transaction
--- and the one with the last position.
-create or replace function penstock._keep_witnesses(q penstock.queue, _upto bigint, _snap pg_snapshot) returns void
+-- Before messages up to a position are trimmed, of which these are the last transaction and the last position: of them and all
+-- that were trimmed before, the message of the last transaction and the one with the last position.
+create or replace function penstock._keep_witnesses(q penstock.queue, _upto bigint, _tx xid8, _seq bigint) returns void
 language sql as $$
     with gone as materialized (
-        select m.tx, m.seq, m.created_at from penstock.log as m join penstock.lane as n using (lane_id)
-        where m.seq > q.trimmed_position and m.seq <= _upto and n.queue_id = q.queue_id
-            and pg_visible_in_snapshot(m.tx, _snap)
+        select last.* from penstock.lane as n
+        cross join lateral (
+            select m.tx, m.seq, m.created_at from penstock.log as m
+            where m.lane_id = n.lane_id and m.tx = _tx and m.seq <= _upto
+            order by m.seq desc limit 1
+        ) as last
+        where n.queue_id = q.queue_id
+        union all
+        select m.tx, m.seq, m.created_at from penstock.log as m where m.seq = _seq
         union all
         select r.tx, r.seq, r.created_at from penstock.removed as r where r.queue_id = q.queue_id and r.seq <= _upto
         union all

@@ -18,7 +18,7 @@ from (values
         'check_part settled'),
     ('penstock_admin', 'declare remove trim flush forget pause resume seek redrive purge sweep claim_sweep decide '
         'sweep_queue sweep_queues sweep_consumers delete_trimmed schedule_put schedule_pause schedule_fire unschedule record_facts create_queue_schema '
-        'create_message_schema drop_queue_schema drop_message_schema install_cron uninstall_cron')
+        'lost_messages recover_lost create_message_schema drop_queue_schema drop_message_schema install_cron uninstall_cron')
 ) as rights (role, functions);
 
 -- Makes the roles that are missing and gives every role its rights, as after every `penstock migrate`. It needs a role

@@ -153,7 +153,7 @@ where position <= :upto
         where later.entry_id > :followed and later.queue_id = :queue_id
             and penstock_log.position between later.first_position and later.last_position
     )
-returning position, created_at;
+returning position;
 
 -- name: trim_runs
 -- Stretches that are gone.
