@@ -22,6 +22,7 @@
     ├── StoreError              the database behind the store
     │   ├── StoreUnavailable    locked or unreachable for now; trying again is safe
     │   ├── StoreFull           no room left on the device
+    │   ├── DiskError           the device under the store failed; whether the call took effect is not known
     │   ├── StoreReadOnly       may be read but not written
     │   ├── StoreCorrupt        damaged; nothing was repaired or removed
     │   ├── NotAStore           the path holds something else
@@ -142,6 +143,10 @@ class StoreUnavailable(StoreError):
 
 class StoreFull(StoreError):
     """No room left on the device; nothing was written."""
+
+
+class DiskError(StoreError):
+    """The device under the store failed; whether the call took effect is not known."""
 
 
 class StoreReadOnly(StoreError):
