@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, cast
 
-from penstock.domain.errors import OutOfOrder
+from penstock.domain.errors import OutOfOrder, StoreError
 from penstock.domain.lifecycle import Event
 from penstock.domain.message import Draft, Options
 from penstock.domain.settlement import Settle, Settled
@@ -37,6 +37,7 @@ from penstock.servers.resp.work import Waiting, Work
 
 if TYPE_CHECKING:
     from penstock.servers.resp.connection import Slot
+    from penstock.servers.resp.server import Server
 
 logger = logging.getLogger("penstock.resp")
 FAMILY = "queue"
@@ -94,8 +95,11 @@ def _options(expire_seconds: float) -> Options:
     return Options(ttl_seconds=check_seconds("expireSeconds", expire_seconds, above=True))
 
 
-def in_background(session: Session, queue: str, work: Work) -> Reply:
+def in_background(session: Session, queue: str, work: Work) -> Begun:
+    """Answered before it is stored; but while the store is known to fail, only when it is stored."""
     server = session.server
+    if server.store_fails:
+        return work.then(partial(_stored, server))
     if server.background >= server.limits.background_sends:
         raise CommandError(
             f"ERR overloaded: {server.background} events wait to be stored in the background; "
@@ -103,6 +107,11 @@ def in_background(session: Session, queue: str, work: Work) -> Reply:
         )
     server.background += 1
     session.door.submit(work, _Background(session, queue))
+    return OK
+
+
+def _stored(server: Server, reply: Reply) -> Reply:
+    server.store_fails = False
     return OK
 
 
@@ -125,6 +134,7 @@ class _Background:
 
     def set_exception(self, error: Any) -> None:
         self.server.background -= 1
+        self.server.store_fails = self.server.store_fails or isinstance(error, StoreError)
         logger.error("an event for queue %r could not be stored in the background: %s", self.queue, error)
 
 
