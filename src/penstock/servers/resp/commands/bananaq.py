@@ -207,7 +207,7 @@ def _told_event(receipt: Receipt) -> Reply:
     return [told_id(row, receipt), row[PAYLOAD]]
 
 
-@command("QACK", Order.SEND, Right.RECEIVE, FAMILY, usage="QACK queue [consumerGroup] eventID [TOKEN token]")
+@command("QACK", Order.SEND, Right.RECEIVE, FAMILY, usage="QACK queue [consumerGroup] eventID [TOKEN token]", least=1)
 def acknowledge(session: Session, queue: QueueName, words: Words) -> Begun:
     """Say that an event was processed: 1, or 0 when it timed out or was acknowledged before."""
     token = 0
@@ -253,11 +253,9 @@ def _told_acks(outcomes: list[Acked]) -> Encoded:
     return integers(cast(list[bool], outcomes))
 
 
-@command("QNOTIFY", Order.ALONE, Right.RECEIVE, FAMILY, usage="QNOTIFY [consumerGroup] timeout [queue ...]")
+@command("QNOTIFY", Order.ALONE, Right.RECEIVE, FAMILY, usage="QNOTIFY [consumerGroup] timeout [queue ...]", least=1)
 def notify(session: Session, words: Words) -> Begun:
     """Wait until one of the queues has an event for the group, and give back its name; nil when the time is up."""
-    if not words:
-        raise wrong_arity("qnotify")
     if len(words) == 1:
         group, timeout, names = OLDER_GROUP, words[0], []
     else:
