@@ -11,7 +11,7 @@
     │   ├── LeaseLost           the token is stale: the lease ended, was settled or was taken over
     │   ├── OutOfOrder          a message before it in the same lease of an ordered queue is still in flight
     │   ├── DuplicateAddress    a live message already has this address (`.existing_id`)
-    │   ├── BatchClosed         the batch was cancelled and takes no more messages
+    │   ├── BatchClosed         the batch has ended or was cancelled, and takes no more messages
     │   ├── GroupMisused        one group read both with leases and as a stream
     │   ├── ConsumerRemoved     the consumer missed its heartbeats and must register again
     │   └── RangeTrimmed        the asked-for positions are past retention
