@@ -15,7 +15,6 @@ from penstock.client.store import Store
 from penstock.domain.errors import (
     BatchClosed,
     ConsumerRemoved,
-    DiskError,
     DuplicateAddress,
     EngineTooOld,
     GroupMisused,
@@ -92,7 +91,6 @@ __all__ = [
     "ConsumerRemoved",
     "DeadLetter",
     "Delivery",
-    "DiskError",
     "DuplicateAddress",
     "EngineTooOld",
     "Event",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 
 from penstock import Delivery
@@ -29,6 +30,13 @@ def slow(delivery: Delivery) -> None:
     """Takes longer than its lease."""
     note(delivery)
     time.sleep(delivery.json()["seconds"])
+
+
+def deadly(delivery: Delivery) -> None:
+    """Takes its process with it, twice."""
+    note(delivery)
+    if delivery.attempt <= 2:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 NOT_A_FUNCTION = 3

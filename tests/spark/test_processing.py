@@ -13,6 +13,7 @@ from penstock import GroupMisused, InvalidInput, Store
 from penstock.domain.errors import NotFound
 from penstock.spark import processing
 from penstock.spark.processing import find_function, process
+from penstock.spark.telling import as_error
 from tests.conformance.moves import assert_books_balance, assert_trail_is_legal
 
 
@@ -64,6 +65,55 @@ def test_a_job_without_end_stops_when_it_is_asked_to(
     job.join(60)
     assert [report.settled for report in reports] == [{"ack": 1}]
     assert queue.stats("default").available == 1
+
+
+def test_a_job_without_end_is_begun_again_when_its_processes_die(
+    spark: SparkSession, store: Store, url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = store.queue("orders", lease_seconds=2)
+    queue.send({"folder": str(tmp_path)})
+    ended = []
+
+    def run() -> None:
+        target = "tests.spark.handlers:deadly"
+        ended.append(process(spark, url, "orders", target, tasks=1, heartbeat_seconds=0.5, once=False))
+
+    job = threading.Thread(target=run)
+    job.start()
+    seen = store.engine.seen()
+    while not queue.stats("default").done and job.is_alive():
+        seen = store.engine.wait(seen, 1)
+    for name in store.engine.ledger(processing.KIND):
+        processing.stop(store, name)
+    job.join(60)
+    assert [one.settled for one in ended] == [{"ack": 1}]
+    assert handled(tmp_path).total() == 3
+    warned = [record.getMessage() for record in caplog.records if record.name == "penstock.spark"]
+    assert len(warned) == 2
+    assert all("crashed" in line and "begun again" in line for line in warned)
+
+
+def test_a_job_whose_handler_is_not_on_the_executors_ends(
+    spark: SparkSession, store: Store, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.queue("orders").send(1)
+    monkeypatch.setattr(processing, "find_function", lambda *_: None)  # here it is found, and there it is not
+    with pytest.raises(InvalidInput, match="cannot be imported"):
+        process(spark, url, "orders", "no_such_module:note", once=False)
+
+
+def test_the_cause_of_lost_executors_is_told() -> None:
+    text = (
+        "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.\n"
+        ": org.apache.spark.SparkException: Job aborted due to stage failure: Task 1 in stage 0.0 failed 4 times, most "
+        "recent failure: Lost task 1.3 in stage 0.0 (TID 7) (10.0.0.7 executor 6): ExecutorLostFailure (executor 6 "
+        "exited caused by one of the running tasks) Reason: Command exited with code 137\nDriver stacktrace:\n"
+    )
+    told = str(as_error("the job could not be finished", RuntimeError(text)))
+    assert told == (
+        "the job could not be finished: executor 6 exited caused by one of the running tasks: Command exited with "
+        "code 137"
+    )
 
 
 def test_what_cannot_be_processed_is_said_before_work_starts(spark: SparkSession, store: Store, url: str) -> None:

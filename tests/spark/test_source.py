@@ -176,6 +176,25 @@ def test_a_group_that_workers_use_stops_the_query(spark: SparkSession, queue: Qu
         drain(stream(spark, url, group="default").select("id"), tmp_path)
 
 
+def test_a_group_that_another_query_reads_stops_the_query(
+    spark: SparkSession, queue: Queue, url: str, tmp_path: Path
+) -> None:
+    queue.send(1)
+    first = (
+        stream(spark, url, group="lake").select("id").writeStream.format("noop")
+        .option("checkpointLocation", str(tmp_path / "first")).trigger(processingTime="1 second").start()
+    )  # fmt: skip
+    try:
+        while not first.lastProgress:
+            first.awaitTermination(0.2)
+        with pytest.raises(StreamingQueryException, match="is being read by another query"):
+            drain(stream(spark, url, group="lake").select("id"), tmp_path)
+        assert first.isActive
+    finally:
+        first.stop()
+    drain(stream(spark, url, group="lake").select("id"), tmp_path)
+
+
 def test_secrets_are_neither_in_plans_nor_in_errors(
     spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,8 +19,7 @@ DAY = 24 * 3600
 
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     """A duration ends in `_seconds`. `max_retries=None` retries without limit, `ttl_seconds=None` never expires,
-    `primary_group=None` makes a queue in which an unread message just expires, and which keeps every message until
-    then: `history_seconds` count from its expiry, and without one it stays until it is trimmed or removed."""
+    `primary_group=None` makes a queue in which an unread message just expires."""
 
     lease_seconds: float = 30
     max_retries: int | None = 7

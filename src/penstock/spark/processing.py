@@ -8,8 +8,10 @@ that one held is released when it has missed its heartbeats, and handed out agai
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from threading import Event, Thread
@@ -21,11 +23,11 @@ from pyspark import InheritableThread
 
 from penstock.client.connecting import connect
 from penstock.client.store import Store
-from penstock.domain.errors import GroupMisused, InvalidInput, NotFound
+from penstock.domain.errors import GroupMisused, InvalidInput, NotFound, PenstockError, StoreUnavailable
 from penstock.domain.names import nearest, shown
 from penstock.domain.times import check_integer, check_seconds
 from penstock.spark.options import reachable_url
-from penstock.spark.telling import as_error
+from penstock.spark.telling import FINAL, as_error
 from penstock.workers.app import App
 from penstock.workers.stopping import Stopper
 from penstock.workers.worker import Worker
@@ -33,8 +35,14 @@ from penstock.workers.worker import Worker
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+logger = logging.getLogger("penstock.spark")
 KIND = "process"
 LOOK_SECONDS = 1.0
+# A job with an end is begun again so often; one without, as often as it takes, at growing distances. One that ran for
+# a while counts from the beginning.
+TRIES_ONCE = 3
+LONGEST_PAUSE_SECONDS = 60.0
+CALM_SECONDS = 300.0
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,37 +97,80 @@ def process(
     count = context.defaultParallelism if tasks is None else check_integer("tasks", tasks, 1, 100_000)
     with connect(url) as store:
         _check(store, plan)
-        store.engine.record(KIND, {plan.job: "{}"})
-        try:
-            told = _run(spark, plan, count, lambda: stop(store, plan.job))
-        finally:
-            stop(store, plan.job)
+        told = _Run(spark, store, plan, count).finish()
     settled: Counter[str] = Counter()
     for one in told:
         settled.update(one)
     return Processed(plan.job, count, dict(settled))
 
 
-def _run(spark: SparkSession, plan: Plan, count: int, interrupt: Callable[[], None]) -> list[dict[str, int]]:
-    """In a thread, so that an interrupt asks the tasks to finish instead of killing them, as Spark's own would."""
-    told: list[dict[str, int]] = []
-    failures: list[Exception] = []
+class _Run:
+    """The job, begun again when Spark has given it up: for Spark a task that was lost some times is lost for good,
+    though only its executors died. What it held is handed out again in any case."""
 
-    def run() -> None:
+    def __init__(self, spark: SparkSession, store: Store, plan: Plan, count: int) -> None:
+        self.spark = spark
+        self.store = store
+        self.plan = plan
+        self.count = count
+        self.tries = 0
+        self._stopped = Event()
+
+    def finish(self) -> list[dict[str, int]]:
+        """In a thread, so that an interrupt asks the tasks to finish instead of killing them, as Spark's own would."""
+        with Stopper(self._stop):
+            while True:
+                began = time.monotonic()
+                try:
+                    told, failure = self._try()
+                except StoreUnavailable as error:
+                    told, failure = [], error
+                if failure is None or self._stopped.is_set():
+                    return told
+                if time.monotonic() - began > CALM_SECONDS:
+                    self.tries = 0
+                self._wait(as_error("the job could not be finished", failure), failure)
+                if self._stopped.is_set():
+                    return told
+
+    def _try(self) -> tuple[list[dict[str, int]], Exception | None]:
+        """What the tasks told, or why there is nothing. Tasks that Spark has left running end with the entry."""
+        told: list[dict[str, int]] = []
+        failures: list[Exception] = []
+
+        def run() -> None:
+            try:
+                tasks = self.spark.sparkContext.parallelize(range(self.count), self.count)
+                told.extend(tasks.mapPartitionsWithIndex(_Task(self.plan)).collect())
+            except Exception as error:
+                failures.append(error)
+
+        self.store.engine.record(KIND, {self.plan.job: "{}"})
         try:
-            tasks = spark.sparkContext.parallelize(range(count), count)
-            told.extend(tasks.mapPartitionsWithIndex(_Task(plan)).collect())
-        except Exception as error:
-            failures.append(error)
+            running = InheritableThread(target=run, name="penstock-job", session=self.spark)
+            running.start()
+            while running.is_alive():
+                running.join(LOOK_SECONDS)
+            if failures and self.plan.job not in self.store.engine.ledger(KIND, self.plan.job):
+                self._stopped.set()
+        finally:
+            stop(self.store, self.plan.job)
+        return told, failures[0] if failures else None
 
-    running = InheritableThread(target=run, name="penstock-job", session=spark)
-    with Stopper(interrupt):
-        running.start()
-        while running.is_alive():
-            running.join(LOOK_SECONDS)
-    if failures:
-        raise as_error("the job could not be finished", failures[0]) from failures[0]
-    return told
+    def _wait(self, error: PenstockError, failure: Exception) -> None:
+        """Before the next try. What would fail again is an error, and so is a job that has an end and does not come to
+        it."""
+        self.tries += 1
+        if isinstance(error, FINAL) or (self.plan.once and self.tries > TRIES_ONCE):
+            raise error from failure
+        seconds = min(LONGEST_PAUSE_SECONDS, 2.0 ** (self.tries - 1))
+        logger.warning("%s; it is begun again in %g seconds", error, seconds)
+        self._stopped.wait(seconds)
+        self.plan = msgspec.structs.replace(self.plan, job=f"{self.spark.sparkContext.applicationId}/{uuid4().hex[:8]}")
+
+    def _stop(self) -> None:
+        self._stopped.set()
+        stop(self.store, self.plan.job)
 
 
 def stop(store: Store, job: str) -> None:

@@ -33,6 +33,7 @@ from penstock.domain.errors import InvalidInput, LogDiverged, RangeTrimmed
 from penstock.domain.observations import Part
 from penstock.engines import tables
 from penstock.engines.contract import Engine, Mark
+from penstock.spark.holder import Holder
 from penstock.spark.offsets import Offsets, check_same, from_document
 from penstock.spark.options import ReadOptions, read_options, write_options
 from penstock.spark.reach import Reach
@@ -137,6 +138,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         self._targets: dict[str, Mark] | None = None
         self._latest: Offsets | None = None
         self._placed: Offsets | None = None
+        self._holder = None if options.group is None else Holder(options.group)
 
     @property
     def _engine(self) -> Engine:
@@ -205,8 +207,11 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return offsets
 
     def _place(self, offsets: Offsets) -> None:
-        """Show in `stats` how far the group has come; a group that workers use is refused here."""
-        if self.options.group is None or offsets == self._placed:
+        """Show in `stats` how far the group has come; a group that workers or another query use is refused here."""
+        if self.options.group is None or self._holder is None:
+            return
+        self._holder.hold(self._engine, offsets.marks)
+        if offsets == self._placed:
             return
         for queue, mark in offsets.marks.items():
             self._engine.advance(queue, self.options.group, mark, self.options.table)

@@ -186,13 +186,12 @@ class LoopSlots:
         """The tasks have ended with their handlers."""
 
     def give_up(self, slot: WorkSlot, reason: str) -> list[AnyHeld]:
-        assert isinstance(slot, LoopSlot)
-        # Before it is given up: its task may end at any moment, and takes it out.
-        self._thread.given_up.add(slot)
-        several = slot.give_up(reason)
-        if not several:
-            self._thread.given_up.discard(slot)
+        several = slot.several
+        if not slot.end():
             return []
+        assert isinstance(slot, LoopSlot)
+        slot.given_up, slot.is_over = reason, True
+        self._thread.given_up.add(slot)
         self._loop.call_soon_threadsafe(self._end, slot)
         return several
 
@@ -216,7 +215,7 @@ class LoopSlots:
             self._returning.pop(0).set_result(None)
             self._busy += 1  # taken for the one that comes back, before anybody new
         ready = len(source.buffer)
-        if self.is_stuck or not source.may_start():
+        if not source.may_start():
             return
         more = 0 if self._stopping else source.waits_for_more(time.monotonic())
         if more > 0:

@@ -30,9 +30,10 @@ SQL = Statements("penstock.engines.sqlite", "sql/reading.sql")
 Rows = list[tuple[Any, ...]]
 # Beyond any group: what lies at the position before a range is not read.
 AFTER_ALL = 2**63 - 1
-# A batch ends with so many bytes of payloads, which may have megabytes each; it is looked at after every few rows.
+# A batch ends with so many bytes of payloads, which may have megabytes each; it is looked at after every few rows, and
+# after each one when they are large.
 BATCH_BYTES = 16 * 1024 * 1024
-PIECE_ROWS = 8
+PIECE_ROWS = 16
 
 # The order of the columns in the statements.
 _MESSAGE = (
@@ -73,7 +74,9 @@ def _batches(
             rows = reader.next(transaction, batch_rows)
         if rows:
             count += len(rows)
-            yield _record_batch(rows, reader.selected, tables.schema(table, columns), part.queue, database.salt)
+            batch = _record_batch(rows, reader.selected, tables.schema(table, columns), part.queue, database.salt)
+            rows = []  # they are not kept while others use the batch
+            yield batch
     if count != part.count and table != "dead_letters":
         raise RangeTrimmed(
             f"{part.count - count} of {part.count} {table} of queue {part.queue!r} between {part.start} and {part.end} "
@@ -100,6 +103,7 @@ class _Reader:
         self.by_position = table in ("messages", "dead_letters")
         self.tie = {"messages": None, "dead_letters": "group_id"}.get(table, "entry")
         self.queue_id: int | None = None
+        self.piece_rows = 1
         self.begun = 0
         self.place = self._begin()
         self._select(f"plain_{table}" if table in ("messages", "archive") else table)
@@ -146,9 +150,12 @@ class _Reader:
         payload = itemgetter(self.selected.index("payload"))
         cursor = transaction.connection.execute(self.statement, bindings)
         try:
-            while room > 0 and (piece := list(islice(cursor, PIECE_ROWS))):
+            while room > 0 and (piece := list(islice(cursor, self.piece_rows))):
                 rows += piece
-                room -= sum(map(len, map(payload, piece)))
+                size = sum(map(len, map(payload, piece)))
+                room -= size
+                is_small = size * PIECE_ROWS < BATCH_BYTES * len(piece)
+                self.piece_rows = min(PIECE_ROWS, 2 * self.piece_rows) if is_small else 1
         finally:
             cursor.close()
         return rows, room

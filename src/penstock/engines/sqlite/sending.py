@@ -131,7 +131,7 @@ class _Send:
         self.ids: list[str] = []
         self.chosen: set[str] = set()
         self.addresses: dict[str, str | None] = {}
-        self.batches: dict[tuple[str, int | None], batches.Batch] = {}
+        self.batches: dict[str, batches.Batch] = {}
         self.members: dict[int, int] = {}
 
     def send(self, drafts: Sequence[Draft]) -> list[str]:
@@ -193,10 +193,9 @@ class _Send:
     def _batch(self, options: Options) -> batches.Batch | None:
         if options.batch is None:
             return None
-        meant = (options.batch, options.batch_after)
-        batch = self.batches.get(meant)
+        batch = self.batches.get(options.batch)
         if batch is None:
-            batch = self.batches[meant] = batches.joined(self.transaction, self.queue, *meant)
+            batch = self.batches[options.batch] = batches.joined(self.transaction, self.queue, options.batch)
         self.members[batch.batch_id] = self.members.get(batch.batch_id, 0) + 1
         return batch
 

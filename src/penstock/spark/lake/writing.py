@@ -26,7 +26,7 @@ WRITTEN = "path string, day string, place int, rows long, size long, digest stri
 FEW_VALUES = ("queue", "event", "state", "by", "group", "reason", "outcome", "content_type", "created_by", "batch")
 ROW_GROUP = 250_000
 # Readers take whole row groups into memory, and so does the writer: all of its open files together wait with no more.
-ROW_GROUP_BYTES = 64 << 20
+ROW_GROUP_BYTES = 32 << 20
 OPEN_FILES = 64
 PIECE_BYTES = 1 << 20
 
@@ -120,7 +120,8 @@ class _File:
         """What waits becomes a row group."""
         if self._waiting:
             table = tables.pyarrow_module().Table.from_batches(self._waiting)
-            self._parquet.write_table(table.cast(self._schema), row_group_size=2 * ROW_GROUP)
+            size = min(2 * ROW_GROUP, max(1, table.num_rows * ROW_GROUP_BYTES // max(1, self.waiting)))
+            self._parquet.write_table(table.cast(self._schema), row_group_size=size)
             self._waiting, self.waiting, self._written = [], 0, self._rows
 
     def close(self) -> tuple[int, int, str]:
