@@ -22,7 +22,7 @@ TWINNED = "Batch|Calls|Consumer|Delivery|Producer|Queue|Store"
 
 # Everything that waits. A private name is one of `Calls`, or a method that calls one.
 WAITS = (
-    "_ack_all|_ack_each|_close|_enter_slot|_group|_open|_read|_receive|_run|_run_alone|_send|_settle|_settle_one|_wait"
+    "_ack_all|_ack_each|_bound|_close|_enter_slot|_group|_open|_read|_receive|_run|_run_alone|_send|_settle|_settle_one|_wait"
     "|_wait_for_end|_wait_for_work|close|info|policy|settle"
 )
 

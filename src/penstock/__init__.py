@@ -15,6 +15,7 @@ from penstock.client.store import Store
 from penstock.domain.errors import (
     BatchClosed,
     ConsumerRemoved,
+    DiskError,
     DuplicateAddress,
     EngineTooOld,
     GroupMisused,
@@ -91,6 +92,7 @@ __all__ = [
     "ConsumerRemoved",
     "DeadLetter",
     "Delivery",
+    "DiskError",
     "DuplicateAddress",
     "EngineTooOld",
     "Event",

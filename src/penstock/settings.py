@@ -61,6 +61,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         64 * MEBIBYTE
     )
     pipelined: Annotated[Whole, said("commands of one client under way; reading waits beyond")] = 4_096
+    transaction_bytes: Annotated[Whole, said("bytes of the commands between MULTI and EXEC")] = 64 * MEBIBYTE
     clients: Annotated[Whole, said("clients; 0 for no limit")] = 10_000
     clients_per_address: Annotated[Whole, said("clients from one address; 0 for no limit")] = 0
     clients_per_user: Annotated[Whole, said("clients of one user; 0 for no limit")] = 0

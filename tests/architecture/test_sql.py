@@ -125,7 +125,7 @@ SNAPSHOTS = {
     "_count_ended": "counts up to now and keeps nothing",
     "_unfinished": "looks up to now and keeps nothing",
     "_trim_to": "compares transaction numbers of others",
-    "_delete_messages": "keeps only a transaction number, before which none is open",
+    "_delete_lane": "keeps only a transaction number, before which none is open",
     "_first_followed": "looks up to now and keeps nothing",
 }
 

@@ -29,6 +29,18 @@ def test_a_cancelled_batch_sends_its_abort_message(cli: Cli) -> None:
     assert delivery["content_type"] == "text/plain"
 
 
+def test_a_send_to_a_batch_that_has_ended_is_refused_until_another_is_open(cli: Cli) -> None:
+    cli.send("reports", "1", "--batch", "nightly")
+    for _ in range(2):
+        assert cli.json("batch", "cancel", "reports", "nightly")["state"] == "cancelled"
+    assert "penstock batch open" in cli.error("send", "reports", "2", "--batch", "nightly")
+    assert cli.json("batch", "open", "reports", "nightly")["state"] == "open"
+    assert cli.json("batch", "open", "reports", "nightly")["state"] == "open"
+    cli.send("reports", "3", "--batch", "nightly")
+    assert cli.json("batch", "start", "reports", "nightly")["total"] == 1
+    assert len(cli.json("batch", "list", "reports")) == 2
+
+
 def test_batches_are_listed(cli: Cli) -> None:
     cli.send("reports", "1", "--batch", "nightly")
     cli.send("reports", "1", "--batch", "weekly")

@@ -120,6 +120,16 @@ def test_a_password_is_never_shown(cli: Cli) -> None:
         "postgresql://me:geheim@host/db",
         "me:geheim@host/db",
         "postgresql://127.0.0.1:1/db?user=me&password=geheim",
+        "postgresql//me:geheim@host/db",
+        "postgres:/me:geheim@host/db",
+        "postgresql://me:geheim@[::1/db",
+        "postgresql://me:geheim%zz@host/db",
+        "postgresql://me:ge/heim@host/db",
+        "postgresql://me:ge?heim=1@host/db",
+        "postgresql://me:ge@heim@127.0.0.1:1/db",
+        "postgresql+embedded://me:geheim@host",
+        "host=db user=me password=geheim",
+        "mysql://me:geheim@host/db",
     ):
         for words in ([], ["--json"]):
             assert "hei" not in cli.bare("status", "--url", url, *words, code=1).output

@@ -271,12 +271,14 @@ def test_a_name_can_be_used_again_when_its_batch_has_ended(queue: Queue) -> None
     take(queue).ack()
     take(queue).ack()
     assert batch.start().state == "finished"
-    batch.send("tuesday")
-    assert (batch.state, batch.remaining, batch.finished) == ("open", 1, 0)
+    again = queue.batch("nightly")
+    again.send("tuesday")
+    assert (again.state, again.remaining, again.finished) == ("open", 1, 0)
+    assert (batch.state, batch.remaining, batch.finished) == ("finished", 0, 1)
     assert queue.receive() == []
-    batch.start()
+    again.start()
     take(queue).ack()
-    assert batch.state == "finished"
+    assert again.state == "finished"
     assert queue.receive() == [], "the end message of monday belongs to monday"
 
 

@@ -163,3 +163,44 @@ def test_a_writer_waits_for_a_short_lock(tmp_path: Path) -> None:
         timer.join()
         assert store.queue("work").stats("default").total == 2
     other.close()
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced"])
+def test_a_file_that_is_gone_takes_no_more_messages(tmp_path: Path, how: str) -> None:
+    """Whoever has it open could write on, into a file that nobody will ever find."""
+    path = tmp_path / "store.db"
+    with penstock.connect(f"sqlite:///{path}") as store:
+        queue = store.queue("orders")
+        queue.send(1)
+        if how == "removed":
+            for one in tmp_path.iterdir():
+                one.unlink()
+        else:
+            other = tmp_path / "other.db"
+            other.write_bytes(b"")
+            other.replace(path)
+        for call in (lambda: queue.send(2), queue.receive, queue.stats, store.sweep):
+            with pytest.raises(StoreUnavailable, match="was removed while it was open"):
+                call()
+        [check] = store.doctor()
+        assert (check.name, check.level) == ("file", "error")
+
+
+def test_a_file_with_another_name_besides_is_not_gone(tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    with penstock.connect(f"sqlite:///{path}") as store:
+        (tmp_path / "copy.db").hardlink_to(path)
+        store.queue("orders").send(1)
+        (tmp_path / "copy.db").unlink()
+        store.queue("orders").send(2)
+
+
+def test_locks_are_kept_when_another_store_of_the_same_file_is_closed(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    with penstock.connect(url, busy_seconds=0.1) as one, penstock.connect(url, busy_seconds=0.1) as two:
+        writer = one.engine.database._writer  # type: ignore[attr-defined]  # the lock is SQLite's own
+        writer.execute("begin immediate")
+        penstock.connect(url).close()
+        with pytest.raises(StoreUnavailable, match="locked"):
+            two.queue("orders").send(1)
+        writer.execute("rollback")

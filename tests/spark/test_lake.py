@@ -215,6 +215,23 @@ def test_values_that_differ_are_found(spark: SparkSession, store: Store, url: st
     assert ["other values" in one.differences[0] for one in verdict.comparisons] == [True] * 2
 
 
+def test_messages_that_were_removed_since_are_no_difference(
+    spark: SparkSession, store: Store, url: str, tmp_path: Path
+) -> None:
+    queue = store.queue("orders")
+    ids = queue.send_many(list(range(9)))
+    queue.ack_many(queue.receive(limit=9))
+    run_archive(spark, store, url, tmp_path / "lake")
+    queue.remove([ids[2], ids[8]])
+    with open_lake(spark, store.engine, str(tmp_path / "lake")) as lake:
+        verdict = verify(spark, lake, url)
+    assert verdict.ok
+    assert [(one.rows, one.compared) for one in verdict.comparisons] == [(27, 21), (9, 7)]
+    queue.send_many([9, 10])
+    queue.ack_many(queue.receive(limit=9))
+    assert run_archive(spark, store, url, tmp_path / "lake").archive == 2
+
+
 def test_a_row_that_both_make_wrongly_is_found(spark: SparkSession, store: Store, url: str, tmp_path: Path) -> None:
     """The store says that the messages were held first, and their rows do not tell."""
     fill(store, 14)

@@ -137,3 +137,14 @@ def test_an_error_in_the_middle_of_a_transaction_undoes_it_whole(jobs: Sql) -> N
 def test_a_database_without_the_schema_says_so(sql: Sql) -> None:
     with pytest.raises(psycopg.errors.InvalidSchemaName, match="test01"):
         sql("call test01.enqueue('{}')")
+
+
+def test_a_send_to_a_batch_that_has_ended_is_refused_until_another_is_open(sql: Sql) -> None:
+    sql("select penstock.send('q', '1', batch => 'nightly')")
+    assert sql("select state from penstock.batch_cancel('q', 'nightly')") == [("cancelled",)]
+    with pytest.raises(psycopg.Error, match=r"batch 'nightly' of queue 'q' is cancelled .*batch_open") as refused:
+        sql("select penstock.send('q', '2', batch => 'nightly')")
+    assert refused.value.diag.sqlstate == "PN203"
+    assert sql("select state from penstock.batch_open('q', 'nightly')") == [("open",)]
+    sql("select penstock.send('q', '3', batch => 'nightly')")
+    assert sql("select state, total from penstock.batch_start('q', 'nightly')") == [("running", 1)]

@@ -12,6 +12,7 @@ import pytest
 from psycopg_pool import ConnectionPool
 
 import penstock
+from penstock.engines.postgres import migration
 from tests.postgres.server import binaries
 from tests.sql import clusters
 from tests.sql.conftest import Sql, connect
@@ -95,6 +96,9 @@ def test_a_schema_given_away_is_neither_written_to_nor_dropped(
     sql("select penstock.drop_queue_schema('jobs')")
     assert sql("select count(*) from pg_namespace where nspname = 'jobs'") == [(1,)]
     assert sql("select count(*) from penstock.door") == [(0,)]
+    assert [check.finding for check in store.doctor() if check.name == "schemas"] == [
+        "schema jobs was made by Penstock, but is not its own: no row of penstock.door is about it"
+    ]
 
 
 @pytest.mark.parametrize("grantee", [ROLE, "public"])
@@ -142,6 +146,9 @@ def test_a_schema_that_somebody_made_beforehand_is_not_migrated(bare: Sql, bare_
     with penstock.connect(bare_postgres_url) as store:
         with pytest.raises(penstock.StoreError, match=f"schema penstock belongs to role {ROLE}"):
             store.migrate()
+        with pytest.raises(psycopg.Error, match="schema penstock belongs to another role"):
+            bare(migration.script())
+        bare("rollback")
         bare("alter schema penstock owner to current_user")
         bare(f"grant usage, create on schema penstock to {ROLE}")
         with pytest.raises(penstock.StoreError, match=f"role {ROLE} may create objects in schema penstock"):
@@ -186,6 +193,21 @@ def test_an_older_store_keeps_its_schemas_and_takes_nobody_elses(sql: Sql, attac
     ]
     sql("call tasks.enqueue('1')")
     sql("select penstock.drop_queue_schema('tasks')")
+
+
+def test_a_store_that_was_taken_in_goes_back_to_its_own_schema(
+    sql: Sql, attacker: Sql, store: penstock.Store, postgres_url: str
+) -> None:
+    """What an older version did when it believed a comment."""
+    sql("select penstock.create_queue_schema('jobs')")
+    attacker("create schema evil")
+    sql("select penstock._furnish_queue('evil', door_id) from penstock.door")
+    sql("update penstock.door set schema_name = 'evil', schema_oid = null, home = null")
+    migrate_again(sql, postgres_url)
+    assert sql("select schema_name from penstock.door") == [("jobs",)]
+    assert [check.finding for check in store.doctor() if check.name == "schemas"] == [
+        "schema evil was made by Penstock, but is not its own: no row of penstock.door is about it"
+    ]
 
 
 def test_a_copy_in_another_database_finds_its_schemas_again(sql: Sql, postgres_url: str) -> None:

@@ -168,10 +168,36 @@ def test_a_second_signal_stops_at_once_and_gives_back(cli: Cli, program: subproc
         assert events(queue, message) == ["send", "receive", "release"]
 
 
-def await_heard(program: subprocess.Popen[str]) -> None:
+@pytest.mark.parametrize(
+    ("grace", "signals"),
+    [("0.5", [signal.SIGTERM]), ("60", [signal.SIGTERM, signal.SIGTERM]), ("60", [signal.SIGQUIT])],
+    ids=["grace", "twice", "quit"],
+)
+def test_a_handler_that_blocks_the_event_loop_does_not_make_the_worker_deaf(
+    cli: Cli, tmp_path: Path, grace: str, signals: list[signal.Signals]
+) -> None:
+    with cli.store() as store:
+        queue = store.queue("blocking")
+        message = queue.send(str(tmp_path / "ran"))
+        program = run_program(["worker", "tests.workers.blocking:app", "--url", cli.url, "--grace-seconds", grace])
+        try:
+            await_until((tmp_path / "ran").exists, 30)
+            for number in signals:
+                os.kill(program.pid, number)
+                await_heard(program, number)
+            program.communicate(timeout=20)
+            assert program.returncode == 0
+        finally:
+            if program.poll() is None:
+                program.kill()
+                program.communicate()
+        assert events(queue, message) == ["send", "receive", "release"]
+
+
+def await_heard(program: subprocess.Popen[str], number: signal.Signals = signal.SIGTERM) -> None:
     """Two signals that wait to be heard are one."""
     assert program.stderr is not None
-    while "SIGTERM: stopping" not in (line := program.stderr.readline()):
+    while f"{number.name}: stopping" not in (line := program.stderr.readline()):
         assert line, "it ended without hearing the signal"
 
 

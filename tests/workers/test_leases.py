@@ -124,14 +124,13 @@ def test_threads_that_are_left_behind_are_bounded_and_nothing_is_received_meanwh
         release.wait(30)
 
     app = penstock.App()
-    app.add("work", handle, max_seconds=0.2, concurrency=2)
+    app.add("work", handle, max_seconds=0.2, concurrency=2, prefetch=2)
     app.add("other", lambda delivery: None)
     with caplog.at_level(logging.WARNING, "penstock.worker"):
         worker = start(app)
         await_until(lambda: worker.status()[0].stuck == 4)
         await_until(lambda: "nothing is received" in caplog.text)
-        assert len(begun) == 4
-        assert queue.stats("default").available == 5
+        assert len(begun) == 4, "not even what waits here already is begun"
         release.set()
         await_until(lambda: len(begun) == 9)
         await_until(lambda: "queue work is received from again" in caplog.text)

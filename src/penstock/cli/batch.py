@@ -1,4 +1,4 @@
-"""batch list, show, set-end, set-abort, start, cancel"""
+"""batch list, show, open, set-end, set-abort, start, cancel"""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from penstock.cli.session import Session, known_queue
 from penstock.client.batch import Batch
 from penstock.client.store import Store
 from penstock.domain.message import Outgoing
+from penstock.domain.names import check_name
 from penstock.domain.observations import BatchInfo
 
 BatchName = Annotated[str, typer.Argument(metavar="BATCH", help="The name of the batch.", show_default=False)]
@@ -37,6 +38,17 @@ def show(session: Session, queue: QueueName, batch: BatchName) -> None:
     """
     with session.store() as store:
         info = known_queue(store, queue).batch(batch).info()
+    session.answer(info, batches_view([info]))
+
+
+def open_batch(session: Session, queue: QueueName, batch: BatchName) -> None:
+    """Begin a batch: a new one when the last of that name has ended.
+
+    Example: penstock batch open reports nightly
+    """
+    with session.store(create=True) as store:
+        source = store.queue(queue)
+        info = source.engine.batch_open(source.name, check_name("batch", batch), None, None)
     session.answer(info, batches_view([info]))
 
 

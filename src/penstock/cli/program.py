@@ -76,6 +76,7 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Callable[..., None]]]] = {
         {
             "list": batch.list_batches,
             "show": batch.show,
+            "open": batch.open_batch,
             "set-end": batch.set_end,
             "set-abort": batch.set_abort,
             "start": batch.start,

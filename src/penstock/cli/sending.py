@@ -25,7 +25,7 @@ from penstock.cli.options import (
 from penstock.cli.payloads import Content, read_content, read_lines
 from penstock.cli.session import Session
 from penstock.client.queue import Queue
-from penstock.domain.message import SYSTEM, Outgoing
+from penstock.domain.message import SYSTEM, Outgoing, drafts
 
 
 def send(
@@ -103,4 +103,5 @@ def _put(queue: Queue, contents: list[Content], options: Outgoing, batch: str | 
         msgspec.structs.replace(options, payload=content.payload, content_type=content.content_type)
         for content in contents
     ]
-    return queue.send_many(messages) if batch is None else queue.batch(batch).send_many(messages)
+    # A batch that has ended is not begun anew by a send: nobody would start it.
+    return queue._send(drafts(messages, batch), None)

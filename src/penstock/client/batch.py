@@ -14,19 +14,25 @@ if TYPE_CHECKING:
 
 
 class Batch:
-    """Made by `queue.batch(name)`. A name can be used again when its last batch has ended."""
+    """Made by `queue.batch(name)`: the newest batch of that name, or a new one when that has ended. From its first
+    change on the object means this one batch: when it has ended, sends raise `BatchClosed`, and another
+    `queue.batch(name)` begins a new one."""
 
     def __init__(self, queue: Queue, name: str) -> None:
         self.queue = queue
         self.name = check_name("batch", name)
+        # The batch is the first one of its name after this number; unknown until something is changed.
+        self._after: int | None = None
 
     def send(self, payload: Any, **options: Any) -> str:
         """Put one message into the batch; the options are those of `queue.send`."""
-        ids = self.queue._send([draft(_outgoing(payload, options), self.name)], None)
+        after = self._bound()
+        ids = self.queue._send([draft(_outgoing(payload, options), self.name, after)], None)
         return ids[0]
 
     def send_many(self, items: Iterable[Any]) -> list[str]:
-        return self.queue._send(drafts(items, self.name), None)
+        after = self._bound()
+        return self.queue._send(drafts(items, self.name, after), None)
 
     def set_end(self, payload: Any, **options: Any) -> None:
         """The message that is sent exactly once when all members are finished."""
@@ -38,14 +44,16 @@ class Batch:
 
     def start(self) -> BatchInfo:
         """Make the members ready. An empty batch ends at once."""
-        return self.queue._run(lambda: self.queue.engine.batch_start(self.queue.name, self.name))
+        after = self._bound(opens=False)
+        return self.queue._run(lambda: self.queue.engine.batch_start(self.queue.name, self.name, after))
 
     def cancel(self) -> BatchInfo:
         """Cancel what is not in flight; the abort message follows when the rest has ended."""
-        return self.queue._run(lambda: self.queue.engine.batch_cancel(self.queue.name, self.name))
+        after = self._bound(opens=False)
+        return self.queue._run(lambda: self.queue.engine.batch_cancel(self.queue.name, self.name, after))
 
     def info(self) -> BatchInfo:
-        return self.queue._read(lambda: self.queue.engine.batch(self.queue.name, self.name))
+        return self.queue._read(lambda: self.queue.engine.batch(self.queue.name, self.name, self._after))
 
     @property
     def state(self) -> str:
@@ -64,7 +72,21 @@ class Batch:
         return info.finished
 
     def _open(self, end: Draft | None = None, abort: Draft | None = None) -> None:
-        self.queue._run(lambda: self.queue.engine.batch_open(self.queue.name, self.name, end, abort))
+        after = self._bound()
+        self.queue._run(lambda: self.queue.engine.batch_open(self.queue.name, self.name, end, abort, after))
+
+    def _bound(self, opens: bool = True) -> int:
+        """Which batch this is, decided once: the newest, but whoever fills a batch does not mean one that has ended."""
+        if self._after is not None:
+            return self._after
+        after = self.queue._read(lambda: self.queue.engine.batch_mark(self.queue.name, self.name, opens))
+        return self._decide(after)
+
+    def _decide(self, after: int) -> int:
+        """Somebody else may have decided meanwhile."""
+        if self._after is None:
+            self._after = after
+        return self._after
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} of {self.queue.name!r}>"

@@ -31,7 +31,7 @@ def open_engine(url: str, **settings: Any) -> Engine:
         raise InvalidUrl(f"a store URL is a string such as sqlite:///app.db, not {shown(url)}")
     scheme, separator, rest = url.partition("://")
     if not separator:
-        raise InvalidUrl(f"{shown(url)} is not a store URL: use one such as sqlite:///app.db")
+        raise InvalidUrl(f"{_harmless(url)} is not a store URL: use one such as sqlite:///app.db")
     if scheme == "sqlite":
         from penstock.engines.sqlite import open_sqlite
 
@@ -46,16 +46,14 @@ def open_engine(url: str, **settings: Any) -> Engine:
         engine: Engine = postgres.open_postgres(url, **settings)
         return engine
     raise InvalidUrl(
-        f"unknown store scheme {shown(scheme)}: this version knows {', '.join(SCHEMES)}{nearest(scheme, SCHEMES)}"
+        f"unknown store scheme {_harmless(scheme)}: this version knows {', '.join(SCHEMES)}{nearest(scheme, SCHEMES)}"
     )
 
 
 def schema_script(url: str) -> str:
     """The SQL that makes the schema of a store on a server, for people who run it themselves."""
     if url.partition("://")[0] not in ("postgresql", "postgres", "postgresql+embedded"):
-        raise InvalidUrl(
-            f"{shown(redacted(url))}: only a store on a server has a schema to print; others make their own"
-        )
+        raise InvalidUrl(f"{_harmless(url)}: only a store on a server has a schema to print; others make their own")
     _postgres()
     from penstock.engines.postgres import migration
 
@@ -82,7 +80,7 @@ def _postgres() -> Any:
 def _embedded_path(url: str, rest: str) -> str:
     host, slash, path = rest.partition("/")
     if host or not slash or not path or "\0" in path:
-        raise InvalidUrl(f"{shown(url)} has no folder: use postgresql+embedded:///folder")
+        raise InvalidUrl(f"{_harmless(url)} has no folder: use postgresql+embedded:///folder")
     return path
 
 
@@ -90,10 +88,23 @@ def _sqlite_path(url: str, rest: str) -> str:
     """As SQLAlchemy has it: three slashes for a relative path, four for an absolute one."""
     host, slash, path = rest.partition("/")
     if host or not slash or not path:
-        raise InvalidUrl(f"{shown(url)} has no path: use sqlite:///app.db, sqlite:////var/app.db or sqlite:///:memory:")
+        raise InvalidUrl(
+            f"{_harmless(url)} has no path: use sqlite:///app.db, sqlite:////var/app.db or sqlite:///:memory:"
+        )
     if "?" in path or "\0" in path:
-        raise InvalidUrl(f"{shown(url)}: a SQLite path has no '?' and no NUL")
+        raise InvalidUrl(f"{_harmless(url)}: a SQLite path has no '?' and no NUL")
     return path
+
+
+def _harmless(url: str) -> str:
+    """What should be a URL, for an error that says it is none: without anything that may be a password, which can stand
+    anywhere between the first colon and the last @."""
+    before, at, host = url.rpartition("@")
+    if at:
+        scheme, separator, user = before.rpartition("://") if before.count("://") == 1 else ("", "", before)
+        name, colon, _ = user.partition(":")
+        url = f"{scheme}{separator}{name}:***@{host}" if colon else url
+    return shown(_PARAMETER.sub(r"\1***", url))
 
 
 def absolute_url(url: str) -> str:
@@ -114,10 +125,11 @@ def redacted(url: str, text: str | None = None) -> str:
     return told
 
 
+# As libpq allows, among the parameters of a URL or in a list of words.
+_PARAMETER = re.compile(r"((?:^|[?&\s])(?:ssl)?password=)([^&\s]+)()", re.IGNORECASE)
 _PASSWORDS = (
     # Up to the last @ there is: a password that was not quoted may hold anything.
     re.compile(r"//[^:/@]*(:)(.+)(@)"),
     re.compile(r"^[^:/@]*(:)([^/]+)(@)"),
-    # As libpq allows, among the parameters.
-    re.compile(r"([?&](?:ssl)?password=)([^&]+)()", re.IGNORECASE),
+    _PARAMETER,
 )

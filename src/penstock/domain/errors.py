@@ -11,7 +11,7 @@
     │   ├── LeaseLost           the token is stale: the lease ended, was settled or was taken over
     │   ├── OutOfOrder          a message before it in the same lease of an ordered queue is still in flight
     │   ├── DuplicateAddress    a live message already has this address (`.existing_id`)
-    │   ├── BatchClosed         the batch was cancelled and takes no more messages
+    │   ├── BatchClosed         the batch has ended or was cancelled, and takes no more messages
     │   ├── GroupMisused        one group read both with leases and as a stream
     │   ├── ConsumerRemoved     the consumer missed its heartbeats and must register again
     │   └── RangeTrimmed        the asked-for positions are past retention
@@ -22,6 +22,7 @@
     ├── StoreError              the database behind the store
     │   ├── StoreUnavailable    locked or unreachable for now; trying again is safe
     │   ├── StoreFull           no room left on the device
+    │   ├── DiskError           the device under the store failed; whether the call took effect is not known
     │   ├── StoreReadOnly       may be read but not written
     │   ├── StoreCorrupt        damaged; nothing was repaired or removed
     │   ├── NotAStore           the path holds something else
@@ -142,6 +143,10 @@ class StoreUnavailable(StoreError):
 
 class StoreFull(StoreError):
     """No room left on the device; nothing was written."""
+
+
+class DiskError(StoreError):
+    """The device under the store failed; whether the call took effect is not known."""
 
 
 class StoreReadOnly(StoreError):

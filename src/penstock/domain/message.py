@@ -54,6 +54,8 @@ class Options(msgspec.Struct, frozen=True):
     id: str | None = None
     created_by: str | None = None
     batch: str | None = None
+    # The batch is the first one of that name after this number; without it, the newest.
+    batch_after: int | None = None
 
 
 PLAIN = Options()
@@ -64,19 +66,20 @@ PLAIN = Options()
 Draft = tuple[bytes, str | None, Options]
 
 
-def draft(item: object, batch: str | None = None) -> Draft:
+def draft(item: object, batch: str | None = None, after: int | None = None) -> Draft:
     """Check every field of an outgoing message, or of a bare payload; nothing reaches an engine unchecked."""
     if not isinstance(item, Outgoing):
-        return (*encode(item, None), PLAIN if batch is None else Options(batch=check_name("batch", batch)))
-    return (*encode(item.payload, item.content_type), _options(item, batch))
+        options = PLAIN if batch is None else Options(batch=check_name("batch", batch), batch_after=after)
+        return (*encode(item, None), options)
+    return (*encode(item.payload, item.content_type), _options(item, batch, after))
 
 
-def drafts(items: Iterable[object], batch: str | None = None) -> list[Draft]:
+def drafts(items: Iterable[object], batch: str | None = None, after: int | None = None) -> list[Draft]:
     """Many at once; a list of nothing but bytes is the hot path of bulk sends."""
     several: list[Any] = items if isinstance(items, list) else _several(items)
     if batch is None and set(map(type, several)) == {bytes}:
         return list(zip(several, repeat(None), repeat(PLAIN), strict=False))
-    return [draft(item, batch) for item in several]
+    return [draft(item, batch, after) for item in several]
 
 
 def _several(items: Iterable[object]) -> list[object]:
@@ -124,7 +127,7 @@ def check_size(payload: bytes, max_payload_bytes: int) -> None:
         )
 
 
-def _options(outgoing: Outgoing, batch: str | None) -> Options:
+def _options(outgoing: Outgoing, batch: str | None, after: int | None) -> Options:
     delay, ttl, deadline = outgoing.delay_seconds, outgoing.ttl_seconds, outgoing.deadline_at
     return Options(
         priority=check_integer("priority", outgoing.priority, 0, MAX_PRIORITY),
@@ -137,6 +140,7 @@ def _options(outgoing: Outgoing, batch: str | None) -> Options:
         id=None if outgoing.id is None else check_id(outgoing.id),
         created_by=None if outgoing.created_by == SYSTEM else check_name("created_by", outgoing.created_by),
         batch=None if batch is None else check_name("batch", batch),
+        batch_after=after,
     )
 
 

@@ -19,7 +19,8 @@ DAY = 24 * 3600
 
 class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
     """A duration ends in `_seconds`. `max_retries=None` retries without limit, `ttl_seconds=None` never expires,
-    `primary_group=None` makes a queue in which an unread message just expires."""
+    `primary_group=None` makes a queue in which an unread message just expires, and which keeps every message until
+    then: `history_seconds` count from its expiry, and without one it stays until it is trimmed or removed."""
 
     lease_seconds: float = 30
     max_retries: int | None = 7

@@ -253,17 +253,27 @@ class Engine(Protocol):
 
     # -- batches ---------------------------------------------------------------------------------------------------
 
-    def batch_open(self, queue: str, name: str, end: Draft | None, abort: Draft | None) -> BatchInfo:
-        """Make the batch unless it is open or running, and set its end or abort message when given."""
+    # Batches have numbers that grow. A call means the newest batch of the name, or with `after` the first one of the
+    # name after that number, whether it is there already or not.
 
-    def batch_start(self, queue: str, name: str) -> BatchInfo:
+    def batch_mark(self, queue: str, name: str, opens: bool) -> int:
+        """The number before the batch that is meant by one who comes now: before the newest. One who `opens` means the
+        next one when the newest has ended."""
+
+    def batch_open(
+        self, queue: str, name: str, end: Draft | None, abort: Draft | None, after: int | None = None
+    ) -> BatchInfo:
+        """Make the batch unless it is there, and set its end or abort message when given. The newest one is made anew
+        when it has ended; with `after` that is BatchClosed."""
+
+    def batch_start(self, queue: str, name: str, after: int | None = None) -> BatchInfo:
         """held -> ready for its members; an empty batch ends at once. Starting again changes nothing."""
 
-    def batch_cancel(self, queue: str, name: str) -> BatchInfo:
+    def batch_cancel(self, queue: str, name: str, after: int | None = None) -> BatchInfo:
         """held, ready -> cancelled for its members; the abort message follows when those in flight have ended."""
 
-    def batch(self, queue: str, name: str) -> BatchInfo:
-        """The newest batch of that name; NotFound when there is none."""
+    def batch(self, queue: str, name: str, after: int | None = None) -> BatchInfo:
+        """What can be seen of the batch; NotFound when there is none."""
 
     def batches(self, queue: str) -> list[BatchInfo]:
         """The batches of the queue, newest first."""

@@ -76,6 +76,7 @@ async def _serve(url: str, settings: ServerSettings, tell: Tell, reload: Reload)
     stop = asyncio.Event()
     async with await connect_async(url) as store:
         server = Server(store, doors.resp_users, settings.resp)
+        server.store_fails = not await _is_usable(store)
         resp_port = await _listen(server, settings.resp)
         http = await doors.open_http(store) if settings.http.enabled else None
         _on_signals(stop, doors, reload)
@@ -86,6 +87,17 @@ async def _serve(url: str, settings: ServerSettings, tell: Tell, reload: Reload)
         with contextlib.suppress(asyncio.CancelledError):
             await sweeping
         await asyncio.gather(server.close(), *([] if http is None else [http.end()]))
+
+
+async def _is_usable(store: AsyncStore) -> bool:
+    """A store that cannot be used as it is, because it has no schema for example, is refused before any client comes.
+    One that cannot be reached may come back."""
+    try:
+        await store._read(store.engine.epoch)
+    except StoreUnavailable as error:
+        logger.warning("the store cannot be used yet: %s", error)
+        return False
+    return True
 
 
 async def _listen(server: Server, settings: RespSettings) -> int:

@@ -186,12 +186,13 @@ class LoopSlots:
         """The tasks have ended with their handlers."""
 
     def give_up(self, slot: WorkSlot, reason: str) -> list[AnyHeld]:
-        several = slot.several
-        if not slot.end():
-            return []
         assert isinstance(slot, LoopSlot)
-        slot.given_up, slot.is_over = reason, True
+        # Before it is given up: its task may end at any moment, and takes it out.
         self._thread.given_up.add(slot)
+        several = slot.give_up(reason)
+        if not several:
+            self._thread.given_up.discard(slot)
+            return []
         self._loop.call_soon_threadsafe(self._end, slot)
         return several
 
@@ -215,7 +216,7 @@ class LoopSlots:
             self._returning.pop(0).set_result(None)
             self._busy += 1  # taken for the one that comes back, before anybody new
         ready = len(source.buffer)
-        if not source.may_start():
+        if self.is_stuck or not source.may_start():
             return
         more = 0 if self._stopping else source.waits_for_more(time.monotonic())
         if more > 0:

@@ -30,7 +30,23 @@ class WorkSlot:
         self._claim = [True]
 
     def end(self) -> bool:
-        """Whether the outcome of the call is the caller's to decide."""
+        """By the slot itself: whether the outcome is its own to decide. If not, its call was given up, and another slot
+        has taken its place."""
+        if self._take_claim():
+            return True
+        self.is_over = True
+        self.given_up = self.given_up or "its call was given up"
+        return False
+
+    def give_up(self, reason: str) -> list[AnyHeld]:
+        """By somebody else: the messages of the call; none when it has just ended by itself."""
+        several = self.several
+        if not self._take_claim():
+            return []
+        self.given_up, self.is_over = reason, True
+        return several
+
+    def _take_claim(self) -> bool:
         try:
             self._claim.pop()
         except IndexError:

@@ -93,7 +93,7 @@ class ThreadSlots:
         if not ready and not self._returning:
             return
         with self._changed:
-            wanted = min(-(-ready // self.source.at_once), self.source.concurrency - self._busy)
+            wanted = min(-(-ready // self.source.at_once), self.capacity - self._busy)
             self._changed.notify(max(0, min(self._idle, wanted)) + self._returning)
             for _ in range(wanted - self._idle):
                 self._spawn()
@@ -110,12 +110,11 @@ class ThreadSlots:
 
     def give_up(self, slot: WorkSlot, reason: str) -> list[AnyHeld]:
         """A thread cannot be ended from outside: it is left behind, and the outcome of its call is ignored."""
-        several = slot.several
-        if not slot.end():
+        several = slot.give_up(reason)
+        if not several:
             return []
         assert isinstance(slot, ThreadSlot)
         with self._changed:
-            slot.given_up, slot.is_over = reason, True
             self._slots.discard(slot)
             if slot.away:
                 self._away -= 1
@@ -216,7 +215,7 @@ class ThreadSlots:
     def _startable_in(self, now: float) -> float | None:
         """Seconds until something may start, None for not before something changes. Called with the lock held."""
         source = self.source
-        if self._busy >= source.concurrency or self._returning or not source.may_start():
+        if self._busy >= self.capacity or self._returning or not source.may_start():
             return None
         return 0 if self._stopping else source.waits_for_more(now)
 
@@ -273,6 +272,7 @@ class ThreadSlots:
             was_stuck = self.is_stuck
             self._stuck.discard(slot)
         if was_stuck:
+            self.kick()
             self.source.wake()
 
     def _free_priority_slot(self) -> None:

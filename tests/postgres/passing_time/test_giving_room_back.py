@@ -160,22 +160,30 @@ def test_a_retry_and_a_dead_letter_keep_their_trails(
     assert rows(watcher) == {"log": 0, "claim": 1, "step": 0}, "within an hour after the letter went"
 
 
-def test_an_old_letter_that_ends_again_leaves_with_what_happened_to_it(
+def test_an_old_letter_that_ends_again_leaves_when_the_trail_begins_behind_it(
     store: Store, queue: Queue, clock: Clock, watcher: psycopg.Connection
 ) -> None:
+    """Until then whoever reads the trail finds what happened, and the message to which it happened."""
     queue.send(b"bad")
     [bad] = queue.receive()
     bad.reject("bad")
     end_history(store, clock)
     assert queue.redrive(ids=[bad.id]) == 1
     [again] = queue.receive()
-    mark = queue.engine.horizon("orders", "audit")
+    mark = queue.engine.horizon("orders", "archive")
     again.ack()
     end_history(store, clock)
     pass_time(store, clock, 3601)
+    [part] = queue.engine.window("orders", mark, queue.engine.horizon("orders", "archive"), 1, "archive")
+    assert [row for batch in queue.engine.read(part) for row in batch["payload"].to_pylist()] == [b"bad"]
+    queue.send(b"next")
+    queue.ack_many(queue.receive())
+    end_history(store, clock)
+    for _ in range(2):
+        pass_time(store, clock, 3601)
     assert rows(watcher) == {"log": 0, "claim": 1, "step": 0}
     with pytest.raises(RangeTrimmed):
-        queue.engine.window("orders", mark, queue.engine.horizon("orders", "audit"), 1, "audit")
+        queue.engine.window("orders", mark, queue.engine.horizon("orders", "archive"), 1, "archive")
 
 
 def test_much_is_deleted_in_parts_that_are_committed_one_by_one(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from tests.servers.clients.edge_scripts import EDGE_SCRIPTS
 from tests.servers.clients.sameness import Names
 from tests.servers.clients.wire import Reply, Wire
 
@@ -15,6 +16,7 @@ from tests.servers.clients.wire import Reply, Wire
 MASKED_FIELDS = [b"idle", b"radix-tree-keys", b"radix-tree-nodes", b"seen-time"]
 
 SCRIPTS: dict[str, list[str]] = {
+    **EDGE_SCRIPTS,
     "adding": [
         "XADD s NOMKSTREAM * a 1",
         "XADD s * a 1",

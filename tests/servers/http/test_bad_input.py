@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -268,3 +272,32 @@ async def test_a_mistake_of_ours_is_told_by_its_number_only(
     assert response.json()["incident"] in told
     assert response.json()["incident"] in caplog.text
     assert "canary" in caplog.text
+
+
+@contextmanager
+def failing_writes() -> Iterator[None]:
+    """The system refuses to write beyond the first page of any file of this process."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def test_a_disk_that_fails_is_told_without_the_path(api: Api, store: AsyncStore, tmp_path: Path) -> None:
+    await api.send("q", 1)
+    with failing_writes():
+        failed = await api.client.post(SEND, json={"payload": 2})
+    assert (failed.status_code, failed.json()["error"]) == (503, "DiskError")
+    assert "disk" in failed.json()["detail"]
+    assert str(tmp_path) not in failed.text
+    await api.send("q", 3)
+
+
+async def test_a_file_that_was_removed_is_told_without_the_path(api: Api, store: AsyncStore, tmp_path: Path) -> None:
+    await api.send("q", 1)
+    (tmp_path / "store.db").unlink()
+    failed = await api.client.post(SEND, json={"payload": 2})
+    assert (failed.status_code, failed.json()["error"]) == (503, "StoreUnavailable")
+    assert str(tmp_path) not in failed.text

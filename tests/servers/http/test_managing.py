@@ -92,6 +92,18 @@ async def test_a_cancelled_batch_is_told(api: Api) -> None:
     assert [one["state"] for one in (await api.get("queues", "q", "batches"))["batches"]] == ["cancelled"]
 
 
+async def test_a_message_for_a_batch_that_has_ended_is_refused_until_another_is_open(api: Api) -> None:
+    await api.send("q", 1, batch="b")
+    await api.post("queues", "q", "batches", "b", "start")
+    done(await api.settle((await api.receive("q"))[0], "ack"))
+    late = await api.ask("POST", "queues", "q", "messages", body={"payload": 2, "batch": "b"})
+    assert "finished" in problem(late, 409)
+    assert (await api.post("queues", "q", "batches", "b", "start"))["state"] == "finished"
+    assert done(await api.ask("PUT", "queues", "q", "batches", "b", body={}))["state"] == "open"
+    await api.send("q", 3, batch="b")
+    assert (await api.post("queues", "q", "batches", "b", "start"))["total"] == 1
+
+
 async def test_schedules(api: Api) -> None:
     rule = {"cron": "*/5 * * * *", "queue": "q", "payload": {"tick": 1}, "timezone": "Europe/Berlin", "priority": 4}
     made = done(await api.ask("PUT", "schedules", "every/5", body=rule))

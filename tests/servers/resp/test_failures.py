@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock import StoreError, StoreFull, StoreUnavailable
+from penstock import SchemaMissing, StoreError, StoreFull, StoreUnavailable
 from penstock.servers.resp.server import Server
 from tests.servers.resp.talking import Client, Talk
 
@@ -48,3 +48,38 @@ async def test_background_sends_are_bounded_and_counted(
     assert "overloaded" in await client.error("QADD", "q", 60, "x", "NOBLOCK")
     assert await client("QADD", "q", 60, "x"), "with time to wait there is room"
     server.background = 0
+
+
+async def test_nothing_is_answered_ahead_of_a_store_that_fails(
+    server: Server, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NOBLOCK does not wait; but what is known to fail is not called done."""
+
+    def fail(*arguments: Any, **options: Any) -> Any:
+        raise SchemaMissing("no schema")
+
+    await client("QADD", "q", 60, "before")
+    monkeypatch.setattr(server.door.engine, "send", fail)
+    assert await client("QADD", "q", 60, "lost", "NOBLOCK") == b"OK", "nobody could know"
+    while server.background:
+        await client("PING")
+    assert "the store failed" in await client.error("QADD", "q", 60, "x", "NOBLOCK")
+    assert "the store failed" in await client.error("QLPUSH", "q", "7", "x", "NOBLOCK")
+    monkeypatch.undo()
+    assert await client("QADD", "q", 60, "after", "NOBLOCK") == b"OK"
+    assert [(await client("QGET", "q", "g"))[1] for _ in range(2)] == [b"before", b"after"]
+    assert not server.store_fails
+
+
+async def test_any_command_tells_that_the_store_fails(
+    server: Server, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: Any, **options: Any) -> Any:
+        raise StoreUnavailable("gone")
+
+    await client("QADD", "q", 60, "x")
+    monkeypatch.setattr(server.door.engine, "receive_each", fail)
+    monkeypatch.setattr(server.door.engine, "receive", fail)
+    monkeypatch.setattr(server.door.engine, "send", fail)
+    assert "TRYAGAIN" in await client.error("QGET", "q", "g")
+    assert "TRYAGAIN" in await client.error("QADD", "q", 60, "x", "NOBLOCK")

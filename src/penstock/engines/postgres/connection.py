@@ -350,5 +350,19 @@ def _shown_name(url: str) -> str:
     try:
         info = psycopg.conninfo.conninfo_to_dict(url)
     except psycopg.Error as error:
-        raise errors.InvalidUrl(f"this is not a PostgreSQL URL: {error}") from None
-    return f"database {info.get('dbname') or info.get('user') or 'default'} on {info.get('host') or 'localhost'}"
+        raise errors.InvalidUrl(f"this is not a PostgreSQL URL: {_without_values(str(error), url)}") from None
+    host, database, user = (str(info.get(name) or "") for name in ("host", "dbname", "user"))
+    if "@" in host or ("@" in database and not user):
+        raise errors.InvalidUrl(
+            "this is not a PostgreSQL URL: its password has a character that means something else there: write @ as "
+            "%40, / as %2F, : as %3A and ? as %3F"
+        )
+    return f"database {database or user or 'default'} on {host or 'localhost'}"
+
+
+def _without_values(text: str, url: str) -> str:
+    """libpq quotes what it does not understand, which may be a password. The name of a parameter is none, unless the
+    parameters begin within one."""
+    line = " ".join(text.split())
+    is_harmless = line.startswith("invalid URI query parameter") and "@" not in url.partition("?")[2]
+    return line if is_harmless else line.partition('"')[0].rstrip(" :")

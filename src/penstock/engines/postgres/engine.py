@@ -272,24 +272,30 @@ class PostgresEngine(LogView):
 
     # -- batches ---------------------------------------------------------------------------------------------------
 
-    def batch_open(self, queue: str, name: str, end: Draft | None, abort: Draft | None) -> BatchInfo:
-        rows = self._rows(SQL.batch_open, queue, name, shapes.stored(end), shapes.stored(abort))
+    def batch_mark(self, queue: str, name: str, opens: bool) -> int:
+        mark: int = self._value(SQL.batch_mark, queue, name, opens)
+        return mark
+
+    def batch_open(
+        self, queue: str, name: str, end: Draft | None, abort: Draft | None, after: int | None = None
+    ) -> BatchInfo:
+        rows = self._rows(SQL.batch_open, queue, name, shapes.stored(end), shapes.stored(abort), after)
         return shapes.batch_info(rows[0], queue)
 
-    def batch_start(self, queue: str, name: str) -> BatchInfo:
-        row = self._rows(SQL.batch_start, queue, name)[0]
+    def batch_start(self, queue: str, name: str, after: int | None = None) -> BatchInfo:
+        row = self._rows(SQL.batch_start, queue, name, after)[0]
         self.watch.committed()
         return shapes.batch_info(row, queue)
 
-    def batch_cancel(self, queue: str, name: str) -> BatchInfo:
+    def batch_cancel(self, queue: str, name: str, after: int | None = None) -> BatchInfo:
         with suggesting(self.database, queue, name):
-            row = self._rows(SQL.batch_cancel, queue, name)[0]
+            row = self._rows(SQL.batch_cancel, queue, name, after)[0]
         self.watch.committed()
         return shapes.batch_info(row, queue)
 
-    def batch(self, queue: str, name: str) -> BatchInfo:
+    def batch(self, queue: str, name: str, after: int | None = None) -> BatchInfo:
         with suggesting(self.database, queue, name):
-            return shapes.batch_info(self._rows(SQL.batch, queue, name)[0], queue)
+            return shapes.batch_info(self._rows(SQL.batch, queue, name, after)[0], queue)
 
     def batches(self, queue: str) -> list[BatchInfo]:
         return [shapes.batch_info(row, queue) for row in self._rows(SQL.batches, queue)]

@@ -34,7 +34,7 @@ def _scripts(kind: str) -> list[tuple[str, str]]:
 
 def script() -> str:
     """Everything that `migrate` would do to an empty database, for people who run it themselves."""
-    parts = [STEPS.prepare + ";", *(sql for _, sql in steps())]
+    parts = [STEPS.prepare + ";", STEPS.refuse_intruders + ";", *(sql for _, sql in steps())]
     parts.append(_begun())
     parts += [sql for _, sql in functions()]
     parts.append(STEPS.set_digest.replace("%s", _quoted(digest())) + ";")

@@ -68,14 +68,16 @@ def _server_error(error: psycopg.Error, code: str, text: str, name: str) -> erro
             return errors.StoreUnavailable(f"{name}: {text}: another transaction holds a lock; nothing was changed")
         case "53100":
             return errors.StoreFull(f"{name}: {text}; nothing was written")
+        case "58030":
+            return errors.DiskError(f"{name}: {text}; whether the call took effect is not known")
         case "XX001" | "XX002":
             return errors.StoreCorrupt(f"{name} is damaged ({text}): restore a backup")
         case "54000" | "54001" | "22021" | "22P05" | "22P02" | "22003":
-            return errors.InvalidInput(f"{name} refuses a value: {text}")
+            return errors.InvalidInput(f"PostgreSQL refuses a value: {text}")
         case "3D000" | "28P01" | "28000":
             return errors.NotAStore(f"{name} cannot be opened: {text}")
     if not code and isinstance(error, psycopg.DataError):
-        return errors.InvalidInput(f"{name} refuses a value: {text}")
+        return errors.InvalidInput(f"PostgreSQL refuses a value: {text}")
     if not code or code[:2] in ("08", "53", "57", "25"):
         return errors.StoreUnavailable(
             f"{name} cannot be reached or ended the connection ({text}); a send may have been committed: "

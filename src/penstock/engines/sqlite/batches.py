@@ -28,13 +28,17 @@ class Batch(NamedTuple):
     abort_message: bytes | None
 
 
-def newest(transaction: Transaction, queue: Queue, name: str) -> Batch | None:
-    row = transaction.row(SQL.newest_batch, {"queue_id": queue.queue_id, "name": name})
+def meant(transaction: Transaction, queue: Queue, name: str, after: int | None) -> Batch | None:
+    """The newest batch of a name, or the first one after a number."""
+    if after is None:
+        row = transaction.row(SQL.newest_batch, {"queue_id": queue.queue_id, "name": name})
+    else:
+        row = transaction.row(SQL.next_batch, {"queue_id": queue.queue_id, "name": name, "after": after})
     return None if row is None else Batch(*row)
 
 
-def get(transaction: Transaction, queue: Queue, name: str) -> Batch:
-    batch = newest(transaction, queue, name)
+def get(transaction: Transaction, queue: Queue, name: str, after: int | None) -> Batch:
+    batch = meant(transaction, queue, name, after)
     if batch is None:
         known = {batch.name for batch in every(transaction, queue)}
         raise NotFound(f"queue {queue.name!r} has no batch {shown(name)}{nearest(name, known)}")
@@ -51,17 +55,42 @@ def every(transaction: Transaction, queue: Queue) -> list[Batch]:
     return [Batch(*row) for row in transaction.rows(SQL.all_batches, {"queue_id": queue.queue_id})]
 
 
-def joined(transaction: Transaction, queue: Queue, name: str) -> Batch:
-    """The batch that a message of that name goes into: a new one when the last has ended."""
+def mark(transaction: Transaction, queue: Queue, name: str, opens: bool) -> int:
+    """The number before the batch that is meant by one who comes now."""
+    batch = meant(transaction, queue, name, None)
+    if batch is None:
+        return 0
+    return batch.batch_id if opens and batch.state in ENDED else batch.batch_id - 1
+
+
+def joined(transaction: Transaction, queue: Queue, name: str, after: int | None) -> Batch:
+    """The batch that a message goes into: made when there is none. One that has ended takes no more, and is not made
+    anew in silence: nobody would start it."""
+    batch = ensured(transaction, queue, name, after)
+    if batch.state == "cancelling":
+        raise BatchClosed(f"batch {shown(name)} of queue {queue.name!r} was cancelled and takes no more messages")
+    if batch.state in ENDED:
+        raise BatchClosed(
+            f"batch {shown(name)} of queue {queue.name!r} is {batch.state} and takes no more messages: "
+            "open a new one of that name (queue.batch, batch_open, QBATCH OPEN, penstock batch open)"
+        )
+    return batch
+
+
+def opened(transaction: Transaction, queue: Queue, name: str, after: int | None) -> Batch:
+    """As for a message, but the newest one may be made anew when it has ended: whoever opens a batch will start it."""
+    return joined(transaction, queue, name, mark(transaction, queue, name, opens=True) if after is None else after)
+
+
+def ensured(transaction: Transaction, queue: Queue, name: str, after: int | None) -> Batch:
+    """The batch in whatever state, made when there is none."""
     if queue.policy.primary_group is None:
         raise InvalidInput(f"queue {queue.name!r} has no primary group: batch {shown(name)} could not end")
-    batch = newest(transaction, queue, name)
-    if batch is not None and batch.state == "cancelling":
-        raise BatchClosed(f"batch {shown(name)} of queue {queue.name!r} was cancelled and takes no more messages")
-    if batch is None or batch.state in ENDED:
-        bindings = {"queue_id": queue.queue_id, "name": name, "now": transaction.now}
-        return Batch(*transaction.rows(SQL.make_batch, bindings)[0])
-    return batch
+    batch = meant(transaction, queue, name, after)
+    if batch is not None:
+        return batch
+    bindings = {"queue_id": queue.queue_id, "name": name, "after": after or 0, "now": transaction.now}
+    return Batch(*transaction.rows(SQL.make_batch, bindings)[0])
 
 
 def info(transaction: Transaction, queue: Queue, batch: Batch) -> BatchInfo:

@@ -13,7 +13,9 @@ from penstock.engines.sqlite.queues import Group, Queue
 from penstock.engines.sqlite.transaction import Transaction
 
 
-def open_batch(transaction: Transaction, name: str, batch: str, end: Draft | None, abort: Draft | None) -> BatchInfo:
+def open_batch(
+    transaction: Transaction, name: str, batch: str, end: Draft | None, abort: Draft | None, after: int | None
+) -> BatchInfo:
     for message in (end, abort):
         if message is not None and message[2].address is not None:
             raise InvalidInput(f"the end or abort message of batch {shown(batch)} cannot have an address")
@@ -21,7 +23,7 @@ def open_batch(transaction: Transaction, name: str, batch: str, end: Draft | Non
     for message in (end, abort):
         if message is not None:
             check_size(message[0], queue.policy.max_payload_bytes)
-    joined = batches.joined(transaction, queue, batch)
+    joined = batches.opened(transaction, queue, batch, after)
     if end is not None:
         transaction.run(SQL.set_end_message, {"batch_id": joined.batch_id, "message": batches.encode_draft(end)})
     if abort is not None:
@@ -29,9 +31,9 @@ def open_batch(transaction: Transaction, name: str, batch: str, end: Draft | Non
     return batches.info(transaction, queue, joined)
 
 
-def start(transaction: Transaction, name: str, batch_name: str) -> BatchInfo:
+def start(transaction: Transaction, name: str, batch_name: str, after: int | None) -> BatchInfo:
     queue = queues.ensure(transaction, name)
-    batch = batches.newest(transaction, queue, batch_name) or batches.joined(transaction, queue, batch_name)
+    batch = batches.ensured(transaction, queue, batch_name, after)
     if batch.state == "open":
         batches.set_state(transaction, batch, "running")
         transaction.run(SQL.stop_waiting, {"batch_id": batch.batch_id})
@@ -40,9 +42,9 @@ def start(transaction: Transaction, name: str, batch_name: str) -> BatchInfo:
     return batches.info(transaction, queue, batches.find(transaction, batch.batch_id))
 
 
-def cancel(transaction: Transaction, name: str, batch_name: str) -> BatchInfo:
+def cancel(transaction: Transaction, name: str, batch_name: str, after: int | None) -> BatchInfo:
     queue = queues.get(transaction, name)
-    batch = batches.get(transaction, queue, batch_name)
+    batch = batches.get(transaction, queue, batch_name, after)
     if batch.state in ("open", "running"):
         batches.set_state(transaction, batch, "cancelling")
         step = ending.Step(Event.BATCH_CANCEL, State.CANCELLED, 0, 0, reason=f"batch {batch.name} was cancelled")

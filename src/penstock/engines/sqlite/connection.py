@@ -161,6 +161,7 @@ class Database:
             self._cursor = self._writer.cursor()
             self._run = self._cursor.execute
             self._reader = self._writer if self.in_memory else self.connection()
+        self._handle = None if self.in_memory else _handle(self.path)
 
     def connection(self) -> apsw.Connection:
         """A connection with everything set that does not stick to the file."""
@@ -190,6 +191,9 @@ class Database:
             with self.exclusively(), self._held(self._read_lock):
                 self._writer.close()
                 self._reader.close()
+                if self._handle is not None:
+                    os.close(self._handle)
+                    self._handle = None
 
     def exclusively(self) -> AbstractContextManager[None]:
         """Nobody else of this process writes meanwhile."""
@@ -207,6 +211,15 @@ class Database:
     def _check_open(self) -> None:
         if self._closed:
             raise errors.StoreUnavailable(f"{self.path}: this store was closed")
+        if self.is_removed():
+            raise errors.StoreUnavailable(
+                f"{self.path} was removed while it was open, and what is written to it now would be lost: "
+                "restore it, and open the store again"
+            )
+
+    def is_removed(self) -> bool:
+        """A file that was removed, or replaced by another one, can still be written by those who have it open."""
+        return self._handle is not None and os.fstat(self._handle).st_nlink == 0
 
     def _check_process(self) -> None:
         """SQLite's locks do not survive a fork: a child opens its own connections and forgets the parent's."""
@@ -286,7 +299,9 @@ class Database:
                     f"{path} cannot be opened ({error}): check that the path and its rights are right"
                 )
             case apsw.TooBigError():
-                return errors.PayloadTooLarge(f"{path}: a value is larger than SQLite can hold ({error})")
+                return errors.PayloadTooLarge(f"a value is larger than SQLite can hold ({error})")
+            case apsw.IOError():
+                return errors.DiskError(f"{path}: {error}; whether the call took effect is not known: check the disk")
             case apsw.ConnectionClosedError():
                 return errors.StoreUnavailable(f"{path}: this store was closed")
             case _:
@@ -351,6 +366,12 @@ def _let_go_of_all() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_hold_all, after_in_parent=_let_go_of_all, after_in_child=_let_go_of_all)
+
+
+def _handle(path: str) -> int | None:
+    """Something to ask about a file that does not count as having opened it: closing a file drops the locks that this
+    process has on it, SQLite's too. Only Linux has that."""
+    return os.open(path, os.O_PATH | os.O_CLOEXEC) if hasattr(os, "O_PATH") else None
 
 
 def _check_version() -> None:

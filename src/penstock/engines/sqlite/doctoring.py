@@ -21,6 +21,13 @@ LARGE_JOURNAL_BYTES = 256 << 20
 
 
 def examine(database: Database) -> list[Check]:
+    if database.is_removed():
+        advice = "stop what uses the store, restore a backup, and open it again"
+        return [
+            Check(
+                "file", "error", f"{database.path} was removed while it was open: nothing is written any more", advice
+            )
+        ]
     with database.read() as transaction:
         checks = [*_versions(transaction), *_file(database)]
         checks += [*_integrity(transaction), *flaws.checks(own_flaws.find(transaction))]

@@ -291,22 +291,29 @@ class SqliteEngine(LogView):
 
     # -- batches ---------------------------------------------------------------------------------------------------
 
-    def batch_open(self, queue: str, name: str, end: Draft | None, abort: Draft | None) -> BatchInfo:
-        with self.database.write() as transaction:
-            return batching.open_batch(transaction, queue, name, end, abort)
+    def batch_mark(self, queue: str, name: str, opens: bool) -> int:
+        with self.database.read() as transaction:
+            found = queues.find(transaction, queue)
+            return 0 if found is None else batches.mark(transaction, found, name, opens)
 
-    def batch_start(self, queue: str, name: str) -> BatchInfo:
+    def batch_open(
+        self, queue: str, name: str, end: Draft | None, abort: Draft | None, after: int | None = None
+    ) -> BatchInfo:
         with self.database.write() as transaction:
-            return batching.start(transaction, queue, name)
+            return batching.open_batch(transaction, queue, name, end, abort, after)
 
-    def batch_cancel(self, queue: str, name: str) -> BatchInfo:
+    def batch_start(self, queue: str, name: str, after: int | None = None) -> BatchInfo:
         with self.database.write() as transaction:
-            return batching.cancel(transaction, queue, name)
+            return batching.start(transaction, queue, name, after)
 
-    def batch(self, queue: str, name: str) -> BatchInfo:
+    def batch_cancel(self, queue: str, name: str, after: int | None = None) -> BatchInfo:
+        with self.database.write() as transaction:
+            return batching.cancel(transaction, queue, name, after)
+
+    def batch(self, queue: str, name: str, after: int | None = None) -> BatchInfo:
         with self.database.read() as transaction:
             found = queues.get(transaction, queue)
-            return batches.info(transaction, found, batches.get(transaction, found, name))
+            return batches.info(transaction, found, batches.get(transaction, found, name, after))
 
     def batches(self, queue: str) -> list[BatchInfo]:
         with self.database.read() as transaction:

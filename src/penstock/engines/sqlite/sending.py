@@ -131,7 +131,7 @@ class _Send:
         self.ids: list[str] = []
         self.chosen: set[str] = set()
         self.addresses: dict[str, str | None] = {}
-        self.batches: dict[str, batches.Batch] = {}
+        self.batches: dict[tuple[str, int | None], batches.Batch] = {}
         self.members: dict[int, int] = {}
 
     def send(self, drafts: Sequence[Draft]) -> list[str]:
@@ -193,9 +193,10 @@ class _Send:
     def _batch(self, options: Options) -> batches.Batch | None:
         if options.batch is None:
             return None
-        batch = self.batches.get(options.batch)
+        meant = (options.batch, options.batch_after)
+        batch = self.batches.get(meant)
         if batch is None:
-            batch = self.batches[options.batch] = batches.joined(self.transaction, self.queue, options.batch)
+            batch = self.batches[meant] = batches.joined(self.transaction, self.queue, *meant)
         self.members[batch.batch_id] = self.members.get(batch.batch_id, 0) + 1
         return batch
 

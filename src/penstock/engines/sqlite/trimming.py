@@ -32,12 +32,13 @@ def purge(transaction: Transaction, queue: Queue) -> int:
 
 def trim(transaction: Transaction, queue: Queue) -> tuple[int, bool]:
     """Trim a piece of what may go: how many messages went, and whether there is more."""
-    finished = _finished_position(transaction, queue)
-    _mark(transaction, queue, finished)
+    _mark(transaction, queue)
     before = transaction.now - microseconds(queue.policy.history_seconds)
-    marked = transaction.value(SQL.old_mark, {"queue_id": queue.queue_id, "before": before})
+    marked: int = transaction.value(SQL.old_mark, {"queue_id": queue.queue_id, "before": before}) or 0
+    if marked <= queue.trimmed_position:
+        return 0, False
     # What was finished then may be live again: a group was moved back, or a dead letter redriven.
-    upto = min(marked or 0, finished)
+    upto = min(marked, _finished_position(transaction, queue, _active(transaction, queue)))
     if upto <= queue.trimmed_position:
         return 0, False
     end = piece(transaction, queue, upto)
@@ -50,23 +51,30 @@ def piece(transaction: Transaction, queue: Queue, upto: int) -> int:
     return upto if first is None else min(upto, first + AT_ONCE - 1)
 
 
-def _mark(transaction: Transaction, queue: Queue, finished: int) -> None:
-    mark = transaction.row(SQL.latest_mark, {"queue_id": queue.queue_id})
+def _mark(transaction: Transaction, queue: Queue) -> None:
+    """Write down up to where everything is finished now, if that was not done lately."""
+    at, known = transaction.row(SQL.latest_mark, {"queue_id": queue.queue_id}) or (None, 0)
     apart = microseconds(queue.policy.history_seconds) // MARKS_PER_HISTORY
-    is_known = mark is not None and (mark[1] >= finished or transaction.now - mark[0] < apart)
-    if finished > queue.trimmed_position and not is_known:
+    if at is not None and transaction.now - at < apart:
+        return
+    known = max(known, queue.trimmed_position)
+    readers = _active(transaction, queue)
+    finished = _finished_position(transaction, queue, readers)
+    if queue.policy.primary_group is None or not readers:
+        # Nobody can say that a message is not wanted any more, because another group may come: it is over when it
+        # expires.
+        looking = {"queue_id": queue.queue_id, "after": known, "now": transaction.now}
+        unexpired = transaction.value(SQL.first_unexpired, looking)
+        finished = finished if unexpired is None else min(finished, unexpired - 1)
+    if finished > known:
         bindings = {"queue_id": queue.queue_id, "now": transaction.now, "position": finished}
         transaction.run(SQL.make_mark, bindings)
 
 
-def _finished_position(transaction: Transaction, queue: Queue) -> int:
+def _finished_position(transaction: Transaction, queue: Queue, readers: list[Group]) -> int:
     """Up to here every message is finished in every group that is in use."""
     last: int = transaction.value(CONNECTION.last_position)
-    readers = _active(transaction, queue)
     common = {"queue_id": queue.queue_id, "trimmed_position": queue.trimmed_position}
-    if not readers:
-        unread = transaction.value(SQL.first_unexpired, {**common, "now": transaction.now})
-        return last if unread is None else int(unread) - 1
     for group in readers:
         if group.stream_position is not None:
             last = min(last, _passed_position(transaction, group, group.stream_position, queue.trimmed_position))

@@ -73,12 +73,14 @@ STATUSES: dict[type[errors.PenstockError], int] = {
     errors.WaitTimeout: 408,
     errors.StoreUnavailable: 503,
     errors.StoreFull: 507,
+    errors.DiskError: 503,
 }
 # What the store's own errors say is for the log: it names files and statements, which are nobody's business out here.
 STORE_DETAILS: dict[type[errors.PenstockError], str] = {
     errors.StoreUnavailable: "the store is busy or cannot be reached for now: trying again is safe",
     errors.StoreReadOnly: "the store may be read but not written",
     errors.StoreFull: "the store has no room left: nothing was written",
+    errors.DiskError: "the disk under the store failed: whether this call took effect is not known",
 }
 STORE_FAILED = "the store failed: the server's log says why"
 

@@ -18,7 +18,7 @@ from penstock.domain.errors import InvalidInput
 from penstock.domain.identity import check_id
 from penstock.domain.names import check_name
 from penstock.servers.resp.encoder import Tags
-from penstock.servers.resp.words import CommandError, quoted, syntax_error, wrong_arity
+from penstock.servers.resp.words import CommandError, printable, quoted, syntax_error, wrong_arity
 
 
 class Kind(NamedTuple):
@@ -109,6 +109,10 @@ QueueNames = Annotated[list[str], Kind(read_name("queue"), "key", is_queue=True,
 MessageIds = Annotated[list[str], Kind(read_id, is_rest=True)]
 
 
+# By subcommand, how many words follow it at least and at most.
+Arities = dict[str, tuple[int, int | None]]
+
+
 class Parameter(NamedTuple):
     name: str
     kind: Kind
@@ -133,8 +137,12 @@ class Parameter(NamedTuple):
 class Signature:
     """What a command takes, read off its function."""
 
-    def __init__(self, name: str, run: Callable[..., Any]) -> None:
+    def __init__(self, name: str, run: Callable[..., Any], least: int = 0, subcommands: Arities | None = None) -> None:
+        """`least` is the number of words that have to follow those that have a place; with `subcommands` it depends on
+        the first word."""
         self.name = name
+        self._least = least
+        self._subcommands = subcommands
         hints = typing.get_type_hints(run, include_extras=True)
         own = list(inspect.signature(run).parameters.values())[1:]
         parameters = [_parameter(one, hints[one.name]) for one in own]
@@ -152,19 +160,28 @@ class Signature:
     @property
     def arity(self) -> int:
         """As COMMAND has it: the name counts, and a minimum is negative."""
-        return -(self._count + 1) if self.options or self.rest else self._count + 1
+        return -(self._count + self._least + 1) if self.options or self.rest else self._count + 1
 
     def bind(self, arguments: list[bytes]) -> tuple[list[Any], dict[str, Any]]:
         """The function's arguments, from those after the command's name."""
         count = self._count
-        if len(arguments) < count or (len(arguments) > count and not self.options and self.rest is None):
+        if len(arguments) < count + self._least or (len(arguments) > count and not self.options and self.rest is None):
             raise wrong_arity(self.name)
+        if self._subcommands is not None:
+            self._check_subcommand(arguments)
         values = [read(argument) for read, argument in zip(self._readers, arguments, strict=False)]
         if len(arguments) == count:
             if self.rest is not None:
                 values.append([])
             return values, {}
         return self._bind_more(values, arguments[count:])
+
+    def _check_subcommand(self, arguments: list[bytes]) -> None:
+        assert self._subcommands is not None
+        least, most = self._subcommands.get(arguments[0].decode(errors="replace").upper(), (0, None))
+        count = len(arguments) - 1
+        if count < least or (most is not None and count > most):
+            raise wrong_arity(f"{self.name}|{printable(arguments[0])}")
 
     def _bind_more(self, values: list[Any], more: list[bytes]) -> tuple[list[Any], dict[str, Any]]:
         if self.rest is not None and not self.options:

@@ -1,7 +1,8 @@
-"""What was said about claimed entries: XCLAIM may set when an entry was delivered and how often.
+"""What was said about entries in flight: XCLAIM may set when an entry was delivered and how often, and whoever reads
+its own entries again is given them once more.
 
 The store counts attempts itself and never changes what has happened. So what a client says with IDLE, TIME and
-RETRYCOUNT is kept here, beside it, for as long as the lease lasts that it was said of.
+RETRYCOUNT, and how often it has read again, is kept here, beside it, for as long as the lease lasts.
 """
 
 from __future__ import annotations
@@ -35,6 +36,10 @@ class Claims:
         self._said[token, position] = delivered_at, deliveries
         if len(self._said) > self._most:
             del self._said[next(iter(self._said))]
+
+    def note_again(self, lease: LeaseInfo, now: int) -> None:
+        """The consumer was given what it holds once more."""
+        self.note(lease.token, lease.position, now, self.told(lease, now).deliveries + 1)
 
     def told(self, lease: LeaseInfo, now: int) -> Told:
         delivered_at, deliveries = self._said.get((lease.token, lease.position), (None, None))

@@ -75,6 +75,7 @@ class Slot:
     def set_exception(self, error: BaseException) -> None:
         if isinstance(error, StoreError):
             logger.error("the store failed: %s", error)
+            self.connection.server.store_fails = True
         elif not isinstance(error, PenstockError):
             logger.error("a command failed: %r", error, exc_info=error)
         self.fill(encode(failure(error), self.protocol) * len(self.calls))

@@ -49,6 +49,7 @@ class Server:
         self.connections: set[Connection] = set()
         self.patience = Patience()
         self.background = 0  # sends that were answered before they were stored
+        self.store_fails = False  # the latest that is known of it: then nothing is answered before it is stored
         self.total_connections = 0
         self._answered: list[Connection] = []
         self._listeners: list[asyncio.Server] = []

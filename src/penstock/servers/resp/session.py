@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 Begun = Reply | Work | Waiting | Coroutine[Any, Any, Reply]
 QUEUED = Simple("QUEUED")
+# What a queued command, and each of its words, takes besides their bytes.
+QUEUED_OVERHEAD = 100
 # Rights of one client that need not be looked up again.
 MOST_REMEMBERED = 1024
 _ids = itertools.count(1)
@@ -53,6 +55,7 @@ class Session:
         self._become(None if self.server.users.need_password else DEFAULT)
         self.registered: list[str] = []
         self.queued: list[tuple[Command, list[Any], dict[str, Any]]] | None = None
+        self.queued_bytes = 0
         self.is_spoilt = False
         self.is_executing = False  # nothing waits inside EXEC
         self.is_waiting = False
@@ -146,13 +149,26 @@ class Session:
             if self.queued is not None and command.in_multi:
                 if command.order is Order.ALONE and asyncio.iscoroutinefunction(command.run):
                     raise CommandError(f"ERR {command.name} is not allowed inside MULTI")
-                self.queued.append((command, values, options))
+                self._queue(arguments)
+                if not self.is_spoilt:
+                    self.queued.append((command, values, options))
                 return QUEUED
             return command.run(self, *values, **options)
         except (CommandError, PenstockError) as error:
             if self.queued is not None and (command is None or command.in_multi):
+                # Nothing of it will be run, so nothing is kept.
                 self.is_spoilt = True
+                self.queued.clear()
             return failure(error)
+
+    def _queue(self, arguments: list[bytes]) -> None:
+        """Count the room that a command takes until EXEC."""
+        self.queued_bytes += sum(map(len, arguments)) + QUEUED_OVERHEAD * (1 + len(arguments))
+        most = self.server.limits.transaction_bytes
+        if self.queued_bytes > most:
+            raise CommandError(
+                f"ERR the commands of a transaction may take {most} bytes (transaction_bytes): send fewer at a time"
+            )
 
     def _check_call(self, command: Command, values: list[Any]) -> None:
         if command.right is Right.NOTHING:

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from penstock.servers.access import Right
-from penstock.servers.resp.arguments import Signature
+from penstock.servers.resp.arguments import Arities, Signature
 
 SINCE = "0.1.0"
 
@@ -44,6 +44,8 @@ class Command:
         is_open: bool,
         in_multi: bool,
         usage: str | None,
+        least: int,
+        subcommands: Arities | None,
     ) -> None:
         self.name = name
         self.run = run
@@ -52,7 +54,7 @@ class Command:
         self.family = family
         self.is_open = is_open
         self.in_multi = in_multi
-        self.signature = Signature(name, run)
+        self.signature = Signature(name, run, least, subcommands)
         self.several: Several | None = None
         self.usage = usage or self.signature.usage
         self.has_usage = usage is not None
@@ -82,11 +84,25 @@ def command(
     is_open: bool = False,
     in_multi: bool = True,
     usage: str | None = None,
+    least: int = 0,
+    subcommands: Arities | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Put a function into the table. `is_open` works before AUTH; `usage` is for grammars of their own."""
+    """Put a function into the table. `is_open` works before AUTH; `usage` is for grammars of their own, `least` and
+    `subcommands` say how many words those have, which is known before a command runs."""
 
     def put(run: Callable[..., Any]) -> Callable[..., Any]:
-        TABLE[name.encode()] = Command(name, run, order, right, family, is_open=is_open, in_multi=in_multi, usage=usage)
+        TABLE[name.encode()] = Command(
+            name,
+            run,
+            order,
+            right,
+            family,
+            is_open=is_open,
+            in_multi=in_multi,
+            usage=usage,
+            least=least,
+            subcommands=subcommands,
+        )
         return run
 
     return put

@@ -22,6 +22,7 @@ STORE_FAILURES: dict[type[errors.PenstockError], str] = {
     errors.StoreUnavailable: "TRYAGAIN the store is busy or cannot be reached for now: try again",
     errors.StoreReadOnly: "READONLY the store may be read but not written",
     errors.StoreFull: "MISCONF the store has no room left: nothing was written",
+    errors.DiskError: "MISCONF the disk under the store failed: whether this command took effect is not known",
 }
 STORE_FAILED = "ERR the store failed: the server's log says why"
 # Redis shows this much of an unknown command and its arguments.

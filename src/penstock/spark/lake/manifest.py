@@ -87,11 +87,14 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct, frozen=True):
-    """What holds for the whole lake: the last window, the first day that is kept, and up to which time it goes."""
+    """What holds for the whole lake: the last window, the first day that is kept, and up to which time it goes. Changes
+    are counted, and the last one has a name of its own: the directory has it too."""
 
     path: str
     group: str
     windows: int = 0
+    changes: int = 0
+    last_change: str = ""
     kept_from: str | None = None
     upto_at: int | None = None
     change: Change | None = None
@@ -189,6 +192,7 @@ class Manifest:
             state = msgspec.structs.replace(state, kept_from=change.kept_from)
         if change.upto_at is not None:
             state = msgspec.structs.replace(state, upto_at=change.upto_at)
+        state = msgspec.structs.replace(state, changes=state.changes + 1, last_change=self.new_name())
         published = msgspec.structs.replace(change, step="published", adds=(), begun={})
         self._put(msgspec.structs.replace(state, change=published), puts, [f"file/{path}" for path in change.removes])
 

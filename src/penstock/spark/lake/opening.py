@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import msgspec
 
-from penstock.domain.errors import LakeBusy, NotALake, NotFound
+from penstock.domain.errors import LakeBusy, LogDiverged, NotALake, NotFound
 from penstock.domain.names import shown
 from penstock.spark.lake.folders import Folder
 from penstock.spark.lake.manifest import TOUCH_SECONDS, Manifest
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 SIGN = "_penstock_lake.json"
 STAGING = "_staging"
+CHANGES = "_changes"
 GROUP = "lake"
 VERSION = 2
 
@@ -101,10 +102,21 @@ class Lake:
             for source, target, _ in change.adds:
                 self.folder.move(source, target)
             self.manifest.publish()
+        self._note_change()
         for path in change.removes:
             self.folder.remove(path)
         self.folder.remove(change.folder)
         self.manifest.end()
+
+    def _note_change(self) -> None:
+        """The directory names the last change, by which a store that was restored since knows that it is behind."""
+        state = self.manifest.state
+        name = f"{CHANGES}/{state.changes:010d}-{state.last_change}"
+        if not self.folder.exists(name):
+            self.folder.write(name, b"")
+        for file in self.folder.list(CHANGES, ""):
+            if file.path < name:
+                self.folder.remove(file.path)
 
     @contextmanager
     def _alive(self) -> Iterator[None]:
@@ -155,6 +167,20 @@ def _known(folder: Folder, engine: Engine, path: str, group: str) -> Lake:
             f"the lake at {shown(path)} belongs to another store: a lake has one store, name another directory"
         )
     manifest = Manifest(engine, sign.lake)
+    _check_changes(folder, manifest, path)
     if not manifest.is_known:
         manifest.create(folder.path, group)
     return Lake(folder, manifest)
+
+
+def _check_changes(folder: Folder, manifest: Manifest, path: str) -> None:
+    """A run that was interrupted leaves the directory behind the store, never before it."""
+    for file in folder.list(CHANGES, ""):
+        number, _, name = file.path.removeprefix(f"{CHANGES}/").partition("-")
+        known = manifest.state.changes
+        if int(number) > known or (int(number) == known and name != manifest.state.last_change):
+            raise LogDiverged(
+                f"the lake at {shown(path)} had {int(number)} changes, and the store knows of {known}: it was restored "
+                "from a copy, or failed over, and some of what the lake holds is not its own. Archive into a new "
+                "directory; this one can still be read as Parquet files"
+            )

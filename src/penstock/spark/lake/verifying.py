@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from pyspark.sql import functions as F
 
-from penstock.domain.errors import RangeTrimmed
+from penstock.domain.errors import NotFound, RangeTrimmed
 from penstock.spark.lake import rows
 from penstock.spark.lake.courses import unlike
 from penstock.spark.lake.frames import day, read_table, sums_of
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from penstock.spark.lake.opening import Lake
 
 COMPARED: tuple[Table, ...] = ("audit", "archive")
+# The store is asked about so many messages whether they were removed since.
+MOST_REMOVED = 10_000
 
 
 class Sums(NamedTuple):
@@ -85,7 +87,8 @@ def _digests(spark: SparkSession, lake: Lake, paths: list[str]) -> dict[str, str
 def _compare(spark: SparkSession, lake: Lake, url: str, table: Table) -> Comparison:
     windows = lake.manifest.windows()
     kept_from = lake.manifest.state.kept_from
-    mine = _by_window(_numbered(read_table(spark, lake, table), windows), table)
+    frame = _numbered(read_table(spark, lake, table), windows)
+    mine = _by_window(frame, table)
     differences: list[str] = []
     compared = 0
     whole: list[Window] = []
@@ -94,9 +97,13 @@ def _compare(spark: SparkSession, lake: Lake, url: str, table: Table) -> Compari
         noted = window.rows.get(table, 0)
         if kept_from is None and lake_sums.rows != noted:
             differences.append(f"{_name(window)}: the lake has {lake_sums.rows:,} rows, {noted:,} came")
-        store_sums = _store_sums(spark, lake, url, table, window)
-        if store_sums is None:
+        there = _store_frame(spark, lake, url, table, window)
+        if there is None:
             continue
+        store_sums = _by_window(there, table).get(window.first, Sums())
+        if lake_sums.rows > store_sums.rows:
+            left = _without_removed(spark, lake, frame.where(F.col("window") == window.first), there)
+            lake_sums = _by_window(left, table).get(window.first, Sums())
         compared += store_sums.rows
         whole.append(window)
         if lake_sums != store_sums:
@@ -120,18 +127,34 @@ def _by_window(frame: DataFrame, table: Table) -> dict[int, Sums]:
     return {row["window"]: Sums(row["rows"], row["mixed"] or 0, row["added"] or 0) for row in found}
 
 
-def _store_sums(spark: SparkSession, lake: Lake, url: str, table: Table, window: Window) -> Sums | None:
+def _store_frame(spark: SparkSession, lake: Lake, url: str, table: Table, window: Window) -> DataFrame | None:
     """None when the store has trimmed some of it."""
     try:
         found = rows.sources(lake.engine, table, window.spans, 2 * spark.sparkContext.defaultParallelism)
     except RangeTrimmed:
         return None
-    if not found:
-        return Sums()
     frame = rows.frame(spark, url, table, window.first, found)
     if lake.manifest.state.kept_from is not None:
         frame = frame.where(day(table) >= lake.manifest.state.kept_from)
-    return _by_window(frame.drop("place"), table).get(window.first, Sums())
+    return frame.drop("place")
+
+
+def _without_removed(spark: SparkSession, lake: Lake, mine: DataFrame, there: DataFrame) -> DataFrame:
+    """The lake's rows but for those of messages that were taken out of the store since."""
+    key = ["queue", "id"]
+    missing = mine.select(key).distinct().join(there.select(key).distinct(), key, "left_anti")
+    removed = [(row["queue"], row["id"]) for row in missing.limit(MOST_REMOVED).collect() if _is_removed(lake, *row)]
+    if not removed:
+        return mine
+    return mine.join(F.broadcast(spark.createDataFrame(removed, "queue string, id string")), key, "left_anti")
+
+
+def _is_removed(lake: Lake, queue: str, message_id: str) -> bool:
+    try:
+        lake.engine.find(queue, message_id)
+    except NotFound:
+        return True
+    return False
 
 
 def _name(window: Window) -> str:

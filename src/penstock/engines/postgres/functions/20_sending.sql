@@ -147,7 +147,7 @@ begin
             (o ->> 'ttl_seconds')::double precision as ttl_seconds,
             (o ->> 'deadline_at')::bigint as deadline_at, o ->> 'address' as address, o ->> 'key' as key,
             o ->> 'headers' as headers, (o ->> 'id')::uuid as id, o ->> 'created_by' as created_by,
-            o ->> 'batch' as batch, (o ->> 'is_exact')::boolean as is_exact
+            o ->> 'batch' as batch, (o ->> 'batch_after')::bigint as batch_after, (o ->> 'is_exact')::boolean as is_exact
         from unnest(_payloads) with ordinality as one (payload, place)
         cross join lateral (select _options -> (place::integer - 1)) as option (o)
         order by place
@@ -170,7 +170,7 @@ begin
             _addresses := _addresses || m.address;
         end if;
         if m.batch is not null then
-            b := penstock._joined(q, m.batch, _now);
+            b := penstock._joined(q, m.batch, m.batch_after, _now);
             insert into penstock.joining (batch_id, n) values (b.batch_id, 1);
         end if;
         _available_at := _now + penstock._us(coalesce(m.delay_seconds, q.delay_seconds));

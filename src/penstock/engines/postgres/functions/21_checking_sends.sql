@@ -67,6 +67,9 @@ begin
             when _field = 'ttl_seconds'
                 and (jsonb_typeof(_value) <> 'number' or _value::numeric <= 0 or _value::numeric > 3162240000)
                 then 'more than 0 and at most 3162240000 seconds (a century)'
+            when _field = 'batch_after' and (
+                jsonb_typeof(_value) <> 'number' or _value::numeric % 1 <> 0 or _value::numeric not between 0 and 9e18
+            ) then 'the number of a batch'
             when _field = 'deadline_at' and (
                 jsonb_typeof(_value) <> 'number' or _value::numeric % 1 <> 0 or abs(_value::numeric) > 253402300800000000
             ) then 'a time in microseconds since 1970'
@@ -75,7 +78,7 @@ begin
             when _field = 'is_exact' and jsonb_typeof(_value) <> 'boolean' then 'true or false'
             when _field not in (
                 'priority', 'delay_seconds', 'ttl_seconds', 'deadline_at', 'address', 'key', 'batch', 'created_by', 'id',
-                'headers', 'is_exact'
+                'headers', 'batch_after', 'is_exact'
             ) then 'left out: there is no such option'
         end;
         if _wanted is not null then

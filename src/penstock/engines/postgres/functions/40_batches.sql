@@ -1,39 +1,81 @@
 -- Batches: messages held until started, with an end message when all are finished.
 
--- The newest batch of a name.
-create or replace function penstock._newest_batch(q penstock.queue, _name text) returns penstock.batch
-language sql stable as $$
-    select * from penstock.batch where queue_id = q.queue_id and name = _name order by batch_id desc limit 1
-$$;
-
--- The batch that a message of that name goes into: a new one when the last has ended. The row is shared with other
--- senders until the transaction ends, so that a cancellation finds all members.
-create or replace function penstock._joined(q penstock.queue, _name text, _now bigint) returns penstock.batch
-language plpgsql as $$
+drop function if exists penstock._newest_batch(penstock.queue, text);
+-- The newest batch of a name, or the first one after a number.
+create or replace function penstock._meant_batch(q penstock.queue, _name text, _after bigint) returns penstock.batch
+language plpgsql stable as $$
 declare
     b penstock.batch;
+begin
+    if _after is null then
+        select * into b from penstock.batch where queue_id = q.queue_id and name = _name order by batch_id desc limit 1;
+    else
+        select * into b from penstock.batch
+        where queue_id = q.queue_id and name = _name and batch_id > _after
+        order by batch_id limit 1;
+    end if;
+    return b;
+end
+$$;
+
+-- The number before the batch of a name that is meant by one who comes now: before the newest. One who opens a batch means
+-- the next one when the newest has ended.
+create or replace function penstock.batch_mark(queue text, name text, opens boolean) returns bigint
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+    select coalesce((
+        select case when opens and b.state in ('finished', 'cancelled') then b.batch_id else b.batch_id - 1 end
+        from penstock.queue as q join penstock.batch as b using (queue_id)
+        where q.name = batch_mark.queue and b.name = batch_mark.name
+        order by b.batch_id desc
+        limit 1
+    ), 0)
+$$;
+
+drop function if exists penstock._joined(penstock.queue, text, bigint);
+-- The batch that a message goes into: made when there is none. One that has ended takes no more, and is not made anew in
+-- silence: nobody would start it. The row is shared with other senders until the transaction ends, so that a cancellation
+-- finds all members, and whoever ends the last member finds this one.
+create or replace function penstock._joined(q penstock.queue, _name text, _after bigint, _now bigint)
+returns penstock.batch
+language plpgsql as $$
+declare
+    b penstock.batch := penstock._ensured_batch(q, _name, _after, _now);
+begin
+    -- It may have ended meanwhile, and be gone.
+    select * into b from penstock.batch where batch_id = b.batch_id for share;
+    if not found then
+        b.state := 'finished';
+    end if;
+    if b.state in ('cancelling', 'finished', 'cancelled') then
+        raise exception using errcode = 'PN203', message = format(
+            'batch %s of queue %s %s and takes no more messages%s', penstock._shown(_name), penstock._shown(q.name),
+            case b.state when 'cancelling' then 'was cancelled' else 'is ' || b.state end,
+            case when b.state <> 'cancelling' then ': open a new one of that name '
+                '(queue.batch, batch_open, QBATCH OPEN, penstock batch open)' end
+        );
+    end if;
+    return b;
+end
+$$;
+
+-- The batch in whatever state, made when there is none: one at a time, so that two senders do not make two.
+create or replace function penstock._ensured_batch(q penstock.queue, _name text, _after bigint, _now bigint)
+returns penstock.batch
+language plpgsql as $$
+declare
+    b penstock.batch := penstock._meant_batch(q, _name, _after);
 begin
     if q.primary_group is null then
         raise exception using errcode = 'PN100', message = format(
             'queue %s has no primary group: batch %s could not end', penstock._shown(q.name), penstock._shown(_name)
         );
     end if;
-    select * into b from penstock.batch where queue_id = q.queue_id and name = _name order by batch_id desc limit 1
-    for share;
-    if b.batch_id is null or b.state in ('finished', 'cancelled') then
-        -- One at a time, so that two senders do not make two.
+    if b.batch_id is null then
         perform pg_advisory_xact_lock(hashtextextended(format('penstock batch %s %s', q.queue_id, _name), 0));
-        select * into b from penstock.batch where queue_id = q.queue_id and name = _name order by batch_id desc limit 1
-        for share;
-        if b.batch_id is null or b.state in ('finished', 'cancelled') then
+        b := penstock._meant_batch(q, _name, _after);
+        if b.batch_id is null then
             insert into penstock.batch (queue_id, name, created_at) values (q.queue_id, _name, _now) returning * into b;
         end if;
-    end if;
-    if b.state = 'cancelling' then
-        raise exception using errcode = 'PN203', message = format(
-            'batch %s of queue %s was cancelled and takes no more messages', penstock._shown(_name),
-            penstock._shown(q.name)
-        );
     end if;
     return b;
 end
@@ -64,8 +106,8 @@ begin
 end
 $$;
 
--- Send a message that was stored as JSON: {payload (base64), content_type, options}.
 drop function if exists penstock._send_stored(penstock.queue, jsonb[]);
+-- Send a message that was stored as JSON: {payload (base64), content_type, options}.
 create or replace function penstock._send_stored(q penstock.queue, _message jsonb) returns void
 language plpgsql as $$
 declare
@@ -113,9 +155,11 @@ language sql stable as $$
             + (select count(*) from penstock.held as h where h.batch_id = b.batch_id)
 $$;
 
--- Make the batch unless it is open or running, and set its end or abort message when given.
+drop function if exists penstock.batch_open(text, text, jsonb, jsonb);
+-- Make the batch unless it is open or running, and set its end or abort message when given. With a number the first batch
+-- of the name after it is meant, which is not made anew when it has ended.
 create or replace function penstock.batch_open(
-    queue text, name text, end_message jsonb default null, abort_message jsonb default null,
+    queue text, name text, end_message jsonb default null, abort_message jsonb default null, after bigint default null,
     out batch text, out state text, out total bigint, out remaining bigint
 )
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -132,7 +176,10 @@ begin
     end if;
     perform penstock._check_stored(one, q.max_payload_bytes)
     from unnest(array[batch_open.end_message, batch_open.abort_message]) as one where one is not null;
-    b := penstock._joined(q, penstock._check_name('batch', batch_open.name), penstock.now_us());
+    b := penstock._joined(
+        q, penstock._check_name('batch', batch_open.name),
+        coalesce(batch_open.after, penstock.batch_mark(q.name, batch_open.name, true)), penstock.now_us()
+    );
     if batch_open.end_message is not null or batch_open.abort_message is not null then
         update penstock.batch as u
         set end_message = coalesce(batch_open.end_message, u.end_message),
@@ -143,21 +190,19 @@ begin
 end
 $$;
 
+drop function if exists penstock.batch_start(text, text);
 -- held -> ready for its members; an empty batch ends at once. Starting again changes nothing.
 create or replace function penstock.batch_start(
-    queue text, name text, out batch text, out state text, out total bigint, out remaining bigint
+    queue text, name text, after bigint default null, out batch text, out state text, out total bigint, out remaining bigint
 )
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
     q penstock.queue := penstock._ensure_queue(penstock._check_name('queue', batch_start.queue));
     _now bigint := penstock.now_us();
-    b penstock.batch := penstock._newest_batch(q, batch_start.name);
+    b penstock.batch := penstock._ensured_batch(q, penstock._check_name('batch', batch_start.name), after, _now);
     h penstock.held;
 begin
-    if b.batch_id is null then
-        b := penstock._joined(q, penstock._check_name('batch', batch_start.name), _now);
-    end if;
     select * into b from penstock.batch as u where u.batch_id = b.batch_id for update;
     if b.state = 'open' then
         update penstock.batch as u set state = 'running' where u.batch_id = b.batch_id;
@@ -180,16 +225,17 @@ begin
 end
 $$;
 
+drop function if exists penstock.batch_cancel(text, text);
 -- held, ready -> cancelled for its members; the abort message follows when those in flight have ended.
 create or replace function penstock.batch_cancel(
-    queue text, name text, out batch text, out state text, out total bigint, out remaining bigint
+    queue text, name text, after bigint default null, out batch text, out state text, out total bigint, out remaining bigint
 )
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 #variable_conflict use_column
 declare
     q penstock.queue := penstock._get_queue(batch_cancel.queue);
     _now bigint := penstock.now_us();
-    b penstock.batch := penstock._get_batch(q, batch_cancel.name);
+    b penstock.batch := penstock._get_batch(q, batch_cancel.name, after);
 begin
     select * into b from penstock.batch as u where u.batch_id = b.batch_id for update;
     if b.state in ('open', 'running') then
@@ -202,10 +248,11 @@ begin
 end
 $$;
 
-create or replace function penstock._get_batch(q penstock.queue, _name text) returns penstock.batch
+drop function if exists penstock._get_batch(penstock.queue, text);
+create or replace function penstock._get_batch(q penstock.queue, _name text, _after bigint) returns penstock.batch
 language plpgsql stable as $$
 declare
-    b penstock.batch := penstock._newest_batch(q, _name);
+    b penstock.batch := penstock._meant_batch(q, _name, _after);
 begin
     if b.batch_id is null then
         raise exception using errcode = 'PN300', detail = 'batch',

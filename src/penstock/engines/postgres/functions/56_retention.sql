@@ -112,14 +112,18 @@ $$;
 create or replace function penstock._trim(q penstock.queue, _decided bigint, _now bigint) returns bigint
 language plpgsql as $$
 declare
-    _finished bigint := penstock._finished_position(q, _decided, _now);
+    _finished bigint;
     _history bigint := penstock._us(q.history_seconds);
     latest penstock.finished;
     _upto bigint;
 begin
     select * into latest from penstock.finished where queue_id = q.queue_id order by at desc limit 1;
-    if _finished > q.trimmed_position
-        and (latest.at is null or (latest.seq < _finished and _now - latest.at >= _history / 100)) then
+    if latest.at is null or _now - latest.at >= _history / 100 then
+        _finished := penstock._finished_position(
+            q, greatest(q.trimmed_position, coalesce(latest.seq, 0)), _decided, _now
+        );
+    end if;
+    if _finished > greatest(q.trimmed_position, coalesce(latest.seq, 0)) then
         insert into penstock.finished (queue_id, at, seq) values (q.queue_id, _now, _finished)
         on conflict (queue_id, at) do update set seq = excluded.seq;
     end if;
@@ -227,8 +231,14 @@ language sql as $$
         and (trail_mark is null or pg_snapshot_xmax((penstock._mark_cursor(trail_mark)).snap) <= _last)
 $$;
 
--- Up to here every message is finished in every group that is in use. The primary group always holds back trimming.
-create or replace function penstock._finished_position(q penstock.queue, _decided bigint, _now bigint) returns bigint
+drop function if exists penstock._finished_position(penstock.queue, bigint, bigint);
+
+-- Up to here every message is finished in every group that is in use. The primary group always holds back trimming. Without
+-- one nobody can say that a message is not wanted any more, because another group may come: it is over when it expires. Up
+-- to _known everything was found finished before.
+create or replace function penstock._finished_position(
+    q penstock.queue, _known bigint, _decided bigint, _now bigint
+) returns bigint
 language plpgsql as $$
 declare
     _last bigint := _decided;
@@ -243,14 +253,37 @@ begin
         _is_read := true;
         _last := least(_last, penstock._unfinished(q, g) - 1);
     end loop;
-    if not _is_read then
-        -- Unread messages without readers leave only by expiring.
-        select least(_last, min(m.seq) - 1) into _last
-        from penstock.log as m join penstock.lane as n using (lane_id)
-        where n.queue_id = q.queue_id and n.priority >= 0 and m.seq > q.trimmed_position
-            and (m.expires_at is null or m.expires_at > _now);
+    if q.primary_group is null or not _is_read then
+        _last := least(_last, penstock._first_unexpired(q, _known, _now) - 1);
     end if;
     return _last;
+end
+$$;
+
+-- The first position after another one whose message has not expired; null when there is none. A short queue is read as a
+-- whole, a long one along the log.
+create or replace function penstock._first_unexpired(q penstock.queue, _after bigint, _now bigint) returns bigint
+language plpgsql stable
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_hashjoin = off
+set enable_mergejoin = off set jit = off as $$
+begin
+    if (select sum(n.sent - n.trimmed) < 10000 from penstock.lane as n where n.queue_id = q.queue_id) then
+        return (
+            select min(l.seq) from penstock.lane as n
+            cross join lateral (
+                select m.seq from penstock.log as m
+                where m.lane_id = n.lane_id and m.seq > _after and (m.expires_at is null or m.expires_at > _now)
+                offset 0
+            ) as l
+            where n.queue_id = q.queue_id and n.priority >= 0
+        );
+    end if;
+    return (
+        select m.seq from penstock.log as m join penstock.lane as n using (lane_id)
+        where m.seq > _after and n.queue_id = q.queue_id and n.priority >= 0
+            and (m.expires_at is null or m.expires_at > _now)
+        order by m.seq limit 1
+    );
 end
 $$;
 

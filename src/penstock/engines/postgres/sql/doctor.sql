@@ -7,13 +7,21 @@ select current_setting('server_version');
 select name, setting from pg_settings where name in ('fsync', 'synchronous_commit', 'full_page_writes');
 
 -- name: foreign_schemas
--- Schemas of other conventions that somebody else owns or may write to.
+-- Schemas of other conventions that somebody else owns or may write to, and those that were forgotten.
 select d.schema_name, case
     when penstock._is_bound(d) then penstock._why_foreign(d.schema_oid)
     else 'it was not made in this database, or belongs to somebody else'
 end
 from penstock.door as d
-where penstock._is_bound(d) is not true or penstock._why_foreign(d.schema_oid) is not null;
+where penstock._is_bound(d) is not true or penstock._why_foreign(d.schema_oid) is not null
+union
+select n.nspname::text, 'no row of penstock.door is about it'
+from pg_trigger as t
+join pg_class as c on c.oid = t.tgrelid
+join pg_namespace as n on n.oid = c.relnamespace
+where t.tgfoid in ('penstock._change_setting'::regproc, 'penstock._message_insert'::regproc)
+    and not exists (select 1 from penstock.door as d where d.schema_oid = n.oid or d.schema_name = n.nspname)
+order by 1, 2;
 
 -- name: long_transactions
 -- Transactions of this database that have been open for long.

@@ -20,6 +20,16 @@ from pg_namespace as n cross join lateral aclexplode(n.nspacl) as a
 where n.nspname = 'penstock' and a.privilege_type = 'CREATE'
     and case when a.grantee = 0 then true else not pg_has_role(a.grantee, n.nspowner, 'usage') end;
 
+-- name: refuse_intruders
+-- The same for people who run the script themselves: whoever made the schema beforehand could change its functions.
+do $$
+begin
+    if exists (select from pg_namespace where nspname = 'penstock' and nspowner <> current_user::regrole) then
+        raise exception 'schema penstock belongs to another role: nothing was changed';
+    end if;
+end
+$$;
+
 -- name: begin_store
 -- The facts about a new store.
 insert into penstock.store (schema_version, salt, epoch, system_identifier)

@@ -88,21 +88,25 @@ select outcome, reason from penstock.ended(%s, %s::uuid);
 
 -- name: batch_open
 -- Make a batch or set its messages.
-select batch, state, total, remaining from penstock.batch_open(%s, %s, %s::jsonb, %s::jsonb);
+select batch, state, total, remaining from penstock.batch_open(%s, %s, %s::jsonb, %s::jsonb, %s::bigint);
 
 -- name: batch_start
 -- Start a batch.
-select batch, state, total, remaining from penstock.batch_start(%s, %s);
+select batch, state, total, remaining from penstock.batch_start(%s, %s, %s::bigint);
 
 -- name: batch_cancel
 -- Cancel a batch.
-select batch, state, total, remaining from penstock.batch_cancel(%s, %s);
+select batch, state, total, remaining from penstock.batch_cancel(%s, %s, %s::bigint);
+
+-- name: batch_mark
+-- The number before the batch that is meant by one who comes now.
+select penstock.batch_mark(%s, %s, %s);
 
 -- name: batch
--- The newest batch of a name.
+-- The newest batch of a name, or the first one after a number.
 select i.name, i.state, i.total, i.remaining
 from penstock._get_queue(%s) as q
-cross join lateral penstock._get_batch(q, %s) as b
+cross join lateral penstock._get_batch(q, %s, %s::bigint) as b
 cross join lateral penstock._batch_info(b) as i;
 
 -- name: batches

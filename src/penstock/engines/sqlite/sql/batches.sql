@@ -6,6 +6,14 @@ where queue_id = :queue_id and name = :name
 order by batch_id desc
 limit 1;
 
+-- name: next_batch
+-- The first batch of a name after a number.
+select batch_id, queue_id, name, state, total, end_message, abort_message
+from penstock_batch
+where queue_id = :queue_id and name = :name and batch_id > :after
+order by batch_id
+limit 1;
+
 -- name: find_batch
 -- One batch by number.
 select batch_id, queue_id, name, state, total, end_message, abort_message
@@ -20,8 +28,10 @@ where queue_id = :queue_id
 order by batch_id desc;
 
 -- name: make_batch
--- A batch is open until it is started.
-insert into penstock_batch (queue_id, name, state, created_at) values (:queue_id, :name, 'open', :now)
+-- A batch is open until it is started. Its number is greater than those that others have seen, also of batches that are
+-- gone.
+insert into penstock_batch (batch_id, queue_id, name, state, created_at)
+select max(coalesce(max(batch_id), 0), :after) + 1, :queue_id, :name, 'open', :now from penstock_batch
 returning batch_id, queue_id, name, state, total, end_message, abort_message;
 
 -- name: set_end_message

@@ -62,12 +62,18 @@ select min(position) from (
 );
 
 -- name: first_unexpired
--- Where a queue that nobody reads begins: unread messages without readers leave only by expiring.
-select min(log.position)
+-- The first position after another one whose message has not expired.
+select min((
+    select log.position
+    from penstock_run as run
+    cross join penstock_log as log on log.position between max(run.first_position, :after + 1) and run.last_position
+    where run.lane_id = lane.lane_id and run.last_position > :after
+        and (log.expires_at is null or log.expires_at > :now)
+    order by run.last_position, log.position
+    limit 1
+))
 from penstock_lane as lane
-join penstock_run as run using (lane_id)
-join penstock_log as log on log.position between max(run.first_position, :trimmed_position + 1) and run.last_position
-where lane.queue_id = :queue_id and lane.priority >= 0 and (log.expires_at is null or log.expires_at > :now);
+where lane.queue_id = :queue_id and lane.priority >= 0;
 
 -- name: active_groups
 -- Groups that hold back trimming: used lately, or with messages to look after.

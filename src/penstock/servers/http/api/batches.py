@@ -36,7 +36,7 @@ async def show_batch(call: Call, queue: QueueName, batch: BatchName) -> BatchInf
 
 @operation("PUT", "/queues/{queue}/batches/{batch}", Right.OPERATE, TAG)
 async def open_batch(call: Call, queue: QueueName, batch: BatchName, body: Opening) -> BatchInfo:
-    """Make a batch unless it is there, and set its end or abort message. Sends with its name fill it."""
+    """Make a batch unless one is open or running, and set its end or abort message. Sends with its name fill it."""
     check_name("batch", batch)
     source = call.queue(queue)
     end = None if body.end is None else draft(body.end.outgoing())

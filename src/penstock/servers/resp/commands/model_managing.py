@@ -123,10 +123,10 @@ def _json(value: bytes) -> Any:
     Order.TURN,
     Right.OPERATE,
     FAMILY,
-    usage="QBATCH INFO|START|CANCEL|END|ABORT|LIST queue [name] [payload [TYPE type]]",
+    usage="QBATCH OPEN|INFO|START|CANCEL|END|ABORT|LIST queue [name] [payload [TYPE type]]",
 )
 def batch(session: Session, subcommand: Text, words: Words) -> Begun:
-    """Batches: INFO, START and CANCEL one, set its END or ABORT message, LIST all of a queue; QSEND fills them."""
+    """Batches: OPEN, INFO, START and CANCEL one, set its END or ABORT message, LIST them; QSEND fills them."""
     word = subcommand.upper()
     if not words:
         raise wrong_arity("qbatch")
@@ -143,6 +143,10 @@ def batch(session: Session, subcommand: Text, words: Words) -> Begun:
         raise wrong_arity(f"qbatch|{word.lower()}")
     name = read_name("batch")(words[1])
     return session.door.change(lambda: run(session, queue, name, words), told)
+
+
+def _open(session: Session, queue: str, name: str, words: list[bytes]) -> object:
+    return session.door.engine.batch_open(queue, name, None, None)
 
 
 def _inspect(session: Session, queue: str, name: str, words: list[bytes]) -> object:
@@ -173,6 +177,7 @@ def _type(words: list[bytes]) -> str | None:
 
 Run = Callable[[Session, str, str, list[bytes]], object]
 BATCHES: dict[str, tuple[Run, int]] = {
+    "OPEN": (_open, 2),
     "INFO": (_inspect, 2),
     "START": (_start, 2),
     "CANCEL": (_cancel, 2),

@@ -24,7 +24,7 @@ from penstock.servers.resp.commands.stream_pending import MOST, lease_name
 from penstock.servers.resp.encoder import Reply
 from penstock.servers.resp.session import Begun, Session
 from penstock.servers.resp.table import Order, command
-from penstock.servers.resp.words import CommandError, quoted, wrong_arity
+from penstock.servers.resp.words import CommandError, quoted
 
 FAMILY = "stream"
 # How many entries XAUTOCLAIM looks at for each that it may claim, as Redis does.
@@ -51,11 +51,9 @@ class _Claim(msgspec.Struct):
         return None if at is None else min(at, now)
 
 
-@command("XCLAIM", Order.TURN, Right.RECEIVE, FAMILY, usage=CLAIM_USAGE)
+@command("XCLAIM", Order.TURN, Right.RECEIVE, FAMILY, usage=CLAIM_USAGE, least=2)
 def claim(session: Session, queue: QueueName, group: GroupName, consumer: Name, words: Words) -> Begun:
     """Take over entries that another consumer holds for too long."""
-    if len(words) < 2:
-        raise wrong_arity("xclaim")
     idle = _idle(words[0])
     at = 1
     while at < len(words) and words[at][:1].isdigit():
@@ -164,11 +162,10 @@ def _number(value: bytes, name: str) -> int:
     Right.RECEIVE,
     FAMILY,
     usage="XAUTOCLAIM key group consumer min-idle-time start [COUNT count] [JUSTID]",
+    least=2,
 )
 def claim_any(session: Session, queue: QueueName, group: GroupName, consumer: Name, words: Words) -> Begun:
     """Take over any entries that other consumers hold for too long."""
-    if len(words) < 2:
-        raise wrong_arity("xautoclaim")
     idle, start = _idle(words[0]), read_bound(b"0-0" if words[1] == b"-" else words[1])
     count, just_ids = _claim_any_options(words[2:])
     engine, claims = session.door.engine, session.door.claims

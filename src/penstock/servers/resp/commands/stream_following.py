@@ -45,6 +45,7 @@ class _Following(msgspec.Struct, frozen=True):
     Right.LOOK,
     FAMILY,
     usage="XREAD [COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]",
+    least=3,
 )
 def read(session: Session, words: Words) -> Begun:
     """Read entries of streams that come after the given ids; $ means those that are still to come."""

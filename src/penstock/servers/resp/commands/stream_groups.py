@@ -11,7 +11,7 @@ from penstock.servers.resp.commands.entries import read_bound
 from penstock.servers.resp.encoder import OK, Reply
 from penstock.servers.resp.session import Begun, Session
 from penstock.servers.resp.table import Order, command
-from penstock.servers.resp.words import CommandError, printable, quoted, unknown_subcommand, wrong_arity
+from penstock.servers.resp.words import CommandError, printable, quoted, unknown_subcommand
 
 FAMILY = "stream"
 NO_KEY = (
@@ -26,6 +26,13 @@ NO_KEY = (
     Right.MANAGE,
     FAMILY,
     usage="XGROUP CREATE|SETID|DESTROY|CREATECONSUMER|DELCONSUMER key group [...]",
+    subcommands={
+        "CREATE": (3, None),
+        "SETID": (3, None),
+        "DESTROY": (2, 2),
+        "CREATECONSUMER": (3, 3),
+        "DELCONSUMER": (3, 3),
+    },
 )
 def manage(session: Session, subcommand: Text, words: Words) -> Begun:
     """Make, move and remove groups of a stream."""
@@ -34,16 +41,12 @@ def manage(session: Session, subcommand: Text, words: Words) -> Begun:
         raise unknown_subcommand("XGROUP", subcommand.encode())
     if run is _help:
         return run(session, "", "", [])
-    if len(words) < 2:
-        raise wrong_arity(f"xgroup|{subcommand.lower()}")
     queue, group = read_name("queue")(words[0]), read_name("group")(words[1])
     session.check(Right.MANAGE, queue)
     return run(session, queue, group, words[2:])
 
 
 def _create(session: Session, queue: str, group: str, words: list[bytes]) -> Begun:
-    if not words:
-        raise wrong_arity("xgroup|create")
     target, options = words[0], [word.upper() for word in words[1:]]
     makes = _group_options(options)
     engine = session.door.engine
@@ -85,8 +88,6 @@ def _move(session: Session, queue: str, group: str, target: bytes) -> None:
 
 
 def _set_id(session: Session, queue: str, group: str, words: list[bytes]) -> Begun:
-    if not words:
-        raise wrong_arity("xgroup|setid")
     if words[0] != b"$":
         read_bound(words[0])
 
@@ -128,8 +129,6 @@ def _destroy(session: Session, queue: str, group: str, words: list[bytes]) -> Be
 
 
 def _create_consumer(session: Session, queue: str, group: str, words: list[bytes]) -> Begun:
-    if len(words) != 1:
-        raise wrong_arity("xgroup|createconsumer")
     consumer = read_name("consumer")(words[0])
 
     def operation() -> bool:
@@ -144,8 +143,6 @@ def _create_consumer(session: Session, queue: str, group: str, words: list[bytes
 
 def _delete_consumer(session: Session, queue: str, group: str, words: list[bytes]) -> Begun:
     """What it held is free for others at once."""
-    if len(words) != 1:
-        raise wrong_arity("xgroup|delconsumer")
     consumer = read_name("consumer")(words[0])
     engine = session.door.engine
 

@@ -18,7 +18,7 @@ from penstock.servers.resp.commands.streams import browse, exists
 from penstock.servers.resp.encoder import Reply
 from penstock.servers.resp.session import Begun, Session
 from penstock.servers.resp.table import Order, command
-from penstock.servers.resp.words import CommandError, quoted, unknown_subcommand, wrong_arity
+from penstock.servers.resp.words import CommandError, quoted, unknown_subcommand
 
 FAMILY = "stream"
 NO_ID = "0-0"
@@ -32,14 +32,13 @@ SHOWN = 10
     Right.LOOK,
     FAMILY,
     usage="XINFO STREAM key [FULL [COUNT count]] | GROUPS key | CONSUMERS key group",
+    subcommands={"STREAM": (1, None), "GROUPS": (1, 1), "CONSUMERS": (2, 2)},
 )
 def info(session: Session, subcommand: Text, words: Words) -> Begun:
     """What a stream, its groups or a group's consumers look like."""
     look = LOOKS.get(subcommand.upper())
     if look is None:
         raise unknown_subcommand("XINFO", subcommand.encode())
-    if not words:
-        raise wrong_arity(f"xinfo|{subcommand.lower()}")
     queue = read_name("queue")(words[0])
     session.check(Right.LOOK, queue)
 
@@ -132,8 +131,6 @@ def _milliseconds(lease: LeaseInfo) -> int:
 
 
 def _consumers(session: Session, queue: str, words: list[bytes]) -> Reply:
-    if len(words) != 1:
-        raise wrong_arity("xinfo|consumers")
     group = read_name("group")(words[0])
     check_group(session, queue, group, "XINFO")
     now = session.door.engine.now() // 1000

@@ -27,7 +27,7 @@ from penstock.servers.resp.door import Door
 from penstock.servers.resp.encoder import NO_ARRAY, Reply, integers
 from penstock.servers.resp.session import Begun, Session
 from penstock.servers.resp.table import Order, command, several
-from penstock.servers.resp.words import CommandError, wrong_arity
+from penstock.servers.resp.words import CommandError
 from penstock.servers.resp.work import Work
 
 if TYPE_CHECKING:
@@ -41,11 +41,9 @@ LOOKS_PER_CLAIM = 10
 read_queue, read_group = read_name("queue"), read_name("group")
 
 
-@command("XACK", Order.SEND, Right.RECEIVE, FAMILY, usage="XACK key group id [id ...]")
+@command("XACK", Order.SEND, Right.RECEIVE, FAMILY, usage="XACK key group id [id ...]", least=1)
 def acknowledge(session: Session, queue: QueueName, group: GroupName, words: Words) -> Begun:
     """Say that entries were processed; how many of them were in flight."""
-    if not words:
-        raise wrong_arity("xack")
     for word in words:
         read_parts(word)
     return session.door.ack(queue, group, words, partial(find_lease, session.door, queue, group), sum)

@@ -62,7 +62,7 @@ class _Reading(msgspec.Struct, frozen=True):
     streams: list[tuple[str, bytes]]
 
 
-@command("XREADGROUP", Order.RECEIVE, Right.RECEIVE, FAMILY, usage=READ_USAGE)
+@command("XREADGROUP", Order.RECEIVE, Right.RECEIVE, FAMILY, usage=READ_USAGE, least=6)
 def read(session: Session, words: Words) -> Begun:
     """Receive entries of streams as a consumer of a group; an id instead of > reads what the consumer holds."""
     reading = _read_words(words)
@@ -250,10 +250,13 @@ def _read_one(session: Session, reading: _Reading, queue: str, place: bytes) -> 
 
 
 def _held(session: Session, reading: _Reading, queue: str, place: bytes) -> list[Entry]:
-    """What the consumer has in flight, after an id."""
+    """What the consumer has in flight, after an id. It is delivered once more."""
     engine = session.door.engine
     check_group(session, queue, reading.group, "XREADGROUP")
     milliseconds, position = read_parts(place)
     after = after_bound(session, queue, Bound(milliseconds, position, is_open=True))
     leases = engine.leases(queue, reading.group, consumer=reading.consumer, after=after, limit=reading.count)
+    now = engine.now() // 1000
+    for one in leases:
+        session.door.claims.note_again(one, now)
     return [message_entry(engine.find(queue, one.id)) for one in leases]

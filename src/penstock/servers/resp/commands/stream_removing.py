@@ -10,7 +10,7 @@ from penstock.servers.resp.commands.bounds import after_bound
 from penstock.servers.resp.commands.entries import BEYOND, Bound, is_whole_id, message_entry_id, read_parts
 from penstock.servers.resp.session import Begun, Session
 from penstock.servers.resp.table import Order, command
-from penstock.servers.resp.words import CommandError, quoted, wrong_arity
+from penstock.servers.resp.words import CommandError, quoted
 
 FAMILY = "stream"
 NOT_AN_INTEGER = "ERR value is not an integer or out of range"
@@ -75,7 +75,9 @@ def _count(word: bytes, name: str) -> int:
     return int(word)
 
 
-@command("XTRIM", Order.TURN, Right.MANAGE, FAMILY, usage="XTRIM key MAXLEN|MINID [=|~] threshold [LIMIT count]")
+@command(
+    "XTRIM", Order.TURN, Right.MANAGE, FAMILY, usage="XTRIM key MAXLEN|MINID [=|~] threshold [LIMIT count]", least=2
+)
 def trim(session: Session, queue: QueueName, words: Words) -> Begun:
     """Remove the oldest entries: all but a number of them, or all before an id. Gives back how many."""
     if not words or words[0].upper() not in (b"MAXLEN", b"MINID"):
@@ -86,11 +88,9 @@ def trim(session: Session, queue: QueueName, words: Words) -> Begun:
     return session.door.change(lambda: trim.apply(session, queue), lambda count: count)
 
 
-@command("XDEL", Order.TURN, Right.MANAGE, FAMILY, usage="XDEL key id [id ...]")
+@command("XDEL", Order.TURN, Right.MANAGE, FAMILY, usage="XDEL key id [id ...]", least=1)
 def delete(session: Session, queue: QueueName, words: Words) -> Begun:
     """Remove entries; gives back how many of them were there."""
-    if not words:
-        raise wrong_arity("xdel")
     parts = [read_parts(word) for word in words]
     wanted = [
         (word.decode(), position)
@@ -111,7 +111,7 @@ def delete(session: Session, queue: QueueName, words: Words) -> Begun:
     return session.door.change(operation, lambda count: count)
 
 
-@command("XSETID", Order.HERE, Right.MANAGE, FAMILY, usage="XSETID key last-id")
+@command("XSETID", Order.HERE, Right.MANAGE, FAMILY, usage="XSETID key last-id", least=1)
 def set_id(session: Session, queue: QueueName, words: Words) -> Begun:
     """Refused: the ids of a stream follow from time and place, and cannot be set."""
     raise CommandError("ERR XSETID is not possible here: the ids of a queue follow from time and place")

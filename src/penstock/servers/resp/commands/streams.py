@@ -36,6 +36,7 @@ read_queue = read_name("queue")
     Right.SEND,
     FAMILY,
     usage="XADD key [NOMKSTREAM] [MAXLEN|MINID [=|~] threshold [LIMIT count]] * field value [field value ...]",
+    least=3,
 )
 def add(session: Session, queue: QueueName, words: Words) -> Begun:
     """Add an entry to a stream."""

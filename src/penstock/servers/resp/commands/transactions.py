@@ -18,6 +18,7 @@ def begin(session: Session) -> Reply:
     if session.queued is not None:
         raise CommandError("ERR MULTI calls can not be nested")
     session.queued = []
+    session.queued_bytes = 0
     session.is_spoilt = False
     return OK
 
