@@ -159,6 +159,7 @@ def test_the_books_balance_and_trails_are_legal_after_a_random_life(
     life.live(120)
     assert len(life.sent) > 30
     life.check()
+    assert store.repair(dry_run=True) == []
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -178,3 +179,4 @@ def test_a_queue_can_always_be_worked_off(store: Store, clock: Clock, kind: str)
         stats = assert_books_balance(queue, len(life.sent), group)
         assert stats.held + stats.available + stats.redo + stats.in_progress == 0
     assert not [info for info in queue.batches() if info.state not in ("finished", "cancelled")]
+    assert store.repair(dry_run=True) == []

@@ -204,6 +204,7 @@ def test_at_random_nothing_else_is_lost_or_doubled(store: Store, clock: Clock) -
         assert alive + sum(stats.outcomes.values()) == sent
     clock.advance(seconds=31)
     assert sorted(payloads(take_all(queue))) == sorted(live.values())
+    assert store.repair(dry_run=True) == []
 
 
 def _is_there(queue: Queue, message_id: str) -> bool:

@@ -83,4 +83,4 @@ def _batches(transaction: Transaction, choices: Choices) -> Iterator[Flaw]:
     idle = {"before": transaction.now - flaws.STRANDED_SECONDS * 1_000_000}
     end = batching.start if choices.batches == "start" else batching.cancel
     for queue, batch, count in transaction.rows(SQL.stranded_batches, idle):
-        yield flaws.stranded(queue, batch, count, choices.batches, partial(end, transaction, queue, batch))
+        yield flaws.stranded(queue, batch, count, choices.batches, partial(end, transaction, queue, batch, None))
