@@ -9,6 +9,7 @@ from psycopg_pool import ConnectionPool
 
 import penstock
 from penstock import Store
+from penstock.domain.message import draft
 
 PREPARED = "select count(*) from pg_prepared_statements where name like 'penstock%'"
 
@@ -50,6 +51,16 @@ def test_a_statement_that_the_server_forgot_is_run_without_a_name(pool: Connecti
         connection.execute("deallocate all")
     queue.send(b"second")
     assert [delivery.payload for delivery in queue.receive(limit=10)] == [b"first", b"second"]
+
+
+def test_calls_made_together_get_over_a_statement_that_the_server_forgot(pool: ConnectionPool, store: Store) -> None:
+    queue = store.queue("orders")
+    queue.send(b"first")
+    with pool.connection() as connection:
+        connection.execute("deallocate all")
+    engine = queue.engine
+    engine.together([lambda: engine.send("orders", [draft(b"second")], None) for _ in range(2)])
+    assert [delivery.payload for delivery in queue.receive(limit=10)] == [b"first", b"second", b"second"]
 
 
 def test_an_answer_of_another_shape_is_asked_for_again(pool: ConnectionPool, store: Store) -> None:
