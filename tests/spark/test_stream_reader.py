@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import pickle
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows
 
 import penstock
-from penstock import GroupMisused, InvalidInput, Queue, RangeTrimmed, Store
+from penstock import GroupMisused, InvalidInput, LogDiverged, Queue, RangeTrimmed, Store
 from penstock.domain.errors import NotFound
 from penstock.engines.contract import Mark
 from penstock.spark.source import PenstockSource, StreamReader
@@ -284,3 +286,41 @@ def test_the_reader_goes_to_executors_without_its_connection(queue: Queue, url: 
     copy = pickle.loads(pickle.dumps(reader))
     assert [batch.num_rows for task in tasks for batch in copy.read(task)] == [1]
     assert "sqlite" not in repr(tasks)
+
+
+@pytest.mark.parametrize("options", [{}, {"group": "lake"}, {"group": "lake", "failOnDataLoss": "false"}])
+def test_law_8_a_stream_is_refused_after_a_restore_and_told_where_to_go_on(
+    tmp_path: Path, options: dict[str, str]
+) -> None:
+    """Also when the log has become longer than it was, and also when loss is accepted: this would be skipping."""
+    url = f"sqlite:///{tmp_path}/restored.db"
+    with penstock.connect(url) as store:
+        queue = store.queue("orders")
+        queue.send_many([1, 2])
+        first = stream_reader(url, **options)
+        start = first.initialOffset()
+        middle = latest(first, start)
+        first.commit(middle)
+        copied(tmp_path / "restored.db", tmp_path / "copy.db")
+        queue.send_many([3, 4, 5])
+        end = latest(first, middle)
+        assert payloads(first, middle, end) == [b"3", b"4", b"5"]
+        first.commit(end)
+        copied(tmp_path / "copy.db", tmp_path / "restored.db")
+        for count in (1, 9):
+            queue.send_many(["new"] * count)
+            reader = stream_reader(url, **options)
+            with pytest.raises(LogDiverged, match="startingPosition"):
+                latest(reader, end)
+            with pytest.raises(LogDiverged, match="startingPosition"):
+                reader.partitions(middle, end)  # a batch that was planned before
+        if options:
+            again = stream_reader(url, **options, startingPosition="group")
+            start = again.initialOffset()
+            assert payloads(again, start, latest(again, start)) == [b'"new"'] * 10
+
+
+def copied(source: Path, target: Path) -> None:
+    with closing(apsw.Connection(str(source))) as there, closing(apsw.Connection(str(target))) as here:
+        with here.backup("main", there, "main") as backup:
+            backup.step()

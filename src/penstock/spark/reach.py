@@ -110,9 +110,7 @@ class Reach:
         try:
             return self.engine.window(queue, start, end, parts, self.options.table)
         except LogDiverged as error:
-            raise LogDiverged(
-                f"{error}; choose where to go on (startingPosition) and start with a new checkpoint"
-            ) from None
+            raise with_advice(error) from None
         except RangeTrimmed as error:
             if self.options.fail_on_data_loss:
                 raise RangeTrimmed(
@@ -129,6 +127,11 @@ class Reach:
         total = sum(part.count for part in parts)
         least = 1 if self.options.min_partitions else ROWS_PER_TASK
         return list(_packed(parts, max(least, -(-total // max(1, wanted)))))
+
+
+def with_advice(error: LogDiverged) -> LogDiverged:
+    """A mark that the store refuses is told together with what to do."""
+    return LogDiverged(f"{error}; choose where to go on (startingPosition) and start with a new checkpoint")
 
 
 def _packed(parts: list[Part], size: int) -> Iterable[tuple[Part, ...]]:

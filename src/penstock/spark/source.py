@@ -36,7 +36,7 @@ from penstock.engines.contract import Engine, Mark
 from penstock.spark.holder import Holder
 from penstock.spark.offsets import Offsets, check_same, from_document
 from penstock.spark.options import ReadOptions, read_options, write_options
-from penstock.spark.reach import Reach
+from penstock.spark.reach import Reach, with_advice
 from penstock.spark.stores import engine_at
 
 if TYPE_CHECKING:
@@ -214,5 +214,8 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         if offsets == self._placed:
             return
         for queue, mark in offsets.marks.items():
-            self._engine.advance(queue, self.options.group, mark, self.options.table)
+            try:
+                self._engine.advance(queue, self.options.group, mark, self.options.table)
+            except LogDiverged as error:
+                raise with_advice(error) from None
         self._placed = offsets
