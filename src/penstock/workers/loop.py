@@ -27,7 +27,7 @@ logger = logging.getLogger("penstock.worker")
 BREATHE_SECONDS = 0.005
 # A loop that has not answered for so long is blocked: nothing is received for its handlers.
 BLOCKED_SECONDS = 1.0
-CLOSE_SECONDS = 2.0
+PROBE_SECONDS = 0.2
 # Tasks that were cancelled and go on cost little, but not nothing.
 MOST_STUCK = 1_000
 
@@ -86,13 +86,15 @@ class LoopThread:
         self._asked_at = None
 
     def close(self) -> None:
-        """A loop that a handler blocks cannot be closed: it is left behind with its thread."""
+        """Finish what the store has begun, however long it takes. A loop that a handler blocks cannot be closed: it is
+        left behind with its thread."""
         closing = asyncio.run_coroutine_threadsafe(self._close(), self.loop)
-        try:
-            closing.result(CLOSE_SECONDS if self._asked_at is None else BREATHE_SECONDS)
-        except concurrent.futures.TimeoutError:
-            logger.warning("the event loop is left behind: a handler blocks it")
-            return
+        while not closing.done():
+            concurrent.futures.wait([closing], PROBE_SECONDS)
+            self.probe(time.monotonic())
+            if self.is_blocked:
+                logger.warning("the event loop is left behind: a handler blocks it")
+                return
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
 
