@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
@@ -14,20 +13,21 @@ from penstock import Queue
 
 
 @pytest.fixture
-def older(queue: Queue, other: psycopg.Connection) -> Iterator[psycopg.Connection]:
+def older(queue: Queue, other: psycopg.Connection) -> psycopg.Connection:
     """A transaction whose snapshot is older than all that the test does."""
     queue.send(b"first")
     queue.ack_many(queue.receive())
     other.isolation_level = IsolationLevel.REPEATABLE_READ
     other.execute("select count(*) from penstock.queue")
-    yield other
+    return other
 
 
 SETTLES = {
     "ack": "select penstock.ack('orders', %(id)s, %(token)s)",
     "nak": "select penstock.nak('orders', %(id)s, %(token)s)",
     "extend": "select penstock.extend('orders', %(id)s, %(token)s, 60)",
-    "settle": "select penstock.settle('orders', 'default', '{ack}', array[%(token)s], array[%(position)s], '{null}', '{0}')",
+    "settle": "select penstock.settle('orders', 'default', '{ack}', array[%(token)s], array[%(position)s], "
+    "'{null}', '{0}')",
 }
 
 

@@ -1,5 +1,5 @@
-"""Leases that lapse in great numbers or with large messages: reclaiming is bounded for a receive, goes on in sweeps, and
-holds no more than one message at a time."""
+"""Leases that lapse in great numbers or with large messages: reclaiming is bounded for a receive, goes on in sweeps,
+and holds no more than one message at a time."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def test_many_lapsed_leases_do_not_keep_a_receive_waiting(store: Store, watcher:
 
 @pytest.mark.parametrize("path", sorted(FUNCTIONS.glob("*.sql")), ids=lambda path: path.stem)
 def test_no_function_gathers_messages_in_an_array(path: Path) -> None:
-    """An array has at most 1 GB, and a message alone may have 512 MB: neither a variable that is an array of rows with a
-    payload, nor an array of whole rows or of payloads made by a statement."""
+    """An array has at most 1 GB, and a message alone may have 512 MB: neither a variable that is an array of rows with
+    a payload, nor an array of whole rows or of payloads made by a statement."""
     text = path.read_text(encoding="utf-8")
     assert re.findall(r"penstock\.(?:flight|log|tracked|held|dead_letter|delivery_row)\[\]", text) == []
     assert re.findall(r"array\(\s*select (\w+)\s+from\b[^;]*?\bas \1\s*\)", text) == []

@@ -76,8 +76,6 @@ class Capabilities(msgspec.Struct, frozen=True):
     makes_own_schema: bool
     receives_lightly: bool = True
     """A receive that finds nothing disturbs nobody, so that there is no need to look before."""
-    receives_own_sends: bool = True
-    """A receive finds what was sent before it in the same transaction."""
 
 
 Operation = Callable[[], Any]

@@ -62,9 +62,7 @@ SQL = Statements("penstock.engines.postgres", "sql/verbs.sql")
 
 class PostgresEngine(LogView):
     name = "postgres"
-    capabilities = Capabilities(
-        transactional_send=True, crosses_processes=True, makes_own_schema=False, receives_own_sends=False
-    )
+    capabilities = Capabilities(transactional_send=True, crosses_processes=True, makes_own_schema=False)
 
     def __init__(self, database: Database, listen: bool) -> None:
         super().__init__(database)

@@ -111,7 +111,6 @@ class Connection(asyncio.Protocol):
         self._slots: deque[Slot | bytes] = deque()
         self._under_way = 0
         self._receives = 0
-        self._sends = 0
         self._is_alone = False
         self._waiter: Waiter | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -227,9 +226,7 @@ class Connection(asyncio.Protocol):
             return True
         if order is Order.ALONE:
             return False
-        if order is Order.SEND:
-            return not self._receives
-        return not self._sends or self.server.door.engine.capabilities.receives_own_sends
+        return order is not Order.SEND or not self._receives
 
     def _join(self, command: Command) -> bool:
         """Whether the calls in front can be done the quick way, together with those of other clients."""
@@ -263,7 +260,6 @@ class Connection(asyncio.Protocol):
         self._slots.append(slot)
         self._under_way += 1
         self._receives += order is Order.RECEIVE
-        self._sends += order is Order.SEND
         return slot
 
     def _begin(self, command: Command | None, arguments: list[bytes], order: Order) -> None:
@@ -327,7 +323,6 @@ class Connection(asyncio.Protocol):
     def filled(self, slot: Slot) -> None:
         self._under_way -= 1
         self._receives -= slot.order is Order.RECEIVE
-        self._sends -= slot.order is Order.SEND
         self._is_alone = False
         self._waiter = None
         if self._flush_is_due:

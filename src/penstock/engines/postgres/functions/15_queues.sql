@@ -97,6 +97,23 @@ begin
 end
 $$;
 
+-- Make the group, and the queue; its name, or null when somebody else has made it in a transaction that is still open.
+create or replace function penstock._made_group(_queue text, _group text, _needs_group boolean) returns text
+language plpgsql set lock_timeout = '100ms' as $$
+declare
+    q penstock.queue;
+    g penstock.reader;
+begin
+    q := penstock._ensure_queue(penstock._check_name('queue', _queue));
+    _group := penstock._check_name('group', coalesce(_group, penstock._default_group(q)));
+    g := case when _needs_group then penstock._get_group(q, _group) else penstock._ensure_group(q, _group) end;
+    perform penstock._check_leasing(q, g);
+    return g.name;
+exception when lock_not_available then
+    return null;
+end
+$$;
+
 -- The primary group exists from the first send, so that nothing sent can be trimmed before it has read it.
 create or replace function penstock._ensure_primary(q penstock.queue) returns integer
 language plpgsql as $$

@@ -1,18 +1,21 @@
 -- ready -> leased: handing messages out.
 
 drop function if exists penstock.take(text, text, text, integer, double precision, boolean);
+drop function if exists penstock.take(text, text, text, integer, double precision, boolean, boolean);
 
 -- Up to _limit messages, best priority first, within a priority due retries before unread ones; the last row is not a
 -- message: it has the token and the group. With _durable false the commit does not wait for the disk, where a receive
 -- that is lost by a power cut only means a redelivery: to be used when the receive is all that the transaction does.
--- With _needs_group a group that is not there is refused instead of made.
+-- With _needs_group a group that is not there is refused instead of made. With _brief others wait for the end of the
+-- transaction instead of overtaking it: to be used when it ends at once.
 --
 -- Unread messages are read by windows. A cursor stands in the window of what is visible in one snapshot and not in the
 -- one before it; sequence values commit out of order, but a transaction that was open in the first snapshot is known by
--- its number. The receives of one lane wait for each other; with several shards a receive goes on to the next.
+-- its number. One transaction at a time moves the cursor of a lane; with several shards a receive goes on to the next, and
+-- one that stays open is overtaken: see penstock._enter_lane.
 create or replace function penstock.take(
     _queue text, _group text, _consumer text, _limit integer, _lease_seconds double precision default null,
-    _durable boolean default true, _needs_group boolean default false
+    _durable boolean default true, _needs_group boolean default false, _brief boolean default false
 ) returns setof penstock.delivery_row
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_seqscan = off
@@ -25,8 +28,12 @@ declare
     _token bigint;
     _ends_at bigint;
     _fresh pg_snapshot;
-    _promoted bigint[] := '{}';
+    _key bigint;
+    _how text;
+    _others int8multirange;
+    _own xid8;
     _busy integer[] := '{}';
+    _entered integer[] := '{}';
     _turns integer[];
     _lane_id integer;
     _priority integer;
@@ -70,14 +77,15 @@ begin
         perform penstock._check_cluster();
     end if;
     if f.group_id is null or f.stream_mark is not null then
-        q := penstock._ensure_queue(penstock._check_name('queue', _queue));
-        _group := penstock._check_name('group', coalesce(_group, penstock._default_group(q)));
-        g := case when _needs_group then penstock._get_group(q, _group) else penstock._ensure_group(q, _group) end;
-        perform penstock._check_leasing(q, g);
-        return query select * from penstock.take(
-            _queue, g.name, _consumer, _limit, _lease_seconds, _durable, _needs_group
-        );
-        return;
+        f.name := penstock._made_group(_queue, _group, _needs_group);
+        if f.name is not null then
+            return query select * from penstock.take(
+                _queue, f.name, _consumer, _limit, _lease_seconds, _durable, _needs_group, _brief
+            );
+            return;
+        end if;
+        f.name := coalesce(_group, 'default');
+        f.paused := true;
     end if;
     if f.paused then
         row_.created_at := 0;
@@ -88,11 +96,16 @@ begin
     if not _durable and f.delivery = 'at_least_once' then
         _ignored := set_config('synchronous_commit', 'off', true);
     end if;
-    if f.ordered then
-        perform pg_advisory_xact_lock(f.group_id, 0);
-    elsif f.lanes = 1 then
-        if not pg_try_advisory_xact_lock(f.group_id, f.lane_id) then
-            perform pg_advisory_xact_lock(f.group_id, f.lane_id);
+    if f.lanes = 1 and not f.ordered then
+        -- The commonest case without a call; see penstock._enter_lane.
+        _key := penstock._lane_key(f.group_id, f.lane_id);
+        if _brief and pg_try_advisory_xact_lock(_key) and penstock._is_not_overtaken(_key) then
+            _how := 'cursor';
+        else
+            select * into _how, _others from penstock._enter_lane(f.group_id, f.lane_id, _brief, true);
+        end if;
+        if _how = 'cursor' then
+            _entered := array[f.lane_id];
         end if;
     end if;
     -- After waiting for others: what they did came before.
@@ -138,7 +151,7 @@ begin
         select * into q from penstock.queue where queue_id = f.queue_id;
         select * into g from penstock.reader where group_id = f.group_id;
         if due.held then
-            _promoted := penstock._promote(q, greatest(_limit, 1000), _now);
+            perform penstock._promote(q, greatest(_limit, 1000), _now);
         end if;
         _has_retries := penstock._look_after(q, g, _limit, greatest(_limit, 1000), due.lapsed, _now);
         if due.lapsed then
@@ -150,9 +163,14 @@ begin
         select greatest(_token, max(token) + 1) into _token
         from penstock.tracked where group_id = f.group_id and state <> 'leased';
     end if;
+    _own := pg_current_xact_id_if_assigned();
+    if _own is not null then
+        select * into q from penstock.queue where queue_id = f.queue_id;
+        select * into g from penstock.reader where group_id = f.group_id;
+    end if;
     if f.ordered then
         return query
-        select * from penstock._take_in_order(q, g, _consumer, _limit, f.lease_seconds, _token, _now, _promoted);
+        select * from penstock._take_in_order(q, g, _consumer, _limit, f.lease_seconds, _token, _now, _own);
         get diagnostics _taken = row_count;
         _room := _room - _taken;
     else
@@ -167,9 +185,9 @@ begin
             _lane_id := _turns[place][1];
             _priority := _turns[place][2];
             _is_first := _turns[place][3] = 1;
-            if _is_first and (_has_retries or _promoted <> '{}') then
+            if _is_first and (_has_retries or _own is not null) then
                 return query select * from penstock._take_waiting(
-                    q, g, _consumer, _room, f.lease_seconds, _token, _now, _priority, _promoted
+                    q, g, _consumer, _room, f.lease_seconds, _token, _now, _priority, _own
                 );
                 get diagnostics _taken = row_count;
                 _room := _room - _taken;
@@ -179,18 +197,28 @@ begin
                 c := due.claim;
             else
                 if _is_first then
-                    if not pg_try_advisory_xact_lock(f.group_id, _lane_id) then
+                    _key := penstock._lane_key(f.group_id, _lane_id);
+                    if _brief and pg_try_advisory_xact_lock(_key) and penstock._is_not_overtaken(_key) then
+                        _how := 'cursor';
+                    else
+                        select * into _how, _others from penstock._enter_lane(f.group_id, _lane_id, _brief, false);
+                    end if;
+                    if _how is null then
                         _busy := _busy || _lane_id;
                         continue;
                     end if;
                 else
                     continue when not _lane_id = any (_busy);
                     exit when _room < _limit;
-                    perform pg_advisory_xact_lock(f.group_id, _lane_id);
+                    select * into _how, _others from penstock._enter_lane(f.group_id, _lane_id, _brief, true);
+                    exit when _how is null;
                     _busy := array_remove(_busy, _lane_id);
                     _now := penstock.now_us();
                     _token := greatest(_token, (extract(epoch from clock_timestamp()) * 1000000)::bigint);
                     _ends_at := _now + round(f.lease_seconds * 1000000)::bigint;
+                end if;
+                if _how = 'cursor' then
+                    _entered := _entered || _lane_id;
                 end if;
                 _fresh := penstock._snapshot();
                 f.trimmed_position := (
@@ -200,6 +228,19 @@ begin
                 exit when f.trimmed_position is null;
                 c := penstock._cursor(f.group_id, _lane_id);
                 due.skips := exists (select 1 from penstock.skip where group_id = f.group_id);
+            end if;
+            if _how is null then
+                _busy := _busy || _lane_id;
+                exit;
+            elsif _how = 'single' then
+                return query select * from penstock._take_single(
+                    f.queue_id, f.group_id, _lane_id, _priority, _others, _consumer, _room, f.lease_seconds, _token, _now,
+                    _room = _limit
+                );
+                get diagnostics _taken = row_count;
+                _room := _room - _taken;
+                exit when _room = 0;
+                continue;
             end if;
             if c.number is null then
                 c := penstock._cursor(f.group_id, _lane_id);
@@ -391,13 +432,16 @@ begin
             end loop;
             exit when _room = 0;
         end loop;
-        if _room > 0 and _busy = '{}' and (_has_retries or _promoted <> '{}') then
+        if _room > 0 and _busy = '{}' and (_has_retries or _own is not null) then
             return query select * from penstock._take_waiting(
-                q, g, _consumer, _room, f.lease_seconds, _token, _now, 2147483647, _promoted
+                q, g, _consumer, _room, f.lease_seconds, _token, _now, 2147483647, _own
             );
             get diagnostics _taken = row_count;
             _room := _room - _taken;
         end if;
+    end if;
+    if not _brief then
+        perform penstock._publish(f.group_id, entered, _token) from unnest(_entered) as entered;
     end if;
     if _now - f.used_at > 10000000 then
         update penstock.reader set used_at = _now where group_id = (
@@ -423,39 +467,6 @@ language sql volatile as $$
         where queue_id = _queue_id and priority >= 0 and penstock._has_unread(_group_id, lane_id, _trimmed_position)
     ) as n
     cross join generate_series(1, 2) as turn
-$$;
-
--- Retries that are due and leases that have lapsed, at least _least if there are so many and at most _limit; whether there
--- may be retries that are ready.
-drop function if exists penstock._look_after(penstock.queue, penstock.reader, integer, boolean, bigint);
-create or replace function penstock._look_after(
-    q penstock.queue, g penstock.reader, _least integer, _limit integer, _lapsed boolean, _now bigint
-) returns boolean
-language plpgsql as $$
-declare
-    due record;
-begin
-    select
-        exists (
-            select 1 from penstock.tracked where group_id = g.group_id and state = 'held' and until_at <= _now
-        ) as retries,
-        _lapsed or exists (
-            select 1 from penstock.tracked where group_id = g.group_id and state = 'leased' and until_at <= _now
-        ) as lapsed,
-        exists (select 1 from penstock.tracked where group_id = g.group_id and state = 'ready') as ready
-    into due;
-    if due.retries then
-        perform penstock._make_ready(q, g, _limit, _now);
-    end if;
-    if due.lapsed then
-        perform penstock._reclaim(q, g, null, _now, _least, _limit);
-    end if;
-    if due.retries or due.lapsed or due.ready then
-        perform penstock._expire_tracked(q, g, _now);
-        return true;
-    end if;
-    return false;
-end
 $$;
 
 -- How many transaction numbers lie between two.

@@ -149,3 +149,36 @@ begin
     return _count;
 end
 $$;
+
+-- Retries that are due and leases that have lapsed, at least _least if there are so many and at most _limit; whether there
+-- may be retries that are ready.
+drop function if exists penstock._look_after(penstock.queue, penstock.reader, integer, boolean, bigint);
+create or replace function penstock._look_after(
+    q penstock.queue, g penstock.reader, _least integer, _limit integer, _lapsed boolean, _now bigint
+) returns boolean
+language plpgsql as $$
+declare
+    due record;
+begin
+    select
+        exists (
+            select 1 from penstock.tracked where group_id = g.group_id and state = 'held' and until_at <= _now
+        ) as retries,
+        _lapsed or exists (
+            select 1 from penstock.tracked where group_id = g.group_id and state = 'leased' and until_at <= _now
+        ) as lapsed,
+        exists (select 1 from penstock.tracked where group_id = g.group_id and state = 'ready') as ready
+    into due;
+    if due.retries then
+        perform penstock._make_ready(q, g, _limit, _now);
+    end if;
+    if due.lapsed then
+        perform penstock._reclaim(q, g, null, _now, _least, _limit);
+    end if;
+    if due.retries or due.lapsed or due.ready then
+        perform penstock._expire_tracked(q, g, _now);
+        return true;
+    end if;
+    return false;
+end
+$$;

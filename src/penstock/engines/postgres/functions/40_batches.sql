@@ -313,22 +313,3 @@ begin
     end loop;
 end
 $$;
-
--- Nobody receives from the queue until this transaction ends.
-create or replace function penstock._lock_lanes(q penstock.queue, _group_id integer) returns void
-language plpgsql as $$
-begin
-    perform pg_advisory_xact_lock(pair.group_id, pair.lane_id)
-    from (
-        select g.group_id, lanes.lane_id
-        from penstock.reader as g
-        cross join (
-            select n.lane_id from penstock.lane as n where n.queue_id = q.queue_id
-            union all
-            select 0
-        ) as lanes
-        where g.queue_id = q.queue_id and (_group_id is null or g.group_id = _group_id)
-        order by g.group_id, lanes.lane_id
-    ) as pair;
-end
-$$;

@@ -237,7 +237,7 @@ declare
 begin
     for g in select * from penstock.reader where queue_id = q.queue_id and stream_mark is null order by group_id loop
         -- A lane that was made since the others were locked.
-        perform pg_advisory_xact_lock(g.group_id, n.lane_id);
+        perform penstock._lock_lane(g.group_id, n.lane_id);
     end loop;
     _seqs := array(
         select m.seq from penstock.log as m

@@ -228,7 +228,10 @@ declare
     _is_primary boolean := g.name is not distinct from q.primary_group;
 begin
     if exists (select 1 from penstock._overdue(q, g, _now)) then
-        perform penstock._lock_lanes(q, g.group_id);
+        if not penstock._try_lanes(q, g.group_id) then
+            -- Somebody receives: the next sweep looks again.
+            return 0;
+        end if;
         -- Where the log begins may have been moved while this one waited.
         select * into q from penstock.queue where queue_id = q.queue_id;
         for over in select * from penstock._overdue(q, g, _now) as one order by one.seq loop

@@ -136,7 +136,9 @@ begin
     if not found or _upto <= q.trimmed_position then
         return 0;
     end if;
-    perform penstock._carry_cursors(q, _upto, _now);
+    if not penstock._carried_cursors(q, _upto, _now) then
+        return 0;
+    end if;
     return penstock._trim_to(q, _upto, _now);
 end
 $$;
@@ -333,8 +335,9 @@ end
 $$;
 
 -- Idle groups lose what they have not read: their cursors are put where the log begins, and it is written down. No
--- message has position 0.
-create or replace function penstock._carry_cursors(q penstock.queue, _upto bigint, _now bigint) returns void
+-- message has position 0. False when somebody reads such a group after all.
+drop function if exists penstock._carry_cursors(penstock.queue, bigint, bigint);
+create or replace function penstock._carried_cursors(q penstock.queue, _upto bigint, _now bigint) returns boolean
 language plpgsql as $$
 declare
     g penstock.reader;
@@ -349,7 +352,9 @@ begin
             and used_at <= _now - penstock._us(q.group_idle_seconds) and name is distinct from q.primary_group
     loop
         _is_carried := false;
-        perform penstock._lock_lanes(q, g.group_id);
+        if not penstock._try_lanes(q, g.group_id) then
+            return false;
+        end if;
         for n in select * from penstock.lane where queue_id = q.queue_id and priority >= 0 loop
             c := penstock._cursor(g.group_id, n.lane_id);
             continue when not exists (
@@ -368,5 +373,6 @@ begin
             );
         end if;
     end loop;
+    return true;
 end
 $$;

@@ -41,10 +41,11 @@ declare
     g penstock.reader;
     m penstock.log;
     t penstock.tracked;
-    fl penstock.flight;
+    lane record;
     _priority integer;
     _token bigint;
 begin
+    select null as how into lane;
     select * into q from penstock.queue where queue_id = _queue_id;
     if current_setting('transaction_isolation') <> 'read committed' or q.ordered then
         raise exception using errcode = 'PN200',
@@ -61,9 +62,6 @@ begin
     select l.* into m
     from (select o.* from penstock.log as o where o.seq = _seq offset 0) as l join penstock.lane as n using (lane_id)
     where n.queue_id = _queue_id;
-    if found then
-        perform pg_advisory_xact_lock(g.group_id, m.lane_id);
-    end if;
     perform penstock._reclaim(q, g, null, _now, 2147483647, 2147483647);
     _token := greatest(
         (extract(epoch from clock_timestamp()) * 1000000)::bigint,
@@ -80,18 +78,23 @@ begin
         perform penstock._take_retry(q, t, _consumer, _lease_seconds, _token, _now);
         return _token;
     end if;
-    -- Looked for again, now that nobody else reads the lane.
-    if (penstock._door_find_at(_queue_id, _seq)).state is distinct from 'ready' or m.expires_at <= _now
-        or (q.delivery = 'at_most_once' and m.deadline_at <= _now) then
+    if m.tx is distinct from pg_current_xact_id_if_assigned() then
+        select * into lane from penstock._enter_lane(g.group_id, m.lane_id, false, true);
+        if lane.how is null or lane.others @> (_seq & 17592186044415)
+            or not pg_try_advisory_xact_lock(penstock._message_key(g.group_id, _seq)) then
+            return null;
+        end if;
+    end if;
+    -- Looked for again, now that nobody else can take it.
+    if (penstock._door_find_at(_queue_id, _seq)).state is distinct from 'ready'
+        or penstock._end_event(q, m.expires_at, m.deadline_at, m.batch_id, _now) is not null then
         return null;
     end if;
-    fl := penstock._as_flight(m, _priority, _token, _consumer);
-    insert into penstock.skip (group_id, seq) values (g.group_id, _seq);
-    perform penstock._track(
-        g.group_id, fl, 'leased', 1, penstock._lease_end(_now, _lease_seconds, m.expires_at, m.deadline_at), _now
-    );
-    perform penstock._record(_queue_id, g.group_id, 'receive', 'leased', _seq, _consumer, null, 1, _token, _now);
-    perform penstock._door_pass(q, g, m.lane_id, _consumer, _token, _now);
+    perform penstock._lease_ahead(q, g, m.lane_id, _priority, _seq, _consumer, _lease_seconds, _token, _now);
+    if lane.how = 'cursor' then
+        perform penstock._door_pass(q, g, m.lane_id, _consumer, _token, _now);
+        perform penstock._publish(g.group_id, m.lane_id, _token);
+    end if;
     return _token;
 end
 $$;

@@ -7,8 +7,8 @@ select created_at, first, seqs, ids from penstock.append(%s, %s, %s, %s);
 select penstock.put(%s, %s, %s::text[], %s::jsonb, %s);
 
 -- name: take
--- A receive; the last row has the token and the group.
-select * from penstock.take(%s, %s, %s, %s::integer, %s::double precision, %s, %s);
+-- A receive; the last row has the token and the group. The transaction is the client's own and ends at once.
+select * from penstock.take(%s, %s, %s, %s::integer, %s::double precision, %s, %s, true);
 
 -- name: take_over
 -- Receive what others have in flight.
