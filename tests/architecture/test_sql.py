@@ -140,9 +140,8 @@ def test_a_snapshot_that_is_kept_has_its_own_transaction_in_it() -> None:
         for use in re.finditer("pg_current_snapshot|txid_current_snapshot", text):
             names = made.findall(text, 0, use.start())
             if not names or names[-1] not in SNAPSHOTS:
-                wrong.append(
-                    f"{shown(path)}: {names[-1] if names else use.group()} wants penstock._snapshot(), or a reason in SNAPSHOTS"
-                )
+                name = names[-1] if names else use.group()
+                wrong.append(f"{shown(path)}: {name} wants penstock._snapshot(), or a reason in SNAPSHOTS")
     assert not wrong, "\n".join(wrong)
 
 

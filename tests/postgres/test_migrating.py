@@ -118,6 +118,7 @@ def copy_to_segment_0(connection: psycopg.Connection) -> None:
             [f"penstock.{table}"],
         ).fetchone()
         assert columns is not None
+        others = columns[0]
         connection.execute(
-            f"insert into penstock.{table} (segment, {columns[0]}) select 0, {columns[0]} from penstock.{table}".encode()
+            f"insert into penstock.{table} (segment, {others}) select 0, {others} from penstock.{table}".encode()
         )

@@ -1,4 +1,4 @@
-"""Retention under rollbacks, timeouts and crashes: a sweep that was undone leaves nothing behind, nobody waits for one."""
+"""Retention under rollbacks, timeouts and crashes: an undone sweep leaves nothing behind, and nobody waits for one."""
 
 from __future__ import annotations
 

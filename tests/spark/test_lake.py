@@ -15,8 +15,8 @@ import penstock
 from penstock import LakeBusy, NotALake, NotFound, RangeTrimmed, Store
 from penstock.spark.lake import frames, layout
 from penstock.spark.lake.compacting import compact, drop_old
-from penstock.spark.lake.layout import queue_folder
 from penstock.spark.lake.frames import read_table
+from penstock.spark.lake.layout import queue_folder
 from penstock.spark.lake.opening import SIGN, open_lake
 from penstock.spark.lake.verifying import verify
 from penstock.spark.lifecycles import lifecycles

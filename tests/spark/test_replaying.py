@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy
@@ -10,9 +11,9 @@ from pyspark.sql import SparkSession
 
 from penstock import InvalidInput, Store
 from penstock.domain.errors import NotFound
+from penstock.spark import replaying
 from penstock.spark.lake.archiving import archive
 from penstock.spark.lake.opening import open_lake
-from penstock.spark import replaying
 from penstock.spark.replayed import Replays
 from penstock.spark.replaying import replay
 
@@ -102,7 +103,7 @@ def test_a_replay_that_died_is_made_up_for(
     with monkeypatch.context() as patch:
         if is_sent:
             finished = Replays.finish
-            calls = iter([finished, die])
+            calls: Iterator[Callable[[Replays], None]] = iter([finished, die])
             patch.setattr(Replays, "finish", lambda self: next(calls)(self))
         else:
             patch.setattr(replaying, "as_replayed", die)

@@ -186,7 +186,7 @@ def test_a_group_that_another_query_reads_stops_the_query(
     )  # fmt: skip
     try:
         while not first.lastProgress:
-            first.awaitTermination(0.2)
+            first.awaitTermination(1)
         with pytest.raises(StreamingQueryException, match="is being read by another query"):
             drain(stream(spark, url, group="lake").select("id"), tmp_path)
         assert first.isActive

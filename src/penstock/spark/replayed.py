@@ -1,6 +1,6 @@
 """What a replay has sent, kept in the store's ledger for as long as the store lives.
 
-A message is known by its queue and position, so what was sent is a set of numbers, mostly in stretches: it is written as
+A message is known by its queue and position, so what was sent is a set of numbers, mostly contiguous: it is written as
 ranges, in blocks of positions. Before a run sends it writes down what it is going to send. The sends and the entry that
 the sink makes for the run are one transaction; the next run finds the entry, or finds none, and knows whether it was
 sent. Neither a crash nor the trimming of the target queue makes a message go twice.

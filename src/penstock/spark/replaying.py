@@ -2,7 +2,7 @@
 
 Running a replay again, after a crash or for newer messages, sends none of them twice: the store keeps what each replay
 has sent (`replayed`). A replayed message gets an id that follows from the name of the replay and from the message it
-comes from. It says where it comes from: in its headers, and as the one who sent it in the first entry of its audit trail.
+comes from. It says where it comes from: in its headers, and as the sender in the first entry of its audit trail.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LINEAGE = "penstock-replay-"
 
 
 class Replayed(msgspec.Struct, frozen=True):
-    """How many messages the filter chose, and how many of them were sent now; the others this replay had sent before."""
+    """How many messages the filter chose, and how many were sent now; this replay had sent the others before."""
 
     name: str
     into: str

@@ -33,12 +33,11 @@ async def test_law_8_xread_misses_nothing_after_a_restore(client: Client, tmp_pa
     for number in range(5):
         await client("XADD", "s", "*", "old", number)
     copy(path, tmp_path / "copy")
-    for number in range(20):
-        last = await client("XADD", "s", "*", "lost", number)
+    lost = [await client("XADD", "s", "*", "lost", number) for number in range(20)]
     copy(tmp_path / "copy", path)
-    milliseconds = int(last.partition(b"-")[0])
+    milliseconds = int(lost[-1].partition(b"-")[0])
     while time.time_ns() // 1_000_000 <= milliseconds:
         pass
     sent = [await client("XADD", "s", "*", "new", number) for number in range(count)]
-    [[_, entries]] = await client("XREAD", "COUNT", 100, "STREAMS", "s", last)
+    [[_, entries]] = await client("XREAD", "COUNT", 100, "STREAMS", "s", lost[-1])
     assert [entry[0] for entry in entries] == sent

@@ -97,7 +97,7 @@ def _joined(one: Window, next_one: Window) -> Window:
     spans = dict(one.spans)
     for queue, span in next_one.spans.items():
         spans[queue] = Span(spans[queue].start if queue in spans else span.start, span.end)
-    rows = {table: one.rows.get(table, 0) + next_one.rows.get(table, 0) for table in DATED}
+    rows: dict[str, int] = {table: one.rows.get(table, 0) + next_one.rows.get(table, 0) for table in DATED}
     return Window(one.first, next_one.last, next_one.at, spans, rows)
 
 

@@ -21,8 +21,8 @@ LOW_BITS = 0xFFFF_FFFF
 
 
 def read_table(spark: SparkSession, lake: Lake, table: Table) -> DataFrame:
-    """A table of the lake as the manifest has it, whatever else may lie about. An audit in which groups began late has a
-    column `begun` besides, a map from their names to the position behind which they read.
+    """A table of the lake as the manifest has it, whatever else may lie about. An audit in which groups began late has
+    a column `begun` besides, a map from their names to the position behind which they read.
 
     For an hour, or until the lake is closed, no file of it is replaced or removed.
     """
