@@ -3,11 +3,17 @@
 -- the number is a position or an entry. Whoever replayed the commit of that row gives no number up to it out again: the mark
 -- of a store that has the row is right, and any other one is refused.
 
--- A mark with its witness; one that has passed nothing needs none.
+-- A mark with its witness; one that has passed nothing needs none. Blocks and not expressions, here and below: their plans are
+-- made once in a session.
 create or replace function penstock._witnessed(q penstock.queue, _mark text, _table text) returns text
-language sql stable as $$
-    select concat_ws('/', _mark, case when _table = 'messages' then penstock._last_sent(q, c) else penstock._last_step(q, c) end)
-    from penstock._mark_cursor(_mark) as c
+language plpgsql stable as $$
+declare
+    c penstock.claim := penstock._mark_cursor(_mark);
+begin
+    return concat_ws(
+        '/', _mark, case when _table = 'messages' then penstock._last_sent(q, c) else penstock._last_step(q, c) end
+    );
+end
 $$;
 
 -- The last message that a cursor has passed, in the log, taken out or trimmed: of the last transaction, or with the last
@@ -65,8 +71,11 @@ $$;
 
 -- The last step of the trail that a cursor has passed: of the last transaction, or the entry at which it was cut.
 create or replace function penstock._last_step(q penstock.queue, c penstock.claim) returns text
-language sql stable as $$
-    select one.tx::text || ':' || one.entry || ':' || one.at from (
+language plpgsql stable set enable_seqscan = off as $$
+declare
+    w penstock.witness;
+begin
+    select one.* into w from (
         (
             select s.tx, s.entry, s.at from penstock.step as s
             where s.queue_id = q.queue_id and c.used_up and s.tx < pg_snapshot_xmax(c.snap)
@@ -94,11 +103,13 @@ language sql stable as $$
             where not c.used_up and c.above > 0
         )
         union all
-        select w.part[1]::xid8, w.part[2]::bigint, w.part[3]::bigint
-        from (select string_to_array(split_part(q.trail_mark, '/', 7), ':') as part) as w
-        where c.used_up and pg_visible_in_snapshot(w.part[1]::xid8, c.snap)
+        select kept.part[1]::xid8, kept.part[2]::bigint, kept.part[3]::bigint
+        from (select string_to_array(split_part(q.trail_mark, '/', 7), ':') as part) as kept
+        where c.used_up and pg_visible_in_snapshot(kept.part[1]::xid8, c.snap)
     ) as one
-    order by one.tx desc, one.entry desc limit 1
+    order by one.tx desc, one.entry desc limit 1;
+    return w.tx::text || ':' || w.number || ':' || w.at;
+end
 $$;
 
 -- Whether a queue has the row that a mark names, or had it until it was trimmed or taken out.
