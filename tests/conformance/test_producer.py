@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock import InvalidInput, Outgoing, PayloadTooLarge, Queue, Store
+from penstock import DuplicateAddress, InvalidInput, Outgoing, PayloadTooLarge, Queue, Store
 from tests.conformance.moves import assert_books_balance, payloads, take_all
 
 LONG = 3_600  # longer than any test: only a full batch or a flush sends
@@ -68,16 +68,44 @@ def test_a_send_that_fails_surfaces_at_the_end_of_the_block(store: Store) -> Non
     assert_books_balance(queue, sent=0)
 
 
-def test_a_send_that_fails_surfaces_at_a_flush_and_nothing_is_dropped(store: Store) -> None:
+def test_a_message_that_is_refused_does_not_hinder_the_others(store: Store) -> None:
     queue = store.queue("small", max_payload_bytes=8)
     with queue.producer(batch_size=100, linger_seconds=LONG) as producer:
-        producer.send(b"123456789")
-        producer.send(b"1")
+        gathered = [producer.send(b"%d" % number if number % 7 else b"123456789") for number in range(1, 51)]
         with pytest.raises(PayloadTooLarge):
             producer.flush()
-        store.queue("small", max_payload_bytes=9)
         producer.flush()
-        assert [delivery.payload for delivery in take_all(queue)] == [b"123456789", b"1"]
+        assert [one.is_sent for one in gathered] == [bool(number % 7) for number in range(1, 51)]
+        assert [type(one.error) for one in gathered[6::7]] == [PayloadTooLarge] * 7
+        producer.send(b"later")
+    expected = [b"%d" % number for number in range(1, 51) if number % 7]
+    assert [delivery.payload for delivery in take_all(queue)] == [*expected, b"later"]
+
+
+def test_a_live_address_is_told_once_and_the_producer_goes_on(queue: Queue) -> None:
+    existing = queue.send("first", address="a")
+    producer = queue.producer(batch_size=3, linger_seconds=LONG)
+    twice = producer.send("twice", address="a")
+    others = [producer.send(number) for number in range(2)]
+    assert all(one.is_sent for one in others), "a full batch is sent"
+    with pytest.raises(DuplicateAddress) as told:
+        producer.send("not taken")
+    assert told.value.existing_id == existing
+    assert (twice.is_sent, twice.error) == (False, told.value)
+    for number in range(2, 7):
+        producer.send(number)
+    producer.close()
+    assert payloads(take_all(queue)) == ["first", 0, 1, 2, 3, 4, 5, 6]
+
+
+def test_ids_and_addresses_of_ones_own_are_kept(queue: Queue) -> None:
+    chosen = "00000000-0000-4000-8000-000000000007"
+    with queue.producer(batch_size=100, linger_seconds=LONG) as producer:
+        for number in range(30):
+            producer.send(number, id=chosen if number == 7 else None, address="b" if number == 9 else None)
+    deliveries = take_all(queue)
+    assert payloads(deliveries) == list(range(30))
+    assert (deliveries[7].id, deliveries[9].address) == (chosen, "b")
 
 
 def test_a_thousand_messages_arrive_in_order(queue: Queue) -> None:

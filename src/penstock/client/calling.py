@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Hashable
 from typing import TypeVar
 
+from penstock.client.consignment import put_all
 from penstock.client.slot import current_slot
 from penstock.client.tracing import Tracing
 from penstock.domain.message import Draft
@@ -84,4 +85,5 @@ class Calls:
             slot.enter()
 
     def _close(self) -> None:
+        put_all(self.engine)
         self.engine.close()

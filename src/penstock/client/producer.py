@@ -4,61 +4,71 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from penstock.domain.message import Draft, Outgoing, draft
+from penstock.client.consignment import Consignment, Gathered, let_go, logger, refusal, watch
+from penstock.domain.errors import StoreError
+from penstock.domain.message import Outgoing, draft
 from penstock.domain.times import check_integer, check_seconds
+from penstock.engines.contract import Engine
 
 if TYPE_CHECKING:
     from penstock.client.queue import Queue
+
+# A store that fails is not asked more often than this, however short the linger time.
+PAUSE_SECONDS = 0.05
 
 
 class Producer:
     """Made by `queue.producer(...)`; used in a `with` block, which sends what is left at its end.
 
-    A background thread sends what has waited long enough. When a send fails, its messages stay gathered, and the
-    error is raised by the next `send`, `flush` or the end of the block: nothing is dropped in silence.
+    A message that `send` has returned for is taken: it is sent when the batch is full or it has waited long enough, as
+    often as it takes, and never twice. `send` raises only for a message that it has not taken. One that the queue
+    refuses does not hinder the others; its error is raised once, by the next `send`, `flush` or `close`, and stays in
+    what `send` returned for it.
     """
 
     def __init__(self, queue: Queue, batch_size: int, linger_seconds: float) -> None:
         self.queue = queue
         self.batch_size = check_integer("batch_size", batch_size, 1, 1_000_000)
         self.linger_seconds = check_seconds("linger_seconds", linger_seconds)
-        self._waiting: list[Draft] = []
-        self._oldest_at = 0.0
-        self._error: BaseException | None = None
+        self._waiting: list[Gathered] = []
+        self._consignment = Consignment(())
+        self._refused: list[Gathered] = []
+        self._due_at = 0.0
         self._closed = False
         self._changed = threading.Condition(threading.RLock())
         self._lingerer: threading.Thread | None = None
 
-    def send(self, payload: Any, **options: Any) -> None:
+    def send(self, payload: Any, **options: Any) -> Gathered:
         """Gather one message; the options are those of `queue.send`. Sends at once when the batch is full."""
         outgoing = payload if isinstance(payload, Outgoing) else Outgoing(payload=payload, **options)
-        message = draft(outgoing)
+        gathered = Gathered(draft(outgoing))
         with self._changed:
-            self._raise_error()
             if self._closed:
                 raise RuntimeError("this producer is closed")
-            self._waiting.append(message)
-            if len(self._waiting) == 1:
-                self._oldest_at = time.monotonic()
-                self._start_lingering()
-            if len(self._waiting) >= self.batch_size:
+            if self._is_full():
                 self._put()
+            self._tell_refused()
+            self._waiting.append(gathered)
+            if len(self._waiting) == 1:
+                self._linger_from(time.monotonic() + self.linger_seconds)
+            if self._is_full():
+                self._try_to_put()
+        return gathered
 
     def flush(self) -> None:
         """Send what was gathered, now."""
         with self._changed:
-            self._error = None
             self._put()
+            self._tell_refused()
 
     def close(self) -> None:
         """Send what is left and stop; an error leaves the producer usable, so that close can be called again."""
         self.flush()
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
+        self._stop()
         if self._lingerer is not None:
             self._lingerer.join()
 
@@ -71,21 +81,58 @@ class Producer:
         try:
             self.close()
         finally:
-            with self._changed:
-                self._closed = True
-                self._changed.notify_all()
+            self._stop()
+
+    @property
+    def _engine(self) -> Engine:
+        return self.queue.engine
+
+    @property
+    def _left(self) -> int:
+        """How many messages are not known to be in the queue or refused."""
+        return len(self._waiting) + len(self._consignment)
+
+    def _put_at_exit(self) -> None:
+        self.flush()
+
+    def _is_full(self) -> bool:
+        return self._left >= self.batch_size
 
     def _put(self) -> None:
-        if self._waiting:
-            self.queue._send(self._waiting, None)
-            self._waiting = []
+        """What was tried before goes first, and alone: nothing may join what may be in already."""
+        while self._consignment or self._waiting:
+            if not self._consignment:
+                self._consignment, self._waiting = Consignment(self._waiting), []
+            try:
+                self.queue.store._run_alone(partial(self._consignment.put, self.queue.engine, self.queue.name))
+            finally:
+                self._refused += self._consignment.refused
+                self._consignment.refused.clear()
+        let_go(self)
 
-    def _raise_error(self) -> None:
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
+    def _try_to_put(self) -> None:
+        """For messages that are taken already: they stay, and whoever comes next is told."""
+        try:
+            self._put()
+        except StoreError as error:
+            logger.warning("messages for queue %r wait in a producer: %s", self.queue.name, error)
+            self._linger_from(time.monotonic() + max(self.linger_seconds, PAUSE_SECONDS))
 
-    def _start_lingering(self) -> None:
+    def _tell_refused(self) -> None:
+        if self._refused:
+            refused, self._refused = self._refused, []
+            raise refusal(refused)
+
+    def _stop(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+            if not self._waiting and not self._consignment:
+                let_go(self)
+
+    def _linger_from(self, due_at: float) -> None:
+        self._due_at = due_at
+        watch(self)
         if self._lingerer is None:
             self._lingerer = threading.Thread(target=self._linger, name="penstock-producer", daemon=True)
             self._lingerer.start()
@@ -94,14 +141,9 @@ class Producer:
     def _linger(self) -> None:
         with self._changed:
             while not self._closed:
-                if not self._waiting or self._error is not None:
-                    self._changed.wait(None if not self._waiting else self.linger_seconds or 0.001)
-                    continue
-                left = self._oldest_at + self.linger_seconds - time.monotonic()
-                if left > 0:
+                if not self._waiting and not self._consignment:
+                    self._changed.wait()
+                elif (left := self._due_at - time.monotonic()) > 0:
                     self._changed.wait(left)
-                    continue
-                try:
-                    self._put()
-                except Exception as error:
-                    self._error = error
+                else:
+                    self._try_to_put()

@@ -12,6 +12,7 @@ from penstock.client.aio.call import Answer, Call
 from penstock.client.aio.gathering import Gatherer, run_each
 from penstock.client.aio.grouping import ALONE, can_merge, merge_items, merge_receives, run_together
 from penstock.client.aio.watching import Watcher
+from penstock.client.consignment import left_open
 from penstock.client.slot import current_slot
 from penstock.client.tracing import Finish, Tracing
 from penstock.domain.errors import StoreUnavailable
@@ -147,6 +148,9 @@ class AsyncCalls:
     async def _close(self) -> None:
         """Finish what was begun, wake those who wait, and leave no threads. Goes on even if its task is cancelled."""
         self._check_loop()
+        if self._closing is None:
+            for producer in left_open(self.engine):
+                await producer._leave()
         if self._closing is None:
             self._closing = self._loop.create_task(self._shut())
         await asyncio.shield(self._closing)
