@@ -57,9 +57,9 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     stranger_arguments: Annotated[Whole, said("arguments of one command before AUTH")] = 10
     stranger_bulk_bytes: Annotated[Whole, said("bytes of one argument before AUTH")] = 16 * KIBIBYTE
     stranger_output_bytes: Annotated[Whole, said("bytes of replies that are not read, before AUTH")] = 64 * KIBIBYTE
-    output_bytes: Annotated[Whole, said("bytes of replies that a client does not read before it is closed")] = (
-        64 * MEBIBYTE
-    )
+    output_bytes: Annotated[
+        Whole, said("bytes of replies not read yet, beyond which a client is closed when it reads nothing for 10 s")
+    ] = 64 * MEBIBYTE
     pipelined: Annotated[Whole, said("commands of one client under way; reading waits beyond")] = 4_096
     transaction_bytes: Annotated[Whole, said("bytes of the commands between MULTI and EXEC")] = 64 * MEBIBYTE
     clients: Annotated[Whole, said("clients; 0 for no limit")] = 10_000
@@ -68,7 +68,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     idle_seconds: Annotated[Seconds, said("a client that says nothing is closed after this; 0 for never")] = 0
     handshake_seconds: Annotated[Seconds, said("a client must have said who it is by then; 0 for no limit")] = 10
     request_seconds: Annotated[
-        Seconds, said("a command that was begun must be whole, and a reply read, by then; 0 for no limit")
+        Seconds, said("a command that was begun must be whole, and a reply be read on, by then; 0 for no limit")
     ] = 60
     background_sends: Annotated[Whole, said("sends with NOBLOCK that wait to be stored")] = 1_280
     failed_logins_per_second: Annotated[Whole, said("from one address; more are refused")] = 10

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from penstock import Outgoing, Queue, Store
+from penstock.domain.times import to_time
+from tests.conformance.clock import Clock
 from tests.conformance.moves import take_all
 
 
@@ -73,3 +75,31 @@ def test_all_that_was_sent_is_settled_when_nobody_is_sending(queue: Queue, store
     positions = _interleaved(queue, store)
     assert queue.engine.settled(queue.name) >= positions[-1]
     assert queue.engine.settled("unknown") >= positions[-1]
+
+
+def test_places_are_what_browse_finds_without_what_has_expired(queue: Queue, store: Store, clock: Clock) -> None:
+    positions = _interleaved(queue, store)
+    queue.send(b"gone", ttl_seconds=5)
+    queue.send(b"12345")
+    clock.advance(seconds=6)
+    engine = queue.engine
+    places = engine.places(queue.name, 0, None, 1000)
+    assert [place[0] for place in places[:-1]] == positions
+    assert places[-1][2] == 5
+    assert engine.places(queue.name, 0, None, 1000, backwards=True) == places[::-1]
+    assert engine.places(queue.name, positions[3], positions[9], 4) == places[4:8]
+    sent = {one.position: one.created_at for one in engine.browse(queue.name, 0, None, 1000)}
+    assert all(sent[position] == to_time(at) for position, at, _ in places)
+    assert engine.places("unknown", 0, None, 10) == []
+
+
+def test_as_many_messages_fit_as_have_the_bytes(queue: Queue) -> None:
+    queue.send_many([b"x" * 100 for _ in range(10)])
+    engine, name = queue.engine, queue.name
+    assert [engine.fitting(name, "default", 10, size) for size in (1, 100, 199, 200, 950, 1000)] == [1, 1, 1, 2, 9, 10]
+    assert engine.fitting(name, "default", 3, 10_000) == 3
+    assert engine.fitting(name, "default", 50, 10_000) == 50
+    for delivery in take_all(queue)[:4]:
+        delivery.nak("again", delay_seconds=0)
+    assert engine.fitting(name, "default", 10, 350) == 3
+    assert engine.fitting("unknown", "default", 7, 1) == 7

@@ -55,7 +55,8 @@ PRIORITY, ATTEMPT, LEASE_ENDS_AT = range(12, 15)
 
 
 class Receipt(msgspec.Struct, frozen=True, eq=False):
-    """What one receive handed out: one token for all its rows."""
+    """What one receive handed out: one token for all its rows. `is_cut` is set where less was received than asked for,
+    although there may be more."""
 
     token: int
     queue: str
@@ -63,6 +64,7 @@ class Receipt(msgspec.Struct, frozen=True, eq=False):
     consumer: str
     salt: int
     rows: list[Row]
+    is_cut: bool = False
 
     def id_of(self, row: Row) -> str:
         return row[ID] or made_id(row[CREATED_AT], self.salt, row[POSITION])
@@ -169,6 +171,10 @@ class Engine(Protocol):
         needs_group: bool = False,
     ) -> list[Receipt]:
         """Several receives at once, each (consumer, limit): as one after the other, but they may share a token."""
+
+    def fitting(self, queue: str, group: str | None, limit: int, size: int) -> int:
+        """How many of the messages that the group would receive next have at most `size` bytes of payload together: at
+        most `limit`, and at least one. While others receive too it is an estimate."""
 
     def ready_in(self, queue: str, group: str | None) -> float | None:
         """Seconds until a receive could return something: 0 for now, None for not before something is committed."""
@@ -327,6 +333,11 @@ class Engine(Protocol):
 
     def browse(self, queue: str, after: int, upto: int | None, limit: int, *, backwards: bool = False) -> list[Message]:
         """Messages of the log with after < position <= upto, whatever became of them, in order or backwards."""
+
+    def places(
+        self, queue: str, after: int, upto: int | None, limit: int, *, backwards: bool = False
+    ) -> list[tuple[int, int, int]]:
+        """Of the same messages, without those that have expired: the position, the time sent and the bytes of each."""
 
     def settled(self, queue: str) -> int:
         """The position up to which nothing can appear in the queue any more. Whoever follows positions reads, after

@@ -8,9 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from penstock.domain.errors import NotFound
 from penstock.engines.contract import Engine, Receipt
 
+# So many messages are received whatever their size; of more, only as many as have so many bytes together. An ordered
+# queue is the exception: each of several receives has a share of its own.
+FEW = 16
+MOST_BYTES = 4 * 1024 * 1024
 # What a client asks for: the consumer, how many messages, and how many times over.
 Wish = tuple[str, int, int]
 
@@ -57,17 +63,21 @@ class _Source:
 
     def _take(self, wishes: Sequence[Wish]) -> list[list[Receipt]]:
         engine, needs_group = self.engine, self.refusal is not None
-        consumer, limit, times = wishes[0]
-        if len(wishes) == times == 1:
-            receipt = engine.receive(self.queue, self.group, consumer, limit, self.lease_seconds, needs_group)
+        wanted = sum([limit * times for _, limit, times in wishes])
+        room = wanted if wanted <= FEW else engine.fitting(self.queue, self.group, wanted, MOST_BYTES)
+        if len(wishes) == wishes[0][2] == 1:
+            consumer = wishes[0][0]
+            receipt = engine.receive(self.queue, self.group, consumer, room, self.lease_seconds, needs_group)
             return [[receipt]]
         if engine.policy(self.queue).ordered:
             # A lease may hold several messages of a key, which must not be worked on side by side.
             shares = [(consumer, limit) for consumer, limit, times in wishes for _ in range(times)]
             receipts = iter(engine.receive_each(self.queue, self.group, shares, self.lease_seconds, needs_group))
             return [[next(receipts) for _ in range(times)] for _, _, times in wishes]
-        joint = engine.receive_each(self.queue, self.group, _joined(wishes), self.lease_seconds, needs_group)
-        return _dealt(joint, wishes)
+        given = wishes if room == wanted else _cut(wishes, room)
+        joint = engine.receive_each(self.queue, self.group, _joined(given), self.lease_seconds, needs_group)
+        dealt = _dealt(joint, given)
+        return dealt if room == wanted else _marked(dealt, wishes, given)
 
 
 class Taking(_Source):
@@ -103,6 +113,26 @@ class Takings(_Source):
         """For each of them what it gives alone, received as one."""
         shares = iter(self.take([wish for other in others for wish in other.wishes]))
         return [[next(shares) for _ in other.wishes] for other in others]
+
+
+def _cut(wishes: Sequence[Wish], room: int) -> list[Wish]:
+    """The same wishes, of so many messages together; but each of at least one, because none would say that there is
+    nothing."""
+    cut: list[Wish] = []
+    for consumer, limit, times in wishes:
+        amount = max(1, min(limit * times, room))
+        cut.append((consumer, amount, 1))
+        room -= amount
+    return cut
+
+
+def _marked(dealt: list[list[Receipt]], wishes: Sequence[Wish], given: Sequence[Wish]) -> list[list[Receipt]]:
+    """There may be more for those who got all that was left of their wish."""
+    marked = []
+    for receipts, (_, limit, times), (_, amount, _) in zip(dealt, wishes, given, strict=True):
+        is_cut = amount < limit * times and len(receipts[0].rows) == amount
+        marked.append([msgspec.structs.replace(receipts[0], is_cut=is_cut)])
+    return marked
 
 
 def _joined(wishes: Sequence[Wish]) -> list[tuple[str, int]]:

@@ -49,6 +49,13 @@ class Client:
             self._parser.feed(data)
         return reply
 
+    async def wait_for_data(self) -> None:
+        """Until the first of a reply has come. No more of it is read than the reader's own buffer takes."""
+        self._parser.feed(await asyncio.wait_for(self._reader.readexactly(1), PATIENCE_SECONDS))
+
+    async def read_some(self, size: int) -> None:
+        self._parser.feed(await asyncio.wait_for(self._reader.read(size), PATIENCE_SECONDS))
+
     async def is_hung_up(self) -> bool:
         """Whether nothing follows but the end."""
         try:

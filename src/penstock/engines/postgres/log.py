@@ -26,3 +26,13 @@ class LogView(Caller):
 
     def settled(self, queue: str) -> int:
         return int(self._value(SQL.settled, queue))
+
+    def fitting(self, queue: str, group: str | None, limit: int, size: int) -> int:
+        return int(self._value(SQL.fitting, queue, group, limit, size))
+
+    def places(
+        self, queue: str, after: int, upto: int | None, limit: int, *, backwards: bool = False
+    ) -> list[tuple[int, int, int]]:
+        return [
+            (position, at, size) for position, at, size in self._rows(SQL.places, queue, after, upto, limit, backwards)
+        ]

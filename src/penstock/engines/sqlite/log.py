@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.domain.message import Message
-from penstock.engines.sqlite import counting, looking, seeking, windows
+from penstock.engines.sqlite import counting, looking, seeking, sizes, windows
 from penstock.engines.sqlite.connection import Database
 
 
@@ -29,3 +29,13 @@ class LogView:
     def settled(self, queue: str) -> int:
         """One writer at a time: what is not there yet comes later."""
         return self.last_position(queue)
+
+    def fitting(self, queue: str, group: str | None, limit: int, size: int) -> int:
+        with self.database.read() as transaction:
+            return sizes.fitting(transaction, queue, group, limit, size)
+
+    def places(
+        self, queue: str, after: int, upto: int | None, limit: int, *, backwards: bool = False
+    ) -> list[tuple[int, int, int]]:
+        with self.database.read() as transaction:
+            return sizes.places(transaction, queue, after, upto, limit, backwards)

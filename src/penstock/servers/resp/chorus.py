@@ -10,18 +10,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.domain.errors import PenstockError
 from penstock.servers.resp.table import Command, Order
 from penstock.servers.resp.work import Work
 
 if TYPE_CHECKING:
-    from penstock.servers.resp.connection import Slot
     from penstock.servers.resp.door import Door
+    from penstock.servers.resp.slot import Slot
 
 # Clients whose commands become one call: others want their turn.
 MOST_VOICES = 1_000
+
+
+class Rest(NamedTuple):
+    """Replies to the first calls of a slot, and the calls that are made when the client has read them."""
+
+    data: bytes
+    calls: Sequence[list[bytes]]
 
 
 class Chorus:
@@ -75,13 +82,15 @@ class Part:
 
     def set_result(self, outcome: Any) -> None:
         try:
-            answers: Sequence[bytes | Work] = self._finish(outcome)
+            answers: Sequence[bytes | Work | Rest] = self._finish(outcome)
         except Exception as error:
             self.set_exception(error)
             return
         for slot, answer in zip(self.slots, answers, strict=True):
             if isinstance(answer, Work):
                 slot.connection.submit(slot, answer)
+            elif isinstance(answer, Rest):
+                slot.put_part(answer.data, answer.calls)
             else:
                 slot.fill(answer)
 

@@ -15,14 +15,14 @@ from collections.abc import Hashable, Sequence
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, cast
 
-from penstock.domain.errors import PenstockError, StoreError
-from penstock.servers.access import Right
+from penstock.domain.errors import PenstockError
 from penstock.servers.resp.desks import Waiter
-from penstock.servers.resp.encoder import Encoded, Failure, Reply, encode
+from penstock.servers.resp.encoder import Failure, Reply, encode
 from penstock.servers.resp.parser import Parser
 from penstock.servers.resp.session import Session
+from penstock.servers.resp.slot import ONE_CALL, Slot
 from penstock.servers.resp.table import Command, Order, find
-from penstock.servers.resp.words import failure
+from penstock.servers.resp.words import CommandError, failure
 from penstock.servers.resp.work import Waiting, Work
 
 if TYPE_CHECKING:
@@ -35,68 +35,10 @@ HIGH_WATER = 256 * 1024
 MOST_BACKLOG = 1024 * 1024
 # Commands of one connection that become one call.
 MOST_TOGETHER = 256
-# Of a command that is begun the usual way, whose words nobody needs any more.
-ONE_CALL: Sequence[list[bytes]] = ([],)
-
-
-class Slot:
-    """A reply on its way: the place it has among the others, and where the outcome of its call goes."""
-
-    __slots__ = ("calls", "connection", "data", "finish", "order", "protocol", "waiting")
-
-    def __init__(
-        self, connection: Connection, order: Order, protocol: int, calls: Sequence[list[bytes]] = ONE_CALL
-    ) -> None:
-        self.connection = connection
-        self.order = order
-        self.protocol = protocol
-        self.calls = calls  # the commands that it answers
-        self.data: bytes | None = None
-        self.finish: Any = None
-        self.waiting: Waiting | None = None
-
-    def cancelled(self) -> bool:
-        """What was received for a client that has gone is given back; what it sent stays sent."""
-        return self.order is Order.RECEIVE and self.connection.is_gone
-
-    def set_result(self, outcome: Any) -> None:
-        try:
-            reply = self.finish(outcome)
-        except Exception as error:
-            self.set_exception(error)
-            return
-        if type(reply) is Work:
-            self.connection.submit(self, reply)
-        elif self.waiting is not None and reply is self.waiting.empty:
-            self.connection.wait(self, self.waiting)
-        else:
-            self.answer(reply)
-
-    def set_exception(self, error: BaseException) -> None:
-        if isinstance(error, StoreError):
-            logger.error("the store failed: %s", error)
-            self.connection.server.store_fails = True
-        elif not isinstance(error, PenstockError):
-            logger.error("a command failed: %r", error, exc_info=error)
-        self.fill(encode(failure(error), self.protocol) * len(self.calls))
-
-    def answer(self, reply: Reply | Work) -> None:
-        if type(reply) is Work:
-            self.connection.submit(self, reply)
-            return
-        self.fill(reply if type(reply) is Encoded else encode(reply, self.protocol))
-
-    def fill(self, data: bytes) -> None:
-        self.data = data
-        self.connection.filled(self)
-
-    # -- as a client that waits ------------------------------------------------------------------------------------
-
-    def is_there(self) -> bool:
-        return self.connection.is_there()
-
-    def may_receive(self, queue: str) -> bool:
-        return self.connection.session.may(Right.RECEIVE, queue)
+# Receives of one connection under way: each of them may bring as much as a reply may have.
+MOST_RECEIVES = 8
+# A client with more unread replies than it may have must go on reading within this time, others within request_seconds.
+SLOW_SECONDS = 10.0
 
 
 class Connection(asyncio.Protocol):
@@ -111,6 +53,7 @@ class Connection(asyncio.Protocol):
         self._slots: deque[Slot | bytes] = deque()
         self._under_way = 0
         self._receives = 0
+        self._may_be_cut = 0
         self._is_alone = False
         self._waiter: Waiter | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -118,6 +61,8 @@ class Connection(asyncio.Protocol):
         self._can_write = True
         self._flush_is_due = False
         self._backlog = 0
+        self._written = self._read_upto = 0
+        self._drained: asyncio.Future[None] | None = None
         self._has_ended = False  # the client sends no more
         self.made_at = self.heard_at = self.stalled_at = self._begun_at = self.loop.time()
 
@@ -131,6 +76,7 @@ class Connection(asyncio.Protocol):
         address = peer[0] if isinstance(peer, tuple) else "local"
         self.session = Session(self.server, address, _is_local(address))
         self.session.on_known = self._know
+        self.session.write = self.write_piece
         self._know(self.session.user_name is not None)
         refusal = self.server.admit(self)
         if refusal is not None:
@@ -226,6 +172,9 @@ class Connection(asyncio.Protocol):
             return True
         if order is Order.ALONE:
             return False
+        if order is Order.RECEIVE:
+            # A later one must not take what is left for those before it.
+            return not self._may_be_cut and self._receives < MOST_RECEIVES
         return order is not Order.SEND or not self._receives
 
     def _join(self, command: Command) -> bool:
@@ -260,6 +209,7 @@ class Connection(asyncio.Protocol):
         self._slots.append(slot)
         self._under_way += 1
         self._receives += order is Order.RECEIVE
+        self._may_be_cut += slot.may_be_cut
         return slot
 
     def _begin(self, command: Command | None, arguments: list[bytes], order: Order) -> None:
@@ -323,6 +273,7 @@ class Connection(asyncio.Protocol):
     def filled(self, slot: Slot) -> None:
         self._under_way -= 1
         self._receives -= slot.order is Order.RECEIVE
+        self._may_be_cut -= slot.may_be_cut
         self._is_alone = False
         self._waiter = None
         if self._flush_is_due:
@@ -331,10 +282,13 @@ class Connection(asyncio.Protocol):
             assert slot.data is not None
             self._slots.clear()
             self._backlog = 0
-            self.transport.write(slot.data)
-            self._check_unread()
+            self._write(slot.data)
         else:
-            # Once for all replies of a commit.
+            self.flush_soon()
+
+    def flush_soon(self) -> None:
+        """Once for all replies of a commit."""
+        if not self._flush_is_due:
             self._flush_is_due = True
             self.server.flush_soon(self)
 
@@ -362,25 +316,51 @@ class Connection(asyncio.Protocol):
             first = slots[0]
             data = first if type(first) is bytes else cast(Slot, first).data
             if data is None:
+                ready += self._part_of(cast(Slot, first))
                 break
             ready.append(data)
             slots.popleft()
         if ready:
-            self.transport.write(ready[0] if len(ready) == 1 else b"".join(ready))
-            self._check_unread()
+            self._write(ready[0] if len(ready) == 1 else b"".join(ready))
+        if slots and self._can_write and type(slots[0]) is Slot and slots[0].is_paused:
+            self._go_on_with(slots[0])
         if not slots and (self.session.wants_close or (self._has_ended and not self._commands)):
             self.transport.close()
         self._regulate()
 
-    def _check_unread(self) -> None:
-        """A client that does not read what it asked for must not fill the memory with it."""
-        if not (size := self.transport.get_write_buffer_size()):
-            return
-        limits = self.server.limits
-        allowed = limits.stranger_output_bytes if self.session.user_name is None else limits.output_bytes
-        if size > allowed:
-            logger.warning("client %d at %s does not read its replies: closed", self.session.id, self.session.address)
-            self.transport.abort()
+    def _part_of(self, slot: Slot) -> list[bytes]:
+        """What is there of a reply that comes in parts."""
+        if slot.part is None:
+            return []
+        part, slot.part, slot.is_paused = slot.part, None, True
+        return [part]
+
+    def _go_on_with(self, slot: Slot) -> None:
+        """The client has read the first part: make the calls that are left."""
+        slot.is_paused = False
+        command = find(slot.calls[0][0])
+        key = None if command is None else self._key(command, slot.calls[0])
+        if command is None or key is None:
+            slot.set_exception(CommandError("NOPERM the rights of this user have changed"))
+        else:
+            self.server.door.chorus.join(command, (command.name, key), slot)
+
+    async def write_piece(self, data: bytes) -> None:
+        """A part of the reply to the command that runs alone, and wait until the client reads on."""
+        self._flush()
+        self._write(data)
+        if not self._can_write:
+            self._drained = self.loop.create_future()
+            await self._drained
+
+    def _write(self, data: bytes) -> None:
+        self.transport.write(data)
+        self._written += len(data)
+        if self.session.user_name is None:
+            unread = self.transport.get_write_buffer_size()
+            if unread > self.server.limits.stranger_output_bytes:
+                logger.warning("stranger %d at %s does not read: closed", self.session.id, self.session.address)
+                self.transport.abort()
 
     def _write_and_close(self, data: bytes) -> None:
         self.session.wants_close = True
@@ -390,10 +370,14 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         self._can_write = False
         self.stalled_at = self.loop.time()
+        self._read_upto = self._written - self.transport.get_write_buffer_size()
         self._regulate()
+        self.be_looked_at(self.stalled_at)
 
     def resume_writing(self) -> None:
         self._can_write = True
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
         self.go_on()
 
     def _regulate(self) -> None:
@@ -426,11 +410,22 @@ class Connection(asyncio.Protocol):
         if limits.request_seconds and self._parser.is_midway:
             # From when the command began: a byte now and then does not buy more time.
             ends = self._begun_at + limits.request_seconds
-        if limits.request_seconds and not self._can_write:
-            ends = min(ends, self.stalled_at + limits.request_seconds)
+        if not self._can_write:
+            ends = min(ends, self._stalls_at())
         if limits.idle_seconds and not self._slots:
             ends = min(ends, self.heard_at + limits.idle_seconds)
         return ends
+
+    def _stalls_at(self) -> float:
+        """A client need not read fast, but it has to read on: counted from when some of its replies were last taken."""
+        unread = self.transport.get_write_buffer_size()
+        if self._written - unread > self._read_upto:
+            self._read_upto = self._written - unread
+            self.stalled_at = self.loop.time()
+        seconds = self.server.limits.request_seconds or math.inf
+        if unread > self.server.limits.output_bytes:
+            seconds = min(seconds, SLOW_SECONDS)
+        return self.stalled_at + seconds
 
 
 async def _with_protocol(coroutine: Any, session: Session) -> tuple[int, Reply]:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,7 @@ class Session:
         self.connected_at = time.time()
         self.wants_close = False
         self.on_known: Any = lambda known: None
+        self.write: Callable[[bytes], Awaitable[None]]  # for a command that answers in pieces
         self._granted: set[tuple[Right, str]] = set()
         self._granted_by: tuple[int, str | None] = (0, None)
         self.holder = Holder(None)

@@ -12,10 +12,10 @@ from (values
         'batch_set_abort batch_start batch_cancel stage_chunk stage_part release_staged discard_staged '
         'begin_pledge take_place take_positions end_pledge withdraw_pledge decided_pledges forget_pledges'),
     ('penstock_consumer', 'now_us injected_now receive take take_over ready_in settle ack nak reject reschedule extend '
-        'extend_each ack_whole leases position_of register heartbeat deregister advance'),
+        'extend_each ack_whole leases position_of register heartbeat deregister advance fitting'),
     ('penstock_observer', 'now_us injected_now stats audit trail peek next_messages find browse position_of unread ended '
         'ended_messages states situation letters leases ready_in reached consumers horizon earliest mark_at cut parts '
-        'check_part settled'),
+        'check_part settled places fitting'),
     ('penstock_admin', 'declare remove trim flush forget pause resume seek redrive purge sweep claim_sweep decide '
         'sweep_queue sweep_queues sweep_consumers delete_trimmed schedule_put schedule_pause schedule_fire unschedule record_facts create_queue_schema '
         'lost_messages recover_lost create_message_schema drop_queue_schema drop_message_schema install_cron uninstall_cron')

@@ -17,3 +17,11 @@ select penstock.unread(%s);
 -- name: settled
 -- The position up to which nothing can appear any more.
 select penstock.settled(%s);
+
+-- name: places
+-- Positions between two positions, with the time and the size of each message.
+select * from penstock.places(%s, %s::bigint, %s::bigint, %s::bigint, %s);
+
+-- name: fitting
+-- How many of the next messages of a group are not larger together than so many bytes.
+select penstock.fitting(%s, %s, %s::integer, %s::bigint);

@@ -25,7 +25,7 @@ from penstock.servers.resp.arguments import (
     read_seconds,
     read_token,
 )
-from penstock.servers.resp.chorus import dealt
+from penstock.servers.resp.chorus import Rest, dealt
 from penstock.servers.resp.commands.events import event_key, told_id
 from penstock.servers.resp.door import Door, portions
 from penstock.servers.resp.encoder import NO_ARRAY, OK, RESP2, Encoded, Reply, encode, integers, nothing
@@ -36,8 +36,8 @@ from penstock.servers.resp.words import CommandError, failure, wrong_arity
 from penstock.servers.resp.work import Waiting, Work
 
 if TYPE_CHECKING:
-    from penstock.servers.resp.connection import Slot
     from penstock.servers.resp.server import Server
+    from penstock.servers.resp.slot import Slot
 
 logger = logging.getLogger("penstock.resp")
 FAMILY = "queue"
@@ -175,8 +175,8 @@ def _given_event(session: Session, receipts: list[Receipt]) -> Reply:
     return _told_event(receipts[0])
 
 
-def _given_events(door: Door, slots: list[Slot], shares: list[list[Receipt]]) -> list[bytes]:
-    answers: list[bytes] = []
+def _given_events(door: Door, slots: list[Slot], shares: list[list[Receipt]]) -> list[bytes | Rest]:
+    answers: list[bytes | Rest] = []
     held: dict[bytes, Holding] = {}
     for slot, receipts in zip(slots, shares, strict=True):
         if slot.cancelled():
@@ -186,6 +186,8 @@ def _given_events(door: Door, slots: list[Slot], shares: list[list[Receipt]]) ->
         told: list[bytes] = []
         holder = slot.connection.session.holder
         for receipt, rows in portions(receipts, 1, len(slot.calls)):
+            if not rows and receipt.is_cut:
+                break
             if not rows:
                 told.append(nothing(slot.protocol))
                 continue
@@ -194,7 +196,8 @@ def _given_events(door: Door, slots: list[Slot], shares: list[list[Receipt]]) ->
             key = name if row[HEADERS] is None else receipt.id_of(row).encode()
             held[key] = Holding(receipt.token, row[POSITION], receipt.consumer, holder)
             told.append(b"*2\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(name), name, len(payload), payload))
-        answers.append(told[0] if len(told) == 1 else b"".join(told))
+        data = told[0] if len(told) == 1 else b"".join(told)
+        answers.append(data if len(told) == len(slot.calls) else Rest(data, slot.calls[len(told) :]))
     receipt = shares[0][0]
     door.holdings.put(receipt.queue, receipt.group, held)
     return answers

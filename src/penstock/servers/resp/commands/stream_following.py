@@ -15,8 +15,8 @@ from penstock.servers.access import Right
 from penstock.servers.resp.arguments import Words, read_count, read_name
 from penstock.servers.resp.commands.bounds import upto_bound
 from penstock.servers.resp.commands.entries import Bound, message_entry, read_parts
+from penstock.servers.resp.commands.stream_pieces import first_entries
 from penstock.servers.resp.commands.stream_reading import WITHOUT_COUNT, read_milliseconds
-from penstock.servers.resp.commands.streams import browse
 from penstock.servers.resp.encoder import NO_ARRAY, Pairs, Reply
 from penstock.servers.resp.session import Begun, Session
 from penstock.servers.resp.table import Order, command
@@ -101,7 +101,7 @@ def _entries(session: Session, count: int, places: Places) -> Reply:
     """Inside a call."""
     pairs = []
     for queue, after in places.items():
-        found = browse(session, queue, after, None, count)
+        found = first_entries(session, queue, after, count)
         if found:
             pairs.append((queue, [message_entry(one) for one in found]))
     return Pairs(pairs) if pairs else NO_ARRAY

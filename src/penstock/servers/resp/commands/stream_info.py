@@ -14,7 +14,8 @@ from penstock.servers.resp.claims import MILLISECOND
 from penstock.servers.resp.commands.entries import message_entry, message_entry_id
 from penstock.servers.resp.commands.stream_groups import check_group
 from penstock.servers.resp.commands.stream_pending import MOST, lease_name
-from penstock.servers.resp.commands.streams import browse, exists
+from penstock.servers.resp.commands.stream_pieces import browse
+from penstock.servers.resp.commands.streams import exists
 from penstock.servers.resp.encoder import Reply
 from penstock.servers.resp.session import Begun, Session
 from penstock.servers.resp.table import Order, command

@@ -31,7 +31,7 @@ from penstock.servers.resp.words import CommandError
 from penstock.servers.resp.work import Work
 
 if TYPE_CHECKING:
-    from penstock.servers.resp.connection import Slot
+    from penstock.servers.resp.slot import Slot
 
 FAMILY = "stream"
 MOST = 1_000_000

@@ -14,6 +14,7 @@ from penstock.domain.times import EPOCH
 from penstock.engines.contract import POSITION, Receipt
 from penstock.servers.access import Right
 from penstock.servers.resp.arguments import Words, read_count, read_name
+from penstock.servers.resp.chorus import Rest
 from penstock.servers.resp.commands.bounds import after_bound
 from penstock.servers.resp.commands.entries import (
     BEYOND,
@@ -35,9 +36,10 @@ from penstock.servers.resp.session import Begun, Session
 from penstock.servers.resp.table import Order, command, several
 from penstock.servers.resp.words import CommandError, quoted
 from penstock.servers.resp.work import Waiting, Work
+from penstock.servers.taking import MOST_BYTES
 
 if TYPE_CHECKING:
-    from penstock.servers.resp.connection import Slot
+    from penstock.servers.resp.slot import Slot
 
 FAMILY = "stream"
 READ_USAGE = (
@@ -106,11 +108,11 @@ def read_several(door: Door, slots: list[Slot]) -> Work:
     return door.receive(queue, call, partial(_deal_several, door, slots, reading.count))
 
 
-def _deal_several(door: Door, slots: list[Slot], count: int, shares: list[list[Receipt]]) -> list[bytes]:
+def _deal_several(door: Door, slots: list[Slot], count: int, shares: list[list[Receipt]]) -> list[bytes | Rest]:
     queue, group = shares[0][0].queue, shares[0][0].group
     name = b"$%d\r\n%b\r\n" % (len(queue.encode()), queue.encode())
     openings = {RESP2: b"*1\r\n*2\r\n" + name, RESP3: b"%1\r\n" + name}
-    answers: list[bytes] = []
+    answers: list[bytes | Rest] = []
     leases: dict[bytes, Lease] = {}
     for slot, receipts in zip(slots, shares, strict=True):
         if slot.cancelled():
@@ -118,13 +120,18 @@ def _deal_several(door: Door, slots: list[Slot], count: int, shares: list[list[R
             answers.append(b"")
             continue
         parts: list[bytes] = []
+        done = 0
         for receipt, rows in portions(receipts, count, len(slot.calls)):
+            if not rows and receipt.is_cut:
+                break
+            done += 1
             parts.append(b"%b*%d\r\n" % (openings[slot.protocol], len(rows)) if rows else nothing(slot.protocol))
             for row in rows:
                 entry = row_name(row, receipt)
                 leases[entry] = receipt.token, row[POSITION]
                 parts.append(encode_row(row, entry))
-        answers.append(b"".join(parts))
+        data = b"".join(parts)
+        answers.append(data if done == len(slot.calls) else Rest(data, slot.calls[done:]))
     door.remembered.put(queue, group, leases)
     return answers
 
@@ -250,13 +257,19 @@ def _read_one(session: Session, reading: _Reading, queue: str, place: bytes) -> 
 
 
 def _held(session: Session, reading: _Reading, queue: str, place: bytes) -> list[Entry]:
-    """What the consumer has in flight, after an id. It is delivered once more."""
+    """What the consumer has in flight, after an id, as much as a reply may have. It is delivered once more."""
     engine = session.door.engine
     check_group(session, queue, reading.group, "XREADGROUP")
     milliseconds, position = read_parts(place)
     after = after_bound(session, queue, Bound(milliseconds, position, is_open=True))
     leases = engine.leases(queue, reading.group, consumer=reading.consumer, after=after, limit=reading.count)
-    now = engine.now() // 1000
+    now, size = engine.now() // 1000, 0
+    found: list[Entry] = []
     for one in leases:
+        message = engine.find(queue, one.id)
+        size += len(message.payload)
+        if found and size > MOST_BYTES:
+            break
         session.door.claims.note_again(one, now)
-    return [message_entry(engine.find(queue, one.id)) for one in leases]
+        found.append(message_entry(message))
+    return found

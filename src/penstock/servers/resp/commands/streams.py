@@ -7,12 +7,12 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.domain.message import Draft, Message
-from penstock.domain.times import to_time
 from penstock.servers.access import Right
 from penstock.servers.resp.arguments import Blob, QueueName, Words, read_count, read_name
 from penstock.servers.resp.chorus import dealt
 from penstock.servers.resp.commands.bounds import after_bound, upto_bound
 from penstock.servers.resp.commands.entries import message_entry, pack, read_bound
+from penstock.servers.resp.commands.stream_pieces import browse, range_in_pieces
 from penstock.servers.resp.commands.stream_removing import Trim, read_trim
 from penstock.servers.resp.door import NOW, Door, sent
 from penstock.servers.resp.encoder import NO_ARRAY, RESP2, Reply, encode
@@ -20,9 +20,10 @@ from penstock.servers.resp.session import Begun, Session
 from penstock.servers.resp.table import Order, command, several
 from penstock.servers.resp.words import CommandError, failure, quoted, wrong_arity
 from penstock.servers.resp.work import Work
+from penstock.servers.taking import FEW
 
 if TYPE_CHECKING:
-    from penstock.servers.resp.connection import Slot
+    from penstock.servers.resp.slot import Slot
 
 FAMILY = "stream"
 MOST_ENTRIES = 1_000_000
@@ -152,28 +153,14 @@ def _range(session: Session, queue: str, start: bytes, end: bytes, words: list[b
         return NO_ARRAY
     first, last = None if start == b"-" else read_bound(start), None if end == b"+" else read_bound(end)
 
-    def operation() -> list[Message]:
+    def bounds() -> tuple[int, int | None]:
         after = BEGINNING if first is None else after_bound(session, queue, first)
-        upto = None if last is None else upto_bound(session, queue, last)
-        return browse(session, queue, after, upto, limit, backwards=backwards)
+        return after, None if last is None else upto_bound(session, queue, last)
+
+    if limit > FEW and not session.is_executing:
+        return range_in_pieces(session, queue, bounds, limit, backwards=backwards)
+
+    def operation() -> list[Message]:
+        return browse(session, queue, *bounds(), limit, backwards=backwards)
 
     return session.door.look(operation, lambda found: [message_entry(one) for one in found])
-
-
-def browse(
-    session: Session, queue: str, after: int, upto: int | None, limit: int, *, backwards: bool = False
-) -> list[Message]:
-    """Inside a call: entries up to where the stream is settled that have not expired; those are as good as gone."""
-    engine = session.door.engine
-    end = engine.settled(queue)
-    upto = end if upto is None else min(upto, end)
-    now = to_time(engine.now())
-    found: list[Message] = []
-    while len(found) < limit:
-        several = engine.browse(queue, after, upto, limit - len(found), backwards=backwards)
-        found += [one for one in several if one.expires_at is None or one.expires_at > now]
-        if len(found) == limit or not several:
-            break
-        last = several[-1].position or 0
-        after, upto = (after, last - 1) if backwards else (last, upto)
-    return found
