@@ -64,6 +64,25 @@ def test_runs_add_what_is_new_and_the_lake_is_the_store(
     assert (third.queues, third.audit, third.archive) == (0, 0, 0)
 
 
+def test_dead_letters_are_written_again_where_something_happened(
+    spark: SparkSession, store: Store, url: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "lake"
+    for name in ("orders", "quiet", "purged"):
+        fill(store, 14, name)
+    run_archive(spark, store, url, path)
+    before = set(open_lake(spark, store.engine, str(path)).manifest.files("dead_letters"))
+    fill(store, 14)
+    letters = store.queue("purged").dead_letters()
+    store.engine.purge("purged", "default", [letters[0].id], None, 10)
+    second = run_archive(spark, store, url, path)
+    lake = open_lake(spark, store.engine, str(path))
+    same = before & set(lake.manifest.files("dead_letters"))
+    assert {one.split("/")[2] for one in same} == {queue_folder("quiet")}
+    assert second.dead_letters == sum(len(store.queue(name).dead_letters()) for name in ("orders", "quiet", "purged"))
+    assert_same(spark, store, lake)
+
+
 def test_compaction_keeps_every_row_and_verify_notices_what_is_wrong(
     spark: SparkSession, store: Store, url: str, tmp_path: Path, clock: Clock
 ) -> None:

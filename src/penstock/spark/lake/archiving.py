@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import msgspec
 from penstock.domain.errors import PipelineError, RangeTrimmed
 from penstock.spark.lake import rows
 from penstock.spark.lake.frames import places, written_files
-from penstock.spark.lake.layout import adopt
+from penstock.spark.lake.layout import adopt, queue_folder
 from penstock.spark.lake.manifest import FileEntry, Marks, Span, Window
 from penstock.spark.lake.writing import WRITTEN, writer
 
@@ -49,8 +50,11 @@ def archive(
         adds: list[tuple[str, str, FileEntry]] = []
         counts: dict[str, int] = dict.fromkeys(rows.LAKE_TABLES, 0)
         busy: set[str] = set()
+        kept: dict[str, FileEntry] = {}
         for table in rows.LAKE_TABLES:
             found = rows.sources(lake.engine, table, spans, 2 * spark.sparkContext.defaultParallelism)
+            if table == "dead_letters":
+                found, kept = _changed_letters(lake, found, busy)
             if not found:
                 continue
             about = "" if all(one.part.is_counted for one in found) else "about "
@@ -62,15 +66,37 @@ def archive(
             busy |= {one.part.queue for one in found if table != "dead_letters"}
         lake.manifest.stage(
             adds=tuple(adds),
-            removes=tuple(lake.manifest.files("dead_letters")),  # they are as they are now, not as they were
+            # They are as they are now, not as they were.
+            removes=tuple(path for path in lake.manifest.files("dead_letters") if path not in kept),
             window=Window(window, window, lake.engine.now(), _moved(spans), counts) if _moved(spans) else None,
             upto_at=upto_at,
             begun=_begun(lake, queues),
         )
     for queue, span in spans.items():
         lake.engine.advance(queue, lake.manifest.state.group, span.end.audit, "audit")
+    counts["dead_letters"] += sum(entry.rows for entry in kept.values())
     size = sum(entry.size for _, _, entry in adds)
     return Archived(window, len(busy), **counts, files=len(adds), size=size)
+
+
+def _changed_letters(
+    lake: Lake, found: list[rows.Source], busy: set[str]
+) -> tuple[list[rows.Source], dict[str, FileEntry]]:
+    """Dead letters that have to be written, and files that still hold what the store has: nothing has happened in their
+    queue, so that none came, and none has gone, because they are as many."""
+    files: dict[str, dict[str, FileEntry]] = {}
+    for path, entry in lake.manifest.files("dead_letters").items():
+        files.setdefault(path.split("/")[2], {})[path] = entry
+    counts: Counter[str] = Counter()
+    for one in found:
+        counts[one.part.queue] += one.part.count
+    kept: dict[str, FileEntry] = {}
+    for queue, count in counts.items():
+        there = files.get(queue_folder(queue), {})
+        if queue not in busy and sum(entry.rows for entry in there.values()) == count:
+            kept |= there
+    folders = {path.split("/")[2] for path in kept}
+    return [one for one in found if queue_folder(one.part.queue) not in folders], kept
 
 
 def _write(spark: SparkSession, url: str, table: Table, window: int, found: list[rows.Source], aside: str) -> list[Row]:
