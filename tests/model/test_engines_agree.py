@@ -23,7 +23,7 @@ KINDS: dict[str, dict[str, Any]] = {
 STEPS = 70
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_random_walk_is_the_same_on_both_engines(kind: str, seed: int, tmp_path: Path) -> None:
     clock, policy = Clock(), {**POLICY, **KINDS[kind], "backoff_jitter_seconds": 0}
