@@ -52,8 +52,29 @@ def test_letters_are_counted_without_looking_at_them(store: Store, queue: Queue,
     assert queue.stats("default").dead == 2_100
 
 
-def blocks(connection: psycopg.Connection) -> int:
-    look = "explain (analyze, buffers, timing off, format json) select * from penstock.stats('orders')"
+def test_the_length_of_a_queue_is_counted_without_reading_it(
+    store: Store, queue: Queue, watcher: psycopg.Connection
+) -> None:
+    """Whether or not the planner knows anything about the log yet."""
+    length = "select penstock.unread('orders')"
+    queue.send_many([b"x" * 400] * 100)
+    store.sweep()
+    few = blocks(watcher, length)
+    queue.send_many([b"x" * 400] * 20_000)
+    store.sweep()
+    queue.send(1)
+    many = blocks(watcher, length)
+    watcher.execute("vacuum analyze penstock.log")
+    known = blocks(watcher, length)
+    print(few, many, known)
+    assert max(many, known) <= few + MORE
+    assert one(watcher, length)[0] == 20_101
+    queue.send(2, ttl_seconds=0.000_001)
+    assert one(watcher, length)[0] == 20_101
+
+
+def blocks(connection: psycopg.Connection, statement: str = "select * from penstock.stats('orders')") -> int:
+    look = f"explain (analyze, buffers, timing off, format json) {statement}"
     one(connection, look)  # what is read once for each connection is not the look's
     plan = one(connection, look)[0][0]["Plan"]
     return int(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"])
