@@ -72,3 +72,10 @@ def test_the_pages_that_are_linked_exist() -> None:
             if "://" not in target and not (page.parent / target).exists():
                 broken.append(f"{page.name} links to {target}")
     assert not broken, "\n".join(broken)
+
+
+def test_every_decision_is_in_the_index() -> None:
+    folder = ROOT / "docs" / "decisions"
+    index = (folder / "README.md").read_text(encoding="utf-8")
+    missing = [path.name for path in sorted(folder.glob("[0-9]*.md")) if f"({path.name})" not in index]
+    assert not missing, f"docs/decisions/README.md does not list {missing}"
