@@ -111,6 +111,8 @@ class Database:
     def together(self, operations: Sequence[Callable[[], Any]]) -> list[Any]:
         """All in one transaction. At first without savepoints, which cost two round trips each: only when a call fails
         is everything undone and done again with them."""
+        if self.is_inside:
+            return self._nested(operations)
         results: list[Any]
         try:
             results = self._repeated(lambda connection: self._together(connection, operations, savepoints=False))
@@ -125,6 +127,24 @@ class Database:
             if not savepoints:
                 return [operation() for operation in operations]
             return [self._outcome(connection, operation) for operation in operations]
+
+    def _nested(self, operations: Sequence[Callable[[], Any]]) -> list[Any]:
+        """As a part of the transaction that this thread is in. On a connection of its own it could wait for that
+        transaction, which would never end."""
+        if self._local.savepoints is False:
+            raise Spoilt
+        connection = self._local.connection
+        connection.execute(SQL.savepoint, prepare=False)
+        try:
+            results = [self._outcome(connection, operation) for operation in operations]
+        except errors.StoreError:
+            raise
+        except BaseException:
+            connection.execute(SQL.rollback_to, prepare=False)
+            connection.execute(SQL.release, prepare=False)
+            raise
+        connection.execute(SQL.release, prepare=False)
+        return results
 
     def _outcome(self, connection: Connection, operation: Callable[[], Any]) -> Any:
         try:

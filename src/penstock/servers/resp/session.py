@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.client.aio.call import Call
+from penstock.client.aio.grouping import ALONE
 from penstock.domain.errors import PenstockError, StoreError
 from penstock.servers.access import DEFAULT, Right, User
 from penstock.servers.logins import TooManyLogins
@@ -211,7 +212,7 @@ class Session:
         def finish(outcomes: list[Any]) -> Reply:
             return [failure(one) if isinstance(one, BaseException) else one for one in outcomes]
 
-        return Work(Call(operation), finish)
+        return Work(Call(operation, key=ALONE), finish)
 
     def _begin_queued(self, command: Command, values: list[Any], options: dict[str, Any]) -> Any:
         try:

@@ -93,7 +93,7 @@ begin
         how := 'cursor';
     else
         how := 'single';
-        perform pg_advisory_xact_lock_shared(_key + 2);
+        perform penstock._publish(_group_id, _lane_id);
     end if;
 end
 $$;
@@ -155,15 +155,23 @@ language sql volatile as $$
     where one.key = penstock._lane_key(_group_id, _lane_id) and one.mode = 'ExclusiveLock'
 $$;
 
--- Say what a receive took from a lane, and that it is done. Of many stretches those that lie closest become one.
-create or replace function penstock._publish(_group_id integer, _lane_id integer, _token bigint) returns void
+-- Say what this transaction took from a lane by moving its cursor, in this receive and in earlier ones, and that it is done.
+-- Of many stretches those that lie closest become one. From now on the transaction takes messages one by one: others may
+-- overtake it at any moment, and would not know of more.
+drop function if exists penstock._publish(integer, integer, bigint);
+create or replace function penstock._publish(_group_id integer, _lane_id integer) returns void
 language plpgsql as $$
 declare
+    _own xid8 := pg_current_xact_id_if_assigned();
     _positions int8multirange := coalesce((
-        select positions from penstock.lease where group_id = _group_id and token = _token and lane_id = _lane_id
-    ), '{}') + coalesce((
-        select range_agg(int8range(seq, seq + 1)) from penstock.tracked
-        where group_id = _group_id and state = 'leased' and token = _token and lane_id = _lane_id
+        select range_agg(penstock._all(one.first, one.last, one.positions)) from (
+            select c.first, c.last, c.positions from penstock.claim as c
+            where c.lane_id = _lane_id and c.tx = _own and c.n > 0 and c.group_id = _group_id
+            union all
+            -- Of several messages in one receive some may have leases of their own, and some have ended.
+            select s.first, s.last, s.positions from penstock.reader as g join penstock.step as s using (queue_id)
+            where g.group_id = _group_id and s.tx = _own and s.group_id = _group_id
+        ) as one
     ), '{}');
 begin
     perform pg_advisory_xact_lock_shared(
@@ -182,6 +190,8 @@ begin
     ) as placed
     group by placed.place;
     perform pg_advisory_xact_lock_shared(penstock._lane_key(_group_id, _lane_id) + 2);
+    -- It ends with the transaction or the savepoint, as the locks do.
+    perform set_config('penstock.published', 'on', true);
 end
 $$;
 

@@ -59,6 +59,8 @@ begin
     if current_setting('transaction_isolation') <> 'read committed' then
         perform penstock._check_isolation('a receive');
     end if;
+    -- A transaction that has published what it took may be overtaken at any moment: it is not brief any more.
+    _brief := _brief and coalesce(current_setting('penstock.published', true), '') <> 'on';
     -- The queue, the group and, when there is only one, the lane.
     select u.queue_id, u.trimmed_position, u.delivery, u.ordered, u.paused, u.shards, r.group_id, r.name, r.used_at,
         r.stream_mark, coalesce(_lease_seconds, u.lease_seconds) as lease_seconds, n.lanes, n.lane_id, n.priority,
@@ -441,7 +443,7 @@ begin
         end if;
     end if;
     if not _brief then
-        perform penstock._publish(f.group_id, entered, _token) from unnest(_entered) as entered;
+        perform penstock._publish(f.group_id, entered) from unnest(_entered) as entered;
     end if;
     if _now - f.used_at > 10000000 then
         update penstock.reader set used_at = _now where group_id = (

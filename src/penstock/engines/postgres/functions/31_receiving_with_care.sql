@@ -286,7 +286,7 @@ begin
     if not found and _waits and _others <> '{}'
         and penstock._line_up(penstock._lane_key(_group_id, _lane_id), '100ms') then
         -- It holds the lane now, and does not move the cursor either.
-        perform pg_advisory_xact_lock_shared(penstock._lane_key(_group_id, _lane_id) + 2);
+        perform penstock._publish(_group_id, _lane_id);
         return query select * from penstock._take_singly(
             q, g, _lane_id, _priority, '{}', _consumer, _room, _lease_seconds, _token, penstock.now_us()
         );

@@ -93,7 +93,7 @@ begin
     perform penstock._lease_ahead(q, g, m.lane_id, _priority, _seq, _consumer, _lease_seconds, _token, _now);
     if lane.how = 'cursor' then
         perform penstock._door_pass(q, g, m.lane_id, _consumer, _token, _now);
-        perform penstock._publish(g.group_id, m.lane_id, _token);
+        perform penstock._publish(g.group_id, m.lane_id);
     end if;
     return _token;
 end
