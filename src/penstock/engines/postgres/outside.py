@@ -26,12 +26,15 @@ def send(database: Database, queue: str, drafts: Sequence[Draft], salt: int, tra
     """As one step of the caller's transaction: whole or not at all."""
     connection = _unwrapped(transaction)
     _check(connection, database)
-    # Beforehand and on its own: others must not wait for the caller's transaction because it was the first to send.
-    priorities = {options.priority for _, _, options in drafts}
-    database.rows(SQL.prepare, (queue, sorted(priorities)))
+    lanes = (queue, sorted({options.priority for _, _, options in drafts}))
     try:
         with _blocking(connection) as usable:
-            return sending.send(_Borrowed(usable), queue, drafts, salt, notify=True)
+            caller = _Borrowed(usable)
+            # Prepare in a transaction of our own: other senders must not wait for the caller's because it sent first.
+            # The caller is asked before: for what its transaction has made itself we would wait in vain.
+            if not caller.rows(SQL.is_prepared, lanes)[0][0]:
+                database.rows(SQL.prepare, lanes)
+            return sending.send(caller, queue, drafts, salt, notify=True)
     except psycopg.Error as error:
         raise _final(translating.translate(error, database.name)) from error
 

@@ -409,3 +409,28 @@ begin
     from unnest(priorities) as priority, generate_series(0, q.shards - 1) as shard;
 end
 $$;
+
+-- The same before a send in the caller's transaction; false when another transaction, perhaps the caller's own, is making
+-- one of them and does not end within a second: then the send makes what is missing.
+create or replace function penstock.prepare_briefly(queue text, priorities integer[]) returns boolean
+language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '1s' as $$
+begin
+    perform penstock.prepare(prepare_briefly.queue, prepare_briefly.priorities);
+    return true;
+exception when lock_not_available then
+    return false;
+end
+$$;
+
+-- Whether there is nothing to prepare, as the asking transaction sees it.
+create or replace function penstock.is_prepared(queue text, priorities integer[]) returns boolean
+language sql stable security definer set search_path = pg_catalog, pg_temp as $$
+    select coalesce(bool_and(
+        (q.primary_group is null or q.primary_group_id is not null)
+        and exists (select from penstock.lane as n where (n.queue_id, n.priority, n.shard) = (q.queue_id, one.priority, shard))
+    ), false)
+    from penstock.queue as q
+    cross join unnest(is_prepared.priorities) as one (priority)
+    cross join generate_series(0, q.shards - 1) as shard
+    where q.name = is_prepared.queue
+$$;

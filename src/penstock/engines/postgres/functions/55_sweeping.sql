@@ -246,7 +246,10 @@ begin
     end if;
     -- Not written down by every sweep: looking again at the last minute is cheaper than a commit.
     if _count > 0 or _now - g.expired_upto > 60000000 then
-        update penstock.reader set expired_upto = _now where group_id = g.group_id;
+        -- Another transaction may hold the row for long; then the next sweep writes it down.
+        update penstock.reader set expired_upto = _now where group_id = (
+            select group_id from penstock.reader where group_id = g.group_id for update skip locked
+        );
     end if;
     return _count;
 end

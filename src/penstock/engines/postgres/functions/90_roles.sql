@@ -8,8 +8,8 @@
 create or replace view penstock.role_right as
 select role, unnest(string_to_array(functions, ' ')) as function
 from (values
-    ('penstock_producer', 'now_us injected_now send send_bytes send_many append put prepare batch_mark batch_open batch_set_end '
-        'batch_set_abort batch_start batch_cancel stage_chunk stage_part release_staged discard_staged '
+    ('penstock_producer', 'now_us injected_now send send_bytes send_many append put prepare prepare_briefly is_prepared '
+        'batch_mark batch_open batch_set_end batch_set_abort batch_start batch_cancel stage_chunk stage_part release_staged discard_staged '
         'begin_pledge take_place take_positions end_pledge withdraw_pledge decided_pledges forget_pledges'),
     ('penstock_consumer', 'now_us injected_now receive take take_over ready_in settle ack nak reject reschedule extend '
         'extend_each ack_whole leases position_of register heartbeat deregister advance fitting'),

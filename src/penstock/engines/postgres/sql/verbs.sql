@@ -268,9 +268,13 @@ select penstock.record_facts(%s, %s::jsonb, %s::text[], %s::jsonb);
 -- Names the log.
 select epoch from penstock.store;
 
+-- name: is_prepared
+-- Whether a send to these priorities would make nothing new.
+select penstock.is_prepared(%s, %s::integer[]);
+
 -- name: prepare
--- Make what the first send to a queue would make.
-select penstock.prepare(%s, %s::integer[]);
+-- Make what the first send to a queue would make, unless another transaction is making it.
+select penstock.prepare_briefly(%s, %s::integer[]);
 
 -- name: reached
 -- The last position that a group has read.
