@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +33,26 @@ def handle(delivery: penstock.Delivery) -> None:
         assert delivery.extend(500) > before
     if do == "pid":
         raise penstock.Reject(str(os.getpid()))
+    if do == "surrogate":
+        raise ValueError("no such file: \udc80")
+    if do == "fork":
+        raise penstock.Reject(f"the copy ended with {fork()}")
     if do == "die":
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fork() -> int:
+    """Copy this process; the copy leaves the handler by an exception. Return the copy's exit code."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # other threads run: later Pythons warn
+        copy = os.fork()
+    if copy == 0:
+        sys.exit(3)
+    return os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1])
+
+
+async def handle_async(delivery: penstock.AsyncDelivery) -> None:
+    raise penstock.Reject(f"the copy ended with {fork()}")
 
 
 def handle_batch(several: list[penstock.Delivery]) -> list[Any]:

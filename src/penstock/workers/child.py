@@ -131,10 +131,10 @@ def _run(work: Work, signature: Any, is_batch: bool, asking: Asking) -> Word:
     except BaseException as error:
         result = error
         if not isinstance(error, Signal):
-            trace = traceback.format_exc()
+            trace = spoken(traceback.format_exc()) or ""
     asking.delivery = None
     settles = batch_outcomes(several, result) if is_batch else [outcome_of(several[0], result)]
-    outcomes = [None if one is None else (str(one.event), one.reason, one.delay_seconds) for one in settles]
+    outcomes = [None if one is None else (str(one.event), spoken(one.reason), one.delay_seconds) for one in settles]
     return Word("result", outcomes=outcomes, trace=trace)
 
 

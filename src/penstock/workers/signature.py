@@ -20,6 +20,7 @@ from penstock.domain.errors import InvalidInput
 from penstock.domain.message import JSON
 from penstock.domain.names import shown
 from penstock.domain.settlement import Reject
+from penstock.workers.forks import ends_copies
 
 PAYLOAD = "payload"
 EMPTY = inspect.Parameter.empty
@@ -47,8 +48,8 @@ def read_signature(function: Callable[..., Any], where: str, is_batch: bool) -> 
     is_async = inspect.iscoroutinefunction(_inner(function))
     if is_batch:
         decode = next((decode for decode in decoders if decode is not None), None)
-        return Signature(_batch_caller(function, decoders), is_async, decode)
-    return Signature(_caller(function, decoders), is_async)
+        return Signature(ends_copies(_batch_caller(function, decoders), is_async), is_async, decode)
+    return Signature(ends_copies(_caller(function, decoders), is_async), is_async)
 
 
 def named(function: Callable[..., Any]) -> str:
@@ -148,7 +149,7 @@ def _check_pair(decoders: list[Decode | None], where: str) -> None:
 
 def _caller(function: Callable[..., Any], decoders: list[Decode | None]) -> Callable[[Any], Any]:
     if decoders == [None]:
-        return function  # the commonest handler costs nothing on top
+        return function
     if len(decoders) == 1:
         (only,) = decoders
         assert only is not None
