@@ -210,7 +210,7 @@ def _count(result: Any) -> Any:
 
 
 def _stats(side: Side) -> dict[str, Any]:
-    names = ("total", "in_progress", "redo", "done", "available", "held", "dead")
+    names = ("total", "in_progress", "redo", "done", "available", "held", "dead", "lag")
     return {
         group: {name: getattr(stats, name) for name in names}
         | {"outcomes": {name: count for name, count in stats.outcomes.items() if count}}

@@ -47,7 +47,7 @@ def _stats(transaction: Transaction, queue: Queue, group: Group) -> GroupStats:
         dead=dead,
         consumers=consumers,
         oldest_age_seconds=_oldest_age(transaction, queue, group) if available or redo else None,
-        lag=unread,
+        lag=available,
         outcomes=outcomes,
     )
 

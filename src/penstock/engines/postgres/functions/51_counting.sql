@@ -157,7 +157,7 @@ begin
         dead := penstock._dead(g);
         select count(*) into consumers from penstock.consumer as c where c.group_id = g.group_id;
         available := _unread - (select count(*) from penstock.skip as s where s.group_id = g.group_id);
-        lag := _unread;
+        lag := available;
         held := _held + _backing_off;
         done := _ended.succeeded;
         total := held + available + redo + in_progress + done + dead;
