@@ -6,6 +6,9 @@ PYTHON ?= python3
 ARGS ?=
 # Set to --upgrade to take newer versions, or to --upgrade-package=NAME for one of them
 LOCK_ARGS ?=
+# How long `make soak` disturbs each engine.
+SOAK_SECONDS ?= 900
+SOAK_FAULTS := --faults kill,stop,freeze,cut,hold,rollback,cancel
 
 BIN := .venv/bin
 # Twice quiet: only errors. Once would still print a warning for each mirror that lacks a package.
@@ -13,9 +16,18 @@ PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check
 COMPILE := build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url $(LOCK_ARGS)
 
+# Keep bytecode, also where the environment says otherwise: tests start hundreds of processes, and pytest rewrites
+# every module.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check clients databases bench serve lock clean
+.PHONY: help demo quick test coverage compiled check clients databases soak mutants bench serve release lock clean
+
+# What `make quick` runs: no Java, no browser, no process but the PostgreSQL server of the wheel.
+QUICK := tests/architecture tests/domain tests/client tests/conformance tests/engines/sqlite tests/model
+# Tests wait for processes now and then: three of them keep two cores busy.
+PYTEST := -m pytest -n 3 --dist loadgroup
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
@@ -23,28 +35,52 @@ help: ## show this list
 demo: .venv/.spark-ready ## see Penstock work, in a minute or two
 	@$(BIN)/penstock demo $(ARGS)
 
-test: check clients databases .venv/spark.jsa ## check, then run all tests
-	@# tests start hundreds of processes: compiled once, also where Python is told to leave no bytecode behind
+quick: compiled ## run the tests that need neither Java nor a browser nor server processes: under two minutes
+	$(BIN)/python $(PYTEST) -m "not slow and not async_client" $(QUICK) $(ARGS)
+
+test: check clients databases .venv/spark.jsa compiled ## check, then run all tests
+	$(BIN)/python $(PYTEST) $(ARGS)
+
+coverage: clients databases .venv/spark.jsa compiled ## run all tests and print how much of the source they ran
+	@rm -rf build/coverage && mkdir -p build/coverage
+	$(BIN)/python -m coverage run $(PYTEST) $(ARGS)
+	@$(BIN)/python -m coverage combine --quiet
+	@$(BIN)/python -m coverage report
+
+# Before hundreds of processes do it at once.
+compiled: .venv/.test-ready
 	@$(BIN)/python -m compileall -q src tests
-	$(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
 
 check: .venv/.test-ready ## formatting, lint and strict types
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m mypy
 
-clients: .venv/.redis7-ready
+clients: .venv/.redis7-ready .venv/.frameworks-ready
 	@sh tests/servers/clients/install.sh
 	@sh tests/servers/http/dashboard/install.sh
+	@sh tests/user_code/install.sh
 
 databases:
-	@sh tests/sql/install.sh
+	@sh tests/engines/postgres/sql/install.sh
+
+# The server process is not killed here: what it uses is to stay flat.
+soak: .venv/.test-ready ## chaos for half an hour, on SQLite and on PostgreSQL: laws hold, nothing grows
+	@mkdir -p build/soak && rm -f build/soak/store.db*
+	$(BIN)/penstock chaos --url sqlite:///build/soak/store.db --seconds $(SOAK_SECONDS) $(SOAK_FAULTS) $(ARGS)
+	$(BIN)/penstock chaos --server embedded --seconds $(SOAK_SECONDS) $(SOAK_FAULTS),server $(ARGS)
+
+mutants: .venv/.test-ready ## plant faults one by one: every one must be caught by its tests
+	$(BIN)/python -m scripts.mutants $(ARGS)
 
 bench: .venv/.bench-ready ## measure Penstock and its peers side by side
 	$(BIN)/python -m bench $(ARGS)
 
 serve: .venv/.server-ready ## run the server: Redis protocol on port 4777, HTTP on 4778
 	@$(BIN)/penstock serve $(ARGS)
+
+release: .venv/.test-ready ## build the distribution, check it, and run it in an empty environment
+	$(BIN)/python scripts/release.py
 
 lock: ## renew requirements/*.txt (newer versions: LOCK_ARGS=--upgrade)
 	"$(PYTHON)" -m venv build/lock
@@ -55,9 +91,10 @@ lock: ## renew requirements/*.txt (newer versions: LOCK_ARGS=--upgrade)
 	$(COMPILE) pyproject.toml --all-extras requirements/test.in -o requirements/test.txt
 	$(COMPILE) pyproject.toml --all-extras requirements/bench.in -o requirements/bench.txt
 	$(COMPILE) requirements/redis7.in -o requirements/redis7.txt
+	$(COMPILE) requirements/frameworks.in -o requirements/frameworks.txt
 
 clean: ## remove the environment and everything made
-	rm -rf .venv build dist tests/servers/clients/node/node_modules .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv build dist tests/servers/clients/node/node_modules tests/user_code/node/node_modules .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name .git -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/.run-ready: requirements/run.txt pyproject.toml
@@ -84,6 +121,10 @@ clean: ## remove the environment and everything made
 
 .venv/.redis7-ready: .venv/.test-ready requirements/redis7.txt
 	$(PIP) install --require-hashes --upgrade --target .venv/clients/redis-py-7 -r requirements/redis7.txt
+	@touch $@
+
+.venv/.frameworks-ready: .venv/.test-ready requirements/frameworks.txt
+	$(PIP) install --require-hashes --upgrade --target .venv/clients/frameworks -r requirements/frameworks.txt
 	@touch $@
 
 # Java's classes as it has them in memory: every Spark that the tests start is up in two thirds of the time

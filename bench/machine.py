@@ -14,7 +14,7 @@ from typing import Any
 import apsw
 
 PAGE = 4096
-PACKAGES = ("penstock", "huey", "litequeue", "persist-queue", "apsw")
+PACKAGES = ("penstock-queue", "huey", "litequeue", "persist-queue", "apsw")
 
 
 def describe(folder: Path) -> dict[str, Any]:

@@ -18,12 +18,12 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 CLIENT = Path("src/penstock/client")
 SOURCES = ("batch", "consumer", "delivery", "queue", "store")
-TWINNED = "Batch|Calls|Consumer|Delivery|Producer|Queue|Store"
+TWINNED = "Batch|Consumer|Delivery|Executor|Producer|Queue|Store"
 
-# Everything that waits. A private name is one of `Calls`, or a method that calls one.
+# Every method that waits: those of `Executor`, and those that call one.
 WAITS = (
-    "_ack_all|_ack_each|_bound|_close|_enter_slot|_group|_open|_read|_receive|_run|_run_alone|_send|_settle|_settle_one|_wait"
-    "|_wait_for_end|_wait_for_work|close|info|policy|settle"
+    "_ack_each|_bound|_group|_open|_settle|_settle_one|_wait_for_end|_wait_for_work|ack_all|close|enter_slot|info|policy"
+    "|read|receive|send|settle|wait|write"
 )
 
 # In this order, each as (pattern, replacement).
@@ -35,7 +35,8 @@ RULES = (
     (r"May be shared by threads.*?\"", r'Belongs to the event loop it was made in."'),
     (r"Made by `(?=penstock|store\.queue|queue\.register)", r"Made by `await "),
     # waiting
-    (rf"(?<!await )\bself(?:\.queue|\._queue|\.store)?\.(?:{WAITS})\(", r"await \g<0>"),
+    (rf"(?<!await )\bself(?:\.queue|\._queue)?(?:\.executor)?\.(?:{WAITS})\(", r"await \g<0>"),
+    (r"(?<!await )AsyncQueue\(self, \w+\)\.register\(", r"await \g<0>"),
     (r"def __enter__", r"async def __aenter__"),
     (r"__exit__", r"__aexit__"),
     (r"(@overload\n    )def", r"\1async def"),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Generator
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
-from tests import java, memory
-from tests.conformance.doors import DOORS
+from tests import java, temporary_files
+from tests.conformance.clients import CLIENTS
 from tests.conformance.engines import ENGINES, capabilities
 
 # The machine may be busy, so an example has no time limit of its own; the run as a whole has (pytest-timeout).
@@ -20,7 +21,7 @@ settings.load_profile("penstock")
 LONGEST = ("spark", "cluster", "dashboard")
 
 java.set_up()
-memory.set_up()
+temporary_files.set_up()
 # A run in the background of a shell ignores interrupts, and so would every program that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -52,8 +53,26 @@ def _show_group(item: pytest.Item) -> None:
         changing._id = type(structured).parse(item.nodeid + ending)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, Any, Any]:
+    """xdist sends reports as UTF-8 and ends the whole run when it cannot: a captured log may hold lone surrogates."""
+    report = yield
+    return _escape_surrogates(report)
+
+
+def _escape_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {key: _escape_surrogates(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_escape_surrogates(item) for item in value)
+    return value
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Printed even by a quiet run: a capability that an engine lacks must be seen, not hidden in a skip."""
     for engine in ENGINES:
-        flags = ", ".join(f"{name}={flag}" for name, flag in capabilities(engine).items())
-        terminalreporter.write_line(f"engine {engine.name} through {' and '.join(DOORS)}: {flags}")
+        found = capabilities(engine)
+        flags = f"facets {', '.join(sorted(found.facets))}; receives_lightly={found.receives_lightly}"
+        terminalreporter.write_line(f"engine {engine.name} through {' and '.join(CLIENTS)}: {flags}")

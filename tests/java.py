@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 # Most live for seconds, in which compiling well costs more than it gains, and so does a collector with threads of its
-# own; nobody looks at their counters.
-OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
+# own; nobody looks at their counters. With one tier Java reserves 48 MB for compiled code, which the queries of a whole
+# test run fill.
+OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=256m", "-XX:+UseSerialGC", "-XX:-UsePerfData")
 SILENT = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 # Made by `make test`.
 CLASS_DATA = Path(sys.prefix) / "spark.jsa"

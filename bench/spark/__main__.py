@@ -15,7 +15,7 @@ from bench.spark.flatness import flatness, growth
 from bench.spark.place import JDBC_JAR, add_arguments, jdbc_jars, running, tell
 from bench.spark.runs import Runs
 from bench.spark.tables import fill, peer_of, settle
-from penstock.client.connecting import redacted
+from penstock.client.connection import redacted
 from penstock.spark.session import open_session
 
 PAYLOAD_BYTES = 160

@@ -15,7 +15,7 @@ from typing import Any
 
 from bench.finding import Target
 from bench.postgres.server import SETTINGS
-from tests.postgres.server import Server
+from tests.engines.postgres.server import Server
 
 # Where Debian's package libpostgresql-jdbc-java has it.
 JDBC_JAR = Path("/usr/share/java/postgresql.jar")

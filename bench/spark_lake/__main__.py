@@ -13,9 +13,9 @@ from pathlib import Path
 import penstock
 from bench.finding import Target
 from bench.spark.place import add_arguments, running, tell
-from penstock.spark.lake.archiving import archive
-from penstock.spark.lake.opening import open_lake
-from penstock.spark.lake.verifying import verify
+from penstock.spark.lake.archive import archive
+from penstock.spark.lake.lake import open_lake
+from penstock.spark.lake.verification import verify
 from penstock.spark.session import open_session
 
 WANTED = 100_000

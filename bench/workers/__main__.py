@@ -25,7 +25,7 @@ from bench.workers.turns import run_turn
 LEAST_RATIO = 3.0
 P99_MILLISECONDS = 20.0
 TURN_SECONDS = 4.0
-PACKAGES = ("penstock", "huey", "pgqueuer", "procrastinate", "psycopg", "asyncpg")
+PACKAGES = ("penstock-queue", "huey", "pgqueuer", "procrastinate", "psycopg", "asyncpg")
 Place = Callable[[str, int], str]
 
 

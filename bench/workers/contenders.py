@@ -50,8 +50,7 @@ def penstock_async(place: str, count: int) -> dict[str, float]:
 
 def _penstock(url: str, count: int, handle: Callable[..., object]) -> dict[str, float]:
     with penstock.connect(url) as store:
-        if not store.engine.capabilities.makes_own_schema:
-            store.migrate()
+        store.migrate()
         queue = store.queue("bench")
         for start in range(0, count, CHUNK):
             queue.send_many([payload(number) for number in range(start, min(count, start + CHUNK))])

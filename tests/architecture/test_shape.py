@@ -10,6 +10,7 @@ from pathlib import Path
 from tests.architecture.sources import PACKAGE, ROOT, python_files, shown, sql_files, tree
 
 MAX_LINES = 500
+MAX_ENGINE_LINES = 2500
 EMPTY_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "core", "misc"}
 CODE = ("src", "tests", "bench", "scripts", "examples")
 # Words that Penstock replaced with better ones (docs/glossary.md); `push` and `pop` of lists are not ours.
@@ -30,6 +31,12 @@ def test_no_file_is_too_long() -> None:
     }
     assert lengths
     assert not {path: length for path, length in lengths.items() if length > MAX_LINES}
+
+
+def test_an_engine_over_positions_is_small() -> None:
+    """Whatever does not depend on the database belongs to engines/positional."""
+    lines = sum(path.read_text(encoding="utf-8").count("\n") for path in python_files("src/penstock/engines/sqlite"))
+    assert 0 < lines <= MAX_ENGINE_LINES
 
 
 def test_no_retired_word_is_an_identifier() -> None:

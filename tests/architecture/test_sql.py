@@ -7,7 +7,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.architecture.sources import python_files, shown, sql_files, tree
+import pytest
+
+from penstock.engines.statements import Statements
+from tests.architecture.sources import PACKAGE, python_files, shown, sql_files, tree
 
 STATEMENT = re.compile(
     r"""\s*( select\s.*\sfrom\s | select\s+\S+\( | insert\s(or\s\w+\s)?into\s | replace\sinto\s | update\s\S+\sset\s
@@ -18,6 +21,11 @@ STATEMENT = re.compile(
 )
 # What may stand in Python: the start of a statement that is not one, with the reason.
 ALLOWED: dict[str, str] = {}
+# It calls the SQL functions as a user's program does, and keeps no statements of its own.
+USERS_SIDE = PACKAGE / "chaos"
+# Files of functions and views, loaded by `migrate` in the order of load_order.txt.
+SCHEMA_FOLDERS = {"functions", "compat"}
+MAX_FUNCTION_LINES = 120
 NAME = re.compile(r"^--\s*name:\s*(\S+)\s*$", re.MULTILINE)
 
 
@@ -26,7 +34,7 @@ def test_no_statement_stands_in_python() -> None:
         f"{shown(path)}:{line}: {text[:60]!r}"
         for path in python_files("src")
         for line, text in _strings(path)
-        if _is_statement(text) and text not in ALLOWED
+        if _is_statement(text) and text not in ALLOWED and not path.is_relative_to(USERS_SIDE)
     ]
     assert not wrong, "\n".join(wrong)
 
@@ -74,13 +82,44 @@ def test_every_block_is_used_and_its_name_is_its_own() -> None:
     assert not unused
 
 
+RUNS = {"run", "run_many", "rows", "row", "value", "changes", "stream"}
+
+
+@pytest.mark.parametrize("engine", ["sqlite"])
+def test_an_engine_over_positions_has_every_statement_that_the_queue_runs(engine: str) -> None:
+    known = Statements(f"penstock.engines.{engine}", "statements").blocks
+    named = {
+        argument.value
+        for path in python_files("src/penstock/engines/positional")
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in RUNS
+        for argument in node.args[:1]
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, str)
+    }
+    assert len(named) > 200
+    assert not named - set(known)
+
+
+def test_a_statement_of_the_queue_stands_in_the_file_of_a_module_that_runs_it() -> None:
+    engine, queue = PACKAGE / "engines" / "sqlite" / "statements", PACKAGE / "engines" / "positional"
+    own = {"connection", "doctor", "store"}
+    wrong = []
+    for path in sorted(engine.glob("*.sql")):
+        code = "" if path.stem in own else (queue / f"{path.stem}.py").read_text(encoding="utf-8")
+        for name, _ in _blocks(path):
+            is_run = f'"{name}"' in code or _is_built(name, code) or f".{name}(" in code
+            if path.stem not in own and not is_run:
+                wrong.append(f"{shown(path)}: {name}")
+    assert not wrong, "\n".join(wrong)
+
+
 def _is_built(name: str, code: str) -> bool:
     """A family of blocks is named by a prefix and a state: f"count_{state}"."""
     return any(f'f"{name[:end]}{{' in code for end in range(4, len(name)))
 
 
 def _query_files() -> list[Path]:
-    return [path for path in sql_files() if not {"migrations", "functions"} & set(path.parts)]
+    return [path for path in sql_files() if not {"migrations", *SCHEMA_FOLDERS} & set(path.parts)]
 
 
 def _blocks(path: Path) -> Iterator[tuple[str, str]]:
@@ -89,6 +128,40 @@ def _blocks(path: Path) -> Iterator[tuple[str, str]]:
     assert marks, f"{shown(path)} has no named block"
     for mark, following in zip(marks, [*marks[1:], None], strict=True):
         yield mark.group(1), text[mark.end() : following.start() if following else len(text)]
+
+
+def test_every_file_of_functions_is_in_the_load_order_once() -> None:
+    folder = PACKAGE / "engines" / "postgres"
+    listed = (folder / "load_order.txt").read_text(encoding="utf-8").split()
+    files = [path for path in sql_files() if SCHEMA_FOLDERS & set(path.parts)]
+    assert sorted(listed) == sorted(str(path.relative_to(folder).with_suffix("")) for path in files)
+
+
+def test_no_sql_function_is_longer_than_the_limit() -> None:
+    made = re.compile(
+        r"^create (?:or replace )?(?:function|procedure) (\S+?)\(.*?(\$\w*\$).*?\2", re.MULTILINE | re.DOTALL
+    )
+    lengths = {
+        f"{shown(path)}: {function.group(1)}": function.group().count("\n") + 1
+        for path in sql_files()
+        if SCHEMA_FOLDERS & set(path.parts)
+        for function in made.finditer(path.read_text(encoding="utf-8"))
+    }
+    assert len(lengths) > 300, "the functions were not found"
+    assert not {name: lines for name, lines in lengths.items() if lines > MAX_FUNCTION_LINES}
+
+
+def test_audit_entries_have_one_writer() -> None:
+    """`ack_whole` writes its own in the same statement, because a call would make every ack slower."""
+    made = re.compile(r"^create or replace function penstock\.(\w+)", re.MULTILINE)
+    writers = [
+        made.findall(text, 0, use.start())[-1]
+        for path in sql_files()
+        if SCHEMA_FOLDERS & set(path.parts)
+        for text in [path.read_text(encoding="utf-8")]
+        for use in re.finditer("insert into penstock.audit ", text)
+    ]
+    assert sorted(writers) == ["_record_audit", "ack_whole"]
 
 
 def test_migrations_are_numbered_without_gaps_and_say_what_they_add() -> None:
@@ -108,7 +181,7 @@ def test_what_the_database_offers_has_a_sentence() -> None:
     found = [
         (shown(path), name, before)
         for path in sql_files()
-        if "functions" in path.parts
+        if SCHEMA_FOLDERS & set(path.parts)
         for before, name in made.findall(path.read_text(encoding="utf-8"))
     ]
     assert len(found) > 50, "the functions were not found"
@@ -119,13 +192,14 @@ def test_what_the_database_offers_has_a_sentence() -> None:
 # keeps such a snapshot passes over what the transaction writes later: those ask penstock._snapshot.
 SNAPSHOTS = {
     "_snapshot": "adds the transaction itself",
-    "_decided": "compares transaction numbers of others",
+    "_decided_position": "compares transaction numbers of others",
     "_long_decided": "compares transaction numbers of others",
     "_check_mark": "compares transaction numbers of others",
     "_count_ended": "counts up to now and keeps nothing",
     "_unfinished": "looks up to now and keeps nothing",
     "_trim_to": "compares transaction numbers of others",
     "_delete_lane": "keeps only a transaction number, before which none is open",
+    "_sweep_deleted": "compares transaction numbers of others",
     "_first_followed": "looks up to now and keeps nothing",
 }
 

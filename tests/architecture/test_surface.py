@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import types
+import typing
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -194,3 +196,35 @@ def _named(call: str) -> Any:
     for part in call.split("."):
         value = getattr(value, part)
     return value
+
+
+def test_every_type_of_a_public_signature_is_public() -> None:
+    """Whoever annotates a function of their own must find the type in the package."""
+    hidden = {
+        f"{kind.__module__}.{kind.__qualname__} of {where}"
+        for where, function in _public_functions()
+        for kind in _types(function)
+        if kind.__module__.startswith("penstock.") and kind.__name__ not in penstock.__all__
+    }
+    assert not hidden
+
+
+def _public_functions() -> Iterator[tuple[str, Any]]:
+    for name in penstock.__all__:
+        value = getattr(penstock, name)
+        if inspect.isfunction(value):
+            yield name, value
+        for part, member in inspect.getmembers(value) if inspect.isclass(value) else ():
+            function = member.fget if isinstance(member, property) else member
+            if inspect.isfunction(function) and (not part.startswith("_") or part in ("__enter__", "__aenter__")):
+                yield f"{name}.{part}", function
+
+
+def _types(function: Any) -> Iterator[type]:
+    known = {**vars(penstock), "ConnectionPool": object, "Engine": object}
+    waiting = list(typing.get_type_hints(function, localns=known).values())
+    while waiting:
+        hint = waiting.pop()
+        waiting += typing.get_args(hint)
+        if inspect.isclass(hint):
+            yield hint

@@ -5,6 +5,8 @@ from __future__ import annotations
 import doctest
 import io
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,24 @@ def test_the_readme_begins_with_a_session() -> None:
     first = _sessions(text)[0]
     assert text.index(first) < 4000, "the first Python block of README.md is not on its first screen"
     assert "penstock" in first
+
+
+def test_the_first_program_of_the_readme_runs_as_it_stands(tmp_path: Path) -> None:
+    program = next(body for language, body in BLOCK.findall(README.read_text(encoding="utf-8")) if language == "python")
+    assert len(program.splitlines()) <= 10
+    (tmp_path / "program.py").write_text(program, encoding="utf-8")
+    command = [sys.executable, "-W", "error", "program.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr, done.returncode) == ("mail to ada@example.com\n", "", 0)
+
+
+def test_the_first_screen_of_the_readme_says_how_to_begin() -> None:
+    screen = "\n".join(README.read_text(encoding="utf-8").splitlines()[:36])
+    places = [
+        screen.index(words) for words in ("A message queue", "pip install penstock-queue", "Worker(", "make demo")
+    ]
+    assert places == sorted(places)
+    assert "make test" in screen
 
 
 def _sessions(text: str) -> list[str]:

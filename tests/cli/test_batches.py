@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.cli.running import Cli
+from tests.cli.cli_runner import Cli
 
 
 def test_a_batch_from_beginning_to_end(cli: Cli) -> None:
@@ -89,3 +89,13 @@ def test_a_schedule_is_made_listed_paused_and_removed(cli: Cli) -> None:
 def test_wrong_schedules_are_told(cli: Cli, words: list[str], told: str, code: int) -> None:
     cli("migrate")
     assert told in cli.error("schedule", *words, code=code)
+
+
+def test_a_batch_with_members_in_another_queue(cli: Cli) -> None:
+    cli("batch", "set-end", "reports", "nightly", '"all done"')
+    cli.send("emails", "1", "--batch", "nightly", "--batch-queue", "reports")
+    assert cli.json("receive", "emails", "--limit", "9") == []
+    assert cli.json("batch", "start", "reports", "nightly")["remaining"] == 1
+    cli.json("receive", "emails", "--ack")
+    assert [one["payload"] for one in cli.json("receive", "reports")] == ["all done"]
+    assert "batch_queue" in cli.error("send", "emails", "2", "--batch-queue", "reports")

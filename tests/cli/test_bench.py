@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import penstock
-from tests.cli.running import Cli
-from tests.postgres.server import fresh_database
+from tests.cli.cli_runner import Cli
+from tests.engines.postgres.server import fresh_database
 
 WRONG = {
     ("--batch", "0"): "batch must be between 1 and 100000, not 0",

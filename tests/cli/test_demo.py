@@ -15,7 +15,7 @@ import pytest
 from penstock.cli.demo import plan
 from penstock.cli.demo.findings import look
 from penstock.cli.demo.story import Report
-from tests.cli.running import Cli
+from tests.cli.cli_runner import Cli
 
 # With the pipeline on a busy machine; the demo itself takes some ten seconds.
 PATIENCE_SECONDS = 240
@@ -37,6 +37,8 @@ def test_the_demo_ends_well_and_starts_clean_again(tmp_path: Path) -> None:
     assert first.returncode == 0, first.stdout + first.stderr
     assert "All checks passed" in first.stdout
     assert "✗" not in first.stdout
+    *_, last = first.stdout.rstrip().splitlines()
+    assert "serve and open http://localhost:4778" in last, "the demo ends by naming the dashboard"
     second = run(tmp_path, "--json")
     assert second.returncode == 0, second.stdout + second.stderr
     document = json.loads(second.stdout)

@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 import penstock
-from tests.cli.running import Cli
+from tests.cli.cli_runner import Cli
 
 
 def test_sweep_counts_what_it_did(cli: Cli) -> None:

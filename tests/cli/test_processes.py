@@ -94,11 +94,66 @@ def test_flush_asks_a_person(tmp_path: Path, answer: bytes, left: int) -> None:
     )
     os.close(child)
     shown = read_until(parent, b"for good? [y/N]")
-    assert b"Remove everything in queue 'orders'" in shown
+    assert b"Remove everything in queue 'orders' (group 'default': 1 live message, 0 dead letters)" in plain(shown)
     os.write(parent, answer)
     assert process.wait(60) == (0 if left == 0 else 1)
     os.close(parent)
     assert len(json.loads(run(tmp_path, "peek", "orders", "--json").stdout)) == left
+
+
+def ask(tmp_path: Path, answer: bytes, *words: str) -> bytes:
+    """Run a command at a terminal and answer its question; what was asked."""
+    parent, child = pty.openpty()
+    process = subprocess.Popen(
+        [*PROGRAM, *words], env=environment(tmp_path), stdin=child, stdout=child, stderr=subprocess.PIPE
+    )
+    os.close(child)
+    assert process.stderr is not None
+    asked = read_until(process.stderr.fileno(), b"[y/N]")
+    os.write(parent, answer)
+    process.communicate(timeout=60)
+    os.close(parent)
+    return plain(asked)
+
+
+def plain(shown: bytes) -> bytes:
+    """Without the line breaks of the terminal."""
+    return b" ".join(shown.split())
+
+
+def test_a_shorter_retention_asks_a_person_with_the_count(tmp_path: Path) -> None:
+    for number in range(3):
+        run(tmp_path, "send", "orders", str(number))
+        delivery = json.loads(run(tmp_path, "receive", "orders", "--json").stdout)[0]
+        run(tmp_path, "reject", "orders", delivery["id"], "--token", str(delivery["token"]), "--reason", "no")
+    words = ("queues", "declare", "orders", "dead_letter_seconds=0")
+    assert b"3 dead letters of queue 'orders' would be removed for good sooner" in ask(tmp_path, b"n\n", *words)
+    policy = json.loads(run(tmp_path, "queues", "policy", "orders", "--json").stdout)["policy"]
+    assert policy["dead_letter_seconds"] > 0
+    ask(tmp_path, b"y\n", *words)
+    policy = json.loads(run(tmp_path, "queues", "policy", "orders", "--json").stdout)["policy"]
+    assert policy["dead_letter_seconds"] == 0
+
+
+def test_moving_a_group_asks_a_person_with_the_count(tmp_path: Path) -> None:
+    run(tmp_path, "send", "orders", "1")
+    run(tmp_path, "send", "orders", "2")
+    asked = ask(tmp_path, b"n\n", "seek", "orders", "default", "end")
+    assert b"would pass by 2 unread messages. Go on?" in asked
+    assert len(json.loads(run(tmp_path, "peek", "orders", "--json", "--limit", "5").stdout)) == 2
+    run(tmp_path, "seek", "orders", "default", "end")
+    assert json.loads(run(tmp_path, "peek", "orders", "--json").stdout) == [], "a script is not asked"
+
+
+def test_cancelling_a_batch_asks_a_person_with_the_count(tmp_path: Path) -> None:
+    run(tmp_path, "send", "orders", "1", "--batch", "nightly")
+    run(tmp_path, "send", "orders", "2", "--batch", "nightly")
+    asked = ask(tmp_path, b"n\n", "batch", "cancel", "orders", "nightly")
+    assert b"Cancel 2 messages of batch 'nightly'" in asked
+    assert json.loads(run(tmp_path, "batch", "show", "orders", "nightly", "--json").stdout)["state"] == "open"
+    ask(tmp_path, b"y\n", "batch", "cancel", "orders", "nightly")
+    info = json.loads(run(tmp_path, "batch", "show", "orders", "nightly", "--json").stdout)
+    assert (info["state"], info["cancelled"]) == ("cancelled", 2)
 
 
 def read_until(terminal: int, wanted: bytes) -> bytes:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.cli.running import Cli
+from tests.cli.cli_runner import Cli
 
 
 def test_declare_sets_the_fields_given_and_keeps_the_others(cli: Cli) -> None:
@@ -21,7 +21,7 @@ def test_declare_sets_the_fields_given_and_keeps_the_others(cli: Cli) -> None:
     ("fields", "told", "code"),
     [
         (["lease_second=1"], "unknown policy field 'lease_second'; did you mean 'lease_seconds'?", 1),
-        (["lease_seconds=soon"], "lease_seconds must be a number of seconds", 1),
+        (["lease_seconds=soon"], "lease_seconds: 'soon' is not a duration", 1),
         (["paused=2"], "paused must be true or false", 1),
         (["lease_seconds"], "'lease_seconds' is not FIELD=VALUE", 2),
         (["shards=1", "shards=2"], "'shards' is given twice", 2),
@@ -75,6 +75,28 @@ def test_flush_refuses_without_a_person_and_without_yes(cli: Cli) -> None:
     cli.send("orders", "1")
     assert "say --yes" in cli.error("flush", "orders")
     assert len(cli.json("peek", "orders")) == 1
+
+
+@pytest.mark.parametrize("words", [("flush", "orders"), ("purge", "orders"), ("queues", "delete", "orders")])
+def test_a_script_removes_only_with_yes(cli: Cli, words: tuple[str, ...]) -> None:
+    cli.send("orders", "1")
+    assert "nothing was removed: say --yes" in cli.error(*words)
+    cli(*words, "--yes")
+
+
+def test_a_script_is_not_asked_about_the_effect_of_a_change(cli: Cli) -> None:
+    """At a terminal each of these asks, because messages are concerned."""
+    queue = cli.store().queue("orders", history_seconds=3600)
+    queue.receive(1, group="other")
+    message = queue.send(1)
+    for group in (None, "other"):
+        queue.ack_many(queue.receive(1, group=group))
+    assert queue.preview_retention(history_seconds=0).messages == 1
+    assert queue.preview_seek("other", "start").read_again == 1
+    assert cli.json("seek", "orders", "other", "start")["position"] < queue.find(message).position
+    assert cli.json("queues", "declare", "orders", "history_seconds=0")["policy"]["history_seconds"] == 0
+    queue.batch("nightly").send(2)
+    assert cli.json("batch", "cancel", "orders", "nightly")["cancelled"] == 1
 
 
 def test_flush_removes_everything(cli: Cli) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.settings import DEFAULT_URL, Settings, load
-from tests.cli.running import Cli
+from tests.cli.cli_runner import Cli
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 
 from penstock import AsyncStore
 from penstock.client.aio.queue import AsyncQueue
-from penstock.client.connecting import open_engine
-from tests.client.observed import Observed
+from penstock.client.connection import open_engine
+from tests.client.observed_engine import Observed
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 
 from penstock import PayloadTooLarge, StoreFull
 from penstock.client.aio.queue import AsyncQueue
-from tests.client.observed import Observed
+from tests.client.observed_engine import Observed
 
 pytestmark = pytest.mark.anyio
 LONG = 60

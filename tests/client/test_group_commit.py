@@ -7,9 +7,8 @@ import asyncio
 import pytest
 
 from penstock import AsyncStore, DuplicateAddress, LeaseLost, PayloadTooLarge, State, StoreFull
-from penstock.client.aio.gathering import MAX_TOGETHER
 from penstock.client.aio.queue import AsyncQueue
-from tests.client.observed import Observed
+from tests.client.observed_engine import Observed
 
 pytestmark = pytest.mark.anyio
 OWN_ID = "019a8c3e-7b2d-7abc-8def-00000000002a"
@@ -25,8 +24,8 @@ async def test_sends_to_one_queue_become_one_send(queue: AsyncQueue, engine: Obs
     assert [delivery.id for delivery in received] == ids
 
 
-async def test_more_sends_than_make_one_call_are_all_answered_in_order(queue: AsyncQueue, engine: Observed) -> None:
-    payloads = [b"message %d" % number for number in range(2 * MAX_TOGETHER + 3)]
+async def test_thousands_of_concurrent_sends_become_one_send_in_order(queue: AsyncQueue, engine: Observed) -> None:
+    payloads = [b"message %d" % number for number in range(2_003)]
     ids = await asyncio.gather(*[queue.send(payload) for payload in payloads])
     assert engine.counts["send"] == 1
     received = await queue.receive(limit=len(payloads) + 1)

@@ -27,7 +27,15 @@ PAIRS: dict[type, type] = {
 pairs = pytest.mark.parametrize(("plain", "awaited"), PAIRS.items(), ids=[plain.__name__ for plain in PAIRS])
 
 # These make an object and reach no engine, or read what is at hand.
-NOT_AWAITED = {"Queue.batch", "Queue.producer", "Queue.engine", "Consumer.name", "Consumer.index", "Delivery.json"}
+NOT_AWAITED = {
+    "Store.producer",
+    "Queue.batch",
+    "Queue.producer",
+    "Queue.engine",
+    "Consumer.name",
+    "Consumer.index",
+    "Delivery.json",
+}
 
 
 def test_twins_are_current() -> None:

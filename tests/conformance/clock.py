@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from random import Random
 
-from penstock.domain.times import from_time, microseconds, to_time
+from penstock.domain.timestamps import microseconds, to_time
+from penstock.domain.validation import from_time
 
 # Thursday, with an odd fraction of a second: a value that is rounded or cut somewhere on its way shows.
 START = datetime(2026, 3, 5, 7, 11, 13, 170_019, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""Stores to test: every engine, through every door, with time and chance in the test's hands."""
+"""A store of every engine through every client, with an injected clock and random source."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from penstock import Queue, Store
+from tests.conformance.clients import CLIENTS, Opener
 from tests.conformance.clock import Chance, Clock
-from tests.conformance.doors import DOORS, Opener
 from tests.conformance.engines import ENGINES, EngineRow
 
-# No two times or counts alike: a field that is mixed up with another one shows.
+# All values differ, so that a field mixed up with another one is noticed.
 POLICY: dict[str, Any] = {
     "lease_seconds": 37,
     "max_retries": 3,
@@ -43,8 +43,8 @@ def engine_row(request: pytest.FixtureRequest) -> EngineRow:
     return row
 
 
-@pytest.fixture(params=DOORS)
-def door(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(params=["sync", pytest.param("async", marks=pytest.mark.async_client)])
+def client_kind(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name
 
@@ -55,13 +55,13 @@ def url(engine_row: EngineRow, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def open_store(engine_row: EngineRow, door: str, url: str, clock: Clock, chance: Chance) -> Iterator[Opener]:
-    """Opens the test's own store, as often as wanted; settings may replace the clock by the real one (`clock=None`)."""
+def open_store(engine_row: EngineRow, client_kind: str, url: str, clock: Clock, chance: Chance) -> Iterator[Opener]:
+    """Opens the test's store, any number of times; `clock=None` restores the real clock."""
     opened: list[Store] = []
 
     def opener(at: str = url, **settings: Any) -> Store:
         given = {**engine_row.settings(at), "clock": clock, "random": chance, **settings}
-        store = DOORS[door](at, **{name: value for name, value in given.items() if value is not None})
+        store = CLIENTS[client_kind](at, **{name: value for name, value in given.items() if value is not None})
         opened.append(store)
         return store
 
@@ -82,5 +82,5 @@ def queue(store: Store) -> Queue:
 
 @pytest.fixture
 def live_queue(open_store: Opener) -> Queue:
-    """A queue that lives in real time, for tests that wait."""
+    """A queue on the real clock, for tests that block."""
     return open_store(clock=None).queue("orders", **POLICY)

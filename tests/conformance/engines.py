@@ -6,9 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
 import penstock
+from penstock.engines.contract import Capabilities
 
 
 class EngineRow(NamedTuple):
@@ -22,18 +21,20 @@ class EngineRow(NamedTuple):
 
 
 def _sqlite(folder: Path) -> str:
-    return f"sqlite:///{folder / 'store.db'}"
+    from tests.engines.sqlite.template import fresh_store
+
+    return fresh_store(folder)
 
 
 def _postgres(folder: Path) -> str:
-    from tests.postgres.server import fresh_database
+    from tests.engines.postgres.server import fresh_database
 
     return fresh_database(folder=folder)
 
 
 def _warm(url: str) -> dict[str, Any]:
     """Connections that were used before."""
-    from tests.postgres.server import shared_pool
+    from tests.engines.postgres.server import shared_pool
 
     return {"pool": shared_pool(url)}
 
@@ -44,8 +45,7 @@ ENGINES = (
 )
 
 
-def capabilities(engine: EngineRow) -> dict[str, bool]:
-    """What the engine says it can do beyond the verbs."""
+def capabilities(engine: EngineRow) -> Capabilities:
+    """Which facets of the contract the engine has, and its flags."""
     with penstock.connect(engine.any_url) as store:
-        flags: dict[str, bool] = msgspec.structs.asdict(store.engine.capabilities)
-    return flags
+        return store.engine.capabilities

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from penstock import Event, InvalidInput, LeaseLost, Outgoing, Queue, State, Store
+from tests.conformance.assertions import assert_books_balance, assert_trail_is_legal, take, take_all
 from tests.conformance.clock import Clock
-from tests.conformance.moves import assert_books_balance, assert_trail_is_legal, take, take_all
 
 
 def test_a_whole_receive_is_acked_and_counted(queue: Queue, clock: Clock) -> None:

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from penstock import DuplicateAddress, MessageFailed, NotFound, Queue, State, Store, WaitTimeout
+from tests.conformance.assertions import assert_books_balance, payloads, take, take_all
+from tests.conformance.clients import Opener
 from tests.conformance.clock import Clock
-from tests.conformance.doors import Opener
-from tests.conformance.moves import assert_books_balance, payloads, take, take_all
 
 PATIENCE_SECONDS = 30
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from penstock import InvalidInput, Queue, State
+from tests.conformance.assertions import take, take_all
 from tests.conformance.clock import Clock
-from tests.conformance.moves import take, take_all
 
 
 def archived_ids(queue: Queue, **options: Any) -> list[str]:

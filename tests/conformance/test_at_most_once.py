@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from penstock import Event, LeaseLost, Queue, State, Store
+from tests.conformance.assertions import assert_books_balance, assert_trail_is_legal, nonzero, take, take_all, trail
 from tests.conformance.clock import Clock
 from tests.conformance.conftest import POLICY
-from tests.conformance.moves import assert_books_balance, assert_trail_is_legal, nonzero, take, take_all, trail
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from penstock import Event, NotFound, Queue, State, Store
+from tests.conformance.assertions import assert_trail_is_legal, take, take_all
 from tests.conformance.clock import Clock
-from tests.conformance.moves import assert_trail_is_legal, take, take_all
 
 
 def test_a_whole_life_is_told_step_by_step(queue: Queue, clock: Clock) -> None:

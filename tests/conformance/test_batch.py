@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from penstock import Ack, BatchInfo, Event, InvalidInput, NotFound, Outgoing, Queue, State, Store
-from tests.conformance.clock import Clock
-from tests.conformance.moves import (
+from tests.conformance.assertions import (
     assert_books_balance,
     assert_trail_is_legal,
     ids,
@@ -17,6 +16,7 @@ from tests.conformance.moves import (
     take_all,
     trail,
 )
+from tests.conformance.clock import Clock
 
 
 def test_members_are_invisible_until_the_batch_starts(queue: Queue) -> None:
@@ -36,7 +36,7 @@ def test_the_audit_shows_the_start(queue: Queue) -> None:
     assert trail(queue, member) == [(Event.SEND, State.HELD), (Event.BATCH_START, State.READY)]
 
 
-def test_members_know_their_batch_and_the_end_message_is_no_member(queue: Queue) -> None:
+def test_members_and_the_end_message_know_their_batch(queue: Queue) -> None:
     batch = queue.batch("nightly")
     batch.send(1, priority=3, headers={"a": "b"})
     batch.set_end("end")
@@ -44,7 +44,11 @@ def test_members_know_their_batch_and_the_end_message_is_no_member(queue: Queue)
     member = take(queue)
     assert (member.batch, member.priority, member.headers) == ("nightly", 3, {"a": "b"})
     member.ack()
-    assert take(queue).batch is None
+    [waiting] = queue.peek()
+    end = take(queue)
+    assert waiting.batch == end.batch == end.headers["penstock-batch"] == "nightly"
+    end.ack()
+    assert (batch.info().total, batch.info().finished) == (1, 1), "the end message is no member"
 
 
 def test_the_end_message_is_sent_when_the_last_member_is_finished(queue: Queue) -> None:
@@ -60,7 +64,8 @@ def test_the_end_message_is_sent_when_the_last_member_is_finished(queue: Queue) 
     second.ack()
     assert (batch.state, batch.remaining, batch.finished) == ("finished", 0, 3)
     end = take(queue)
-    assert (end.json(), end.priority, end.headers) == ({"all": "done"}, 2, {"kind": "end"})
+    assert (end.json(), end.priority) == ({"all": "done"}, 2)
+    assert end.headers == {"kind": "end", "penstock-batch": "nightly"}
     assert_books_balance(queue, sent=4)
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock import BatchClosed, Event, LeaseLost, Outgoing, Queue, State, Store
-from tests.conformance.clock import Clock
-from tests.conformance.moves import (
+from tests.conformance.assertions import (
     assert_books_balance,
     assert_trail_is_legal,
     nonzero,
@@ -15,6 +14,7 @@ from tests.conformance.moves import (
     take_all,
     trail,
 )
+from tests.conformance.clock import Clock
 
 
 def test_members_of_a_batch_that_never_started_are_cancelled_at_once(queue: Queue) -> None:
@@ -147,6 +147,20 @@ def test_the_abort_message_is_sent_once_however_often_it_is_cancelled(queue: Que
         assert batch.cancel().state == "cancelled"
         store.sweep()
     assert payloads(take_all(queue)) == ["aborted"]
+
+
+def test_the_abort_message_knows_its_batch_and_is_not_cancelled_with_it(queue: Queue) -> None:
+    batch = queue.batch("nightly")
+    batch.send(1)
+    batch.set_abort("abort")
+    batch.cancel()
+    abort = take(queue)
+    assert (abort.json(), abort.batch) == ("abort", "nightly")
+    abort.nak("again", delay_seconds=0)
+    again = take(queue)
+    assert (again.attempt, again.batch) == (2, "nightly")
+    again.ack()
+    assert batch.state == "cancelled"
 
 
 def test_a_cancelled_batch_sends_no_end_message(queue: Queue) -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from penstock import Batch, BatchClosed, Delivery, DuplicateAddress, NotFound, Queue
 from penstock.domain.message import draft
-from tests.conformance.doors import Opener
-from tests.conformance.moves import assert_books_balance, payloads, take, take_all
+from tests.conformance.assertions import assert_books_balance, payloads, take, take_all
+from tests.conformance.clients import Opener
 
 ROUNDS = 15
 

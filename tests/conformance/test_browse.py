@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from penstock import Outgoing, Queue, Store
-from penstock.domain.times import to_time
+from penstock.domain.timestamps import to_time
+from tests.conformance.assertions import take_all
 from tests.conformance.clock import Clock
-from tests.conformance.moves import take_all
 
 
 def _interleaved(queue: Queue, store: Store) -> list[int]:

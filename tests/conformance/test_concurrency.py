@@ -6,9 +6,9 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 from penstock import DuplicateAddress, Queue
+from tests.conformance.assertions import assert_books_balance, take_all
+from tests.conformance.clients import Opener
 from tests.conformance.clock import START, Clock
-from tests.conformance.doors import Opener
-from tests.conformance.moves import assert_books_balance, take_all
 
 THREADS = 4
 

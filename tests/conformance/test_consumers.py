@@ -8,8 +8,8 @@ from zlib import crc32
 import pytest
 
 from penstock import ConsumerRemoved, InvalidInput, LeaseLost, Outgoing, Queue, Store
+from tests.conformance.assertions import assert_books_balance, assert_trail_is_legal, payloads, take, take_all
 from tests.conformance.clock import Clock
-from tests.conformance.moves import assert_books_balance, assert_trail_is_legal, payloads, take, take_all
 
 
 def test_consumers_have_their_place_in_birth_order(queue: Queue, clock: Clock) -> None:

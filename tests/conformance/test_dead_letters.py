@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from penstock import InvalidInput, Queue, Reject, State, Store
+from tests.conformance.assertions import ids, take
 from tests.conformance.clock import Clock
-from tests.conformance.moves import ids, take
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import uuid
 from datetime import timedelta
 
 from penstock import Event, Queue, State, Store
+from tests.conformance.assertions import assert_books_balance, assert_trail_is_legal, payloads, take, take_all, trail
 from tests.conformance.clock import Clock
-from tests.conformance.moves import assert_books_balance, assert_trail_is_legal, payloads, take, take_all, trail
 
 
 def test_a_delayed_message_is_held_until_it_is_due(queue: Queue, clock: Clock) -> None:

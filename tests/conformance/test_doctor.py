@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from penstock import Queue, Store
+from tests.conformance.assertions import take
 from tests.conformance.clock import Clock
-from tests.conformance.moves import take
 
 
 def test_a_healthy_store_has_nothing_but_good_findings(queue: Queue, store: Store) -> None:
@@ -37,3 +37,30 @@ def test_looking_changes_nothing(queue: Queue, store: Store, clock: Clock) -> No
     clock.advance(seconds=38)
     store.doctor()
     assert len(queue.audit(message_id)) == 2
+
+
+def _advice(store: Store) -> list[str]:
+    return [check.advice or "" for check in store.doctor() if check.name == "groups"]
+
+
+def test_a_primary_group_that_only_others_read_is_explained(queue: Queue, store: Store) -> None:
+    queue.send_many([1, 2])
+    assert _advice(store) == []
+    take(queue, group="billing").ack()
+    (advice,) = _advice(store)
+    assert f"penstock queues declare {queue.name} primary_group=GROUP" in advice
+    store.queue(queue.name, primary_group="billing")
+    assert _advice(store) == []
+
+
+def test_a_group_that_nobody_uses_is_not_received_from(queue: Queue, store: Store, clock: Clock) -> None:
+    """A receive would take a message that nobody handles then."""
+    queue.send_many([1, 2])
+    take(queue).ack()
+    take(queue, group="billing").ack()
+    clock.advance(seconds=2 * 3_600)
+    store.sweep()
+    advice = _advice(store)
+    assert len(advice) == 2
+    assert all("penstock worker" in one and "penstock peek" in one for one in advice)
+    assert not any("receive" in (check.advice or "") for check in store.doctor())

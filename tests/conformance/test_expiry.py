@@ -7,8 +7,8 @@ from datetime import timedelta
 import pytest
 
 from penstock import Event, LeaseLost, Queue, State, Store
+from tests.conformance.assertions import assert_books_balance, assert_trail_is_legal, nonzero, take, take_all, trail
 from tests.conformance.clock import Clock
-from tests.conformance.moves import assert_books_balance, assert_trail_is_legal, nonzero, take, take_all, trail
 
 
 def test_a_message_is_delivered_until_it_expires_and_never_after(queue: Queue, clock: Clock) -> None:

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from penstock import NotFound, Queue, State, Store
+from tests.conformance.assertions import take
 from tests.conformance.clock import Clock
-from tests.conformance.moves import take
 
 
 class Case(NamedTuple):

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from penstock import InvalidInput, LeaseLost, Queue
+from tests.conformance.assertions import take, take_all
 from tests.conformance.clock import Clock
-from tests.conformance.moves import take, take_all
 
 
 def test_a_lease_is_extended_from_now_and_not_from_its_end(queue: Queue, clock: Clock) -> None:

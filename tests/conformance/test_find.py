@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock import InvalidInput, NotFound, Queue, Store
-from tests.conformance.moves import take
+from tests.conformance.assertions import take
 
 UNKNOWN = "7d444840-9dc0-11d1-b245-5ffdce74fad2"
 

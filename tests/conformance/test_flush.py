@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from penstock import LeaseLost, NotFound, Queue, Store
+from penstock.domain.message import PLAIN
+from tests.conformance.assertions import assert_books_balance, nonzero, payloads, take, take_all
 from tests.conformance.clock import Clock
-from tests.conformance.moves import assert_books_balance, nonzero, payloads, take, take_all
 
 
 def test_everything_is_removed_and_counted(queue: Queue, clock: Clock) -> None:
@@ -113,3 +114,21 @@ def test_every_group_starts_again(queue: Queue) -> None:
     queue.send(2)
     assert payloads(take_all(queue, group="billing")) == [2]
     assert payloads(take_all(queue)) == [2]
+
+
+def test_what_the_same_transaction_has_sent_is_removed_too(queue: Queue) -> None:
+    queue.send("before")
+    draft = (b"same", None, PLAIN)
+    engine = queue.engine
+    sent, count, _ = engine.together(
+        [
+            lambda: engine.send(queue.name, [draft]),
+            lambda: engine.flush(queue.name),
+            lambda: engine.send(queue.name, [(b"after", None, PLAIN)]),
+        ]
+    )
+    assert (len(sent), count) == (1, 2)
+    assert engine.unread(queue.name) == 1
+    assert [delivery.payload for delivery in take_all(queue)] == [b"after"]
+    assert [delivery.payload for delivery in take_all(queue, group="new")] == [b"after"]
+    assert_books_balance(queue, sent=1)

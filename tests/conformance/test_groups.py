@@ -6,8 +6,8 @@ import pytest
 
 from penstock import Event, NotFound, Queue, State, Store
 from penstock.engines.contract import ATTEMPT
+from tests.conformance.assertions import assert_books_balance, assert_trail_is_legal, payloads, take, take_all
 from tests.conformance.clock import Clock
-from tests.conformance.moves import assert_books_balance, assert_trail_is_legal, payloads, take, take_all
 
 
 def test_every_group_reads_every_message(queue: Queue) -> None:

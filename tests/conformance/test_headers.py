@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock import InvalidInput, Queue
+from tests.conformance.assertions import take
 from tests.conformance.clock import Clock
-from tests.conformance.moves import take
 
 HEADERS = {
     "none": {},

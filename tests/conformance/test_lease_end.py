@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from penstock import Event, LeaseLost, Queue, State, Store
+from tests.conformance.assertions import assert_books_balance, assert_trail_is_legal, payloads, take, take_all, trail
+from tests.conformance.clients import Opener
 from tests.conformance.clock import Clock
-from tests.conformance.doors import Opener
-from tests.conformance.moves import assert_books_balance, assert_trail_is_legal, payloads, take, take_all, trail
 
 
 def test_a_lapsed_lease_is_reclaimed_by_the_next_receive_without_a_sweep(queue: Queue, clock: Clock) -> None:

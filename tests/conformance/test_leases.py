@@ -1,4 +1,4 @@
-"""leases, take_over, browse, unread and forget: what doors need that know messages by their ids only."""
+"""leases, take_over, browse, unread and forget: what the servers need, which know messages by id only."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 
 from penstock import Event, InvalidInput, LeaseLost, Outgoing, Queue, State, Store
 from penstock.domain.settlement import Settle
-from penstock.domain.times import to_time
+from penstock.domain.timestamps import to_time
 from penstock.engines.contract import Engine
+from tests.conformance.assertions import assert_books_balance, assert_trail_is_legal, ids, take, take_all, trail
 from tests.conformance.clock import Clock
-from tests.conformance.moves import assert_books_balance, assert_trail_is_legal, ids, take, take_all, trail
 
 OWN_ID = "7d444840-9dc0-11d1-b245-5ffdce74fad2"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock import Store
-from tests.conformance.doors import Opener
+from tests.conformance.clients import Opener
 
 
 def test_entries_are_found_by_kind_and_by_how_their_keys_begin(store: Store) -> None:

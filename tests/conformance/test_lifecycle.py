@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import pytest
 
@@ -80,7 +80,7 @@ AT_ONCE: dict[Event, Callable[[Subject], object]] = {
 class Kind(NamedTuple):
     """A message that differs from a plain one in what can happen to it."""
 
-    delivery: str = "at_least_once"
+    delivery: Literal["at_least_once", "at_most_once"] = "at_least_once"
     max_retries: int = 7
     is_member: bool = False
     is_cancelled: bool = False
@@ -150,7 +150,7 @@ def steps(one: Subject, event: Event, happen: Callable[[Subject], object]) -> It
         state = reached
 
 
-@pytest.mark.parametrize("door", ["sync"], indirect=True)  # it is the engine that is held against the table
+@pytest.mark.parametrize("client_kind", ["sync"], indirect=True)  # it is the engine that is held against the table
 def test_every_event_in_every_state_does_what_the_table_says(store: Store, clock: Clock) -> None:
     legal: set[Edge] = {(source, row.event, row.target) for row in TABLE for source in row.sources}
     seen: set[Edge] = set()

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from penstock import Delivery, Outgoing, Queue
-from tests.conformance.doors import Opener
-from tests.conformance.moves import payloads, take
+from tests.conformance.assertions import payloads, take
+from tests.conformance.clients import Opener
 
 PATIENCE_SECONDS = 30
 
@@ -63,8 +63,6 @@ def test_a_send_through_another_opening_wakes_a_waiting_receive(
 
 
 def test_a_send_from_another_process_wakes_a_waiting_receive(live_queue: Queue, waiting: Waiter, url: str) -> None:
-    if not live_queue.engine.capabilities.crosses_processes:
-        pytest.skip(f"engine {live_queue.engine.name} does not cross processes")
     script = "import sys, penstock; penstock.connect(sys.argv[1]).queue('orders').send('from afar')"
     waiter = waiting(live_queue)
     subprocess.run([sys.executable, "-c", script, url], check=True, timeout=PATIENCE_SECONDS)
@@ -72,8 +70,6 @@ def test_a_send_from_another_process_wakes_a_waiting_receive(live_queue: Queue, 
 
 
 def test_a_receive_in_another_process_is_woken(live_queue: Queue, url: str) -> None:
-    if not live_queue.engine.capabilities.crosses_processes:
-        pytest.skip(f"engine {live_queue.engine.name} does not cross processes")
     script = (
         "import sys, penstock\n"
         "queue = penstock.connect(sys.argv[1]).queue('orders')\n"

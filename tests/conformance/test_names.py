@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock import InvalidName, Store
-from tests.conformance.moves import payloads, take, take_all
+from tests.conformance.assertions import payloads, take, take_all
 
 GOOD = {
     "one letter": "x",

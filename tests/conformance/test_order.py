@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock import Outgoing, Queue, Store
+from tests.conformance.assertions import payloads, take, take_all
 from tests.conformance.clock import Clock
-from tests.conformance.moves import payloads, take, take_all
 
 
 def test_messages_come_in_the_order_of_their_sends(queue: Queue) -> None:

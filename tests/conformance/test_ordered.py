@@ -20,9 +20,9 @@ from penstock import (
     State,
     Store,
 )
+from tests.conformance.assertions import assert_books_balance, assert_trail_is_legal, payloads, take, take_all, trail
 from tests.conformance.clock import Clock
 from tests.conformance.conftest import POLICY
-from tests.conformance.moves import assert_books_balance, assert_trail_is_legal, payloads, take, take_all, trail
 
 # Keys that fall on shards 0, 1 and 2 of three.
 A, B, C = (next(key for key in "abcdefghijklmnop" if crc32(key.encode()) % 3 == shard) for shard in range(3))

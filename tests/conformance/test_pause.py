@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from penstock import Queue, Store
+from tests.conformance.assertions import payloads, take, take_all
+from tests.conformance.clients import Opener
 from tests.conformance.clock import Clock
-from tests.conformance.doors import Opener
-from tests.conformance.moves import payloads, take, take_all
 
 
 def test_a_paused_queue_hands_out_nothing_until_it_is_resumed(queue: Queue) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
+import pydantic
 import pytest
 
 from penstock import InvalidInput, PayloadTooLarge, Queue, Store
+from tests.conformance.assertions import assert_books_balance, take
 from tests.conformance.clock import Clock
-from tests.conformance.moves import assert_books_balance, take
 
 MEBIBYTE = 1 << 20
 
@@ -157,4 +160,58 @@ def test_a_payload_that_is_neither_bytes_nor_json_is_refused(queue: Queue, paylo
 def test_a_bad_content_type_is_refused(queue: Queue, content_type: Any) -> None:
     with pytest.raises(InvalidInput, match="content_type"):
         queue.send(b"x", content_type=content_type)
+    assert queue.peek() == []
+
+
+class Line(pydantic.BaseModel):
+    sku: str
+    price: float | None = None
+
+
+class Order(pydantic.BaseModel):
+    """With what makes a model more than its fields: aliases, nested models, times, and a value that is computed."""
+
+    model_config = pydantic.ConfigDict(extra="forbid")
+
+    number: int = pydantic.Field(alias="orderNumber")
+    lines: list[Line]
+    at: datetime
+
+    @pydantic.computed_field  # type: ignore[prop-decorator]  # as pydantic's own documentation has it
+    @property
+    def total(self) -> int:
+        return len(self.lines)
+
+
+@dataclass
+class Measured:
+    degrees: float
+
+
+ORDER = Order(orderNumber=7, lines=[Line(sku="a")], at=datetime(2026, 1, 31, 12, tzinfo=UTC))
+
+
+def test_a_pydantic_model_comes_back_as_the_same_model(queue: Queue) -> None:
+    queue.send(ORDER)
+    delivery = take(queue)
+    assert delivery.content_type == "application/json"
+    assert Order.model_validate_json(delivery.payload) == ORDER
+    assert delivery.json()["orderNumber"] == 7
+
+
+def test_pydantic_models_may_be_inside_of_other_values(queue: Queue) -> None:
+    queue.send_many([{"order": ORDER, "lines": [Line(sku="b", price=1.5)]}])
+    found = take(queue).json()
+    assert found["order"]["lines"] == [{"sku": "a", "price": None}]
+    assert found["lines"] == [{"sku": "b", "price": 1.5}]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [Line(sku="a", price=float("nan")), [{"line": Line(sku="a", price=float("inf"))}], Measured(float("nan"))],
+    ids=["model", "inside", "dataclass"],
+)
+def test_a_number_that_json_lacks_is_refused_wherever_it_is(queue: Queue, payload: Any) -> None:
+    with pytest.raises(InvalidInput, match="NaN"):
+        queue.send(payload)
     assert queue.peek() == []

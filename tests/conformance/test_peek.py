@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from penstock import InvalidInput, Outgoing, Queue
+from tests.conformance.assertions import ids, payloads, take, take_all
 from tests.conformance.clock import Clock
-from tests.conformance.moves import ids, payloads, take, take_all
 
 
 def test_a_peek_shows_what_a_receive_would_give_in_that_order(queue: Queue) -> None:

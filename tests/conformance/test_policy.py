@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from penstock import InvalidPolicy, Policy, Queue, Store
+from tests.conformance.assertions import payloads, take, take_all
+from tests.conformance.clients import Opener
 from tests.conformance.clock import Clock
-from tests.conformance.doors import Opener
-from tests.conformance.moves import payloads, take, take_all
 
 OTHER_VALUES: dict[str, Any] = {
     "lease_seconds": 31.5,
@@ -59,7 +59,8 @@ def test_all_fields_are_set_at_once_and_read_back_from_another_opening(store: St
 @pytest.mark.parametrize("field", ["max_retries", "ttl_seconds", "primary_group"])
 def test_none_is_a_value_for_fields_that_may_be_without(store: Store, field: str) -> None:
     store.queue("orders", **{field: OTHER_VALUES[field]})
-    queue = store.queue("orders", **{field: None})
+    without: dict[str, Any] = {field: None}
+    queue = store.queue("orders", **without)
     assert getattr(queue.policy(), field) is None
 
 
@@ -144,12 +145,13 @@ def test_a_bad_value_is_refused_by_field_and_nothing_is_set(store: Store, field:
     ],
 )
 def test_an_unknown_field_is_refused_and_the_nearest_is_suggested(store: Store, given: str, meant: str) -> None:
+    fields: dict[str, Any] = {given: 5}
     with pytest.raises(InvalidPolicy, match=f"{given}.*did you mean '{meant}'"):
-        store.queue("orders", **{given: 5})
+        store.queue("orders", **fields)
     assert store.queues() == []
 
 
 def test_an_unknown_field_that_is_like_no_other_gets_no_suggestion(store: Store) -> None:
     with pytest.raises(InvalidPolicy, match="zzz") as caught:
-        store.queue("orders", zzz=5)
+        store.queue("orders", zzz=5)  # type: ignore[call-arg]  # what is refused here
     assert "did you mean" not in str(caught.value)

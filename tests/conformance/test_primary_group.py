@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from penstock import DuplicateAddress, InvalidInput, Queue, State, Store
+from tests.conformance.assertions import assert_books_balance, nonzero, payloads, take, take_all
 from tests.conformance.clock import Clock
 from tests.conformance.conftest import POLICY
-from tests.conformance.moves import assert_books_balance, nonzero, payloads, take, take_all
 
 
 @pytest.fixture
@@ -100,3 +100,28 @@ def test_without_a_primary_group_a_delayed_message_comes_to_every_group(grouples
     clock.advance(seconds=14)
     assert take(groupless).id == message_id
     assert take(groupless, group="second").id == message_id
+
+
+def test_a_former_primary_group_that_nobody_ever_read_is_gone(queue: Queue, store: Store) -> None:
+    queue.send_many([1, 2])
+    take(queue, group="billing").ack()
+    assert queue.groups() == ["billing", "default"]
+    store.queue(queue.name, primary_group="billing")
+    assert queue.groups() == ["billing"]
+    assert payloads(take_all(queue, group="default")) == [1, 2], "who comes later reads from the start"
+
+
+def test_a_former_primary_group_that_was_read_stays(queue: Queue, store: Store) -> None:
+    queue.send_many([1, 2])
+    take(queue).ack()
+    store.queue(queue.name, primary_group="billing")
+    assert queue.groups() == ["default"]
+    assert queue.stats("default").done == 1
+
+
+def test_a_former_primary_group_with_a_dead_letter_stays(queue: Queue, store: Store, clock: Clock) -> None:
+    queue.send(1, ttl_seconds=10)
+    clock.advance(seconds=11)
+    store.sweep()
+    store.queue(queue.name, primary_group=None)
+    assert queue.stats("default").dead == 1

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock import DuplicateAddress, InvalidInput, Outgoing, PayloadTooLarge, Queue, Store
-from tests.conformance.moves import assert_books_balance, payloads, take_all
+from tests.conformance.assertions import assert_books_balance, payloads, take_all
 
 LONG = 3_600  # longer than any test: only a full batch or a flush sends
 

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from penstock import Ack, Delivery, LeaseLost, Nak, Outgoing, Queue, Refused, Reject, Reschedule, Store
+from tests.conformance.assertions import assert_books_balance, assert_trail_is_legal
 from tests.conformance.clock import Clock
 from tests.conformance.conftest import POLICY
-from tests.conformance.moves import assert_books_balance, assert_trail_is_legal
 
 GROUPS = ("default", "billing")
 KINDS: dict[str, dict[str, Any]] = {

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from penstock import Event, InvalidInput, Queue, State, Store
+from tests.conformance.assertions import ids, payloads, take, take_all, trail
+from tests.conformance.clients import Opener
 from tests.conformance.clock import Clock
-from tests.conformance.doors import Opener
-from tests.conformance.moves import ids, payloads, take, take_all, trail
 
 
 def test_an_empty_queue_gives_nothing_at_once(queue: Queue) -> None:

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from penstock import Event, InvalidInput, Queue, State, Store
-from tests.conformance.clock import Clock
-from tests.conformance.moves import (
+from tests.conformance.assertions import (
     assert_books_balance,
     assert_trail_is_legal,
     group_entries,
@@ -21,6 +20,7 @@ from tests.conformance.moves import (
     take_all,
     trail,
 )
+from tests.conformance.clock import Clock
 
 
 def reject_all(queue: Queue, group: str = "default") -> None:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from penstock import InvalidInput, LeaseLost, NotFound, Queue, State, Store
+from tests.conformance.assertions import assert_books_balance, payloads, take, take_all
 from tests.conformance.clock import Clock
-from tests.conformance.moves import assert_books_balance, payloads, take, take_all
 
 PLACES: dict[str, Callable[[Queue], object]] = {
     "unread": lambda queue: None,

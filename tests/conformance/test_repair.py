@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock import InvalidInput, Queue, Store
+from tests.conformance.assertions import payloads, take, take_all
 from tests.conformance.clock import Clock
-from tests.conformance.moves import payloads, take, take_all
 
 
 def named(store: Store, name: str) -> list[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from penstock import Event, Queue, State, Store
+from tests.conformance.assertions import assert_books_balance, assert_trail_is_legal, group_entries, take
 from tests.conformance.clock import Chance, Clock
 from tests.conformance.conftest import POLICY
-from tests.conformance.moves import assert_books_balance, assert_trail_is_legal, group_entries, take
 
 
 def seconds_until_ready(queue: Queue, clock: Clock, expected: float) -> bool:

@@ -7,8 +7,8 @@ import uuid
 import pytest
 
 from penstock import NotFound, Outgoing, Queue, Store
+from tests.conformance.assertions import assert_books_balance, ids, payloads, take, take_all
 from tests.conformance.clock import Clock
-from tests.conformance.moves import assert_books_balance, ids, payloads, take, take_all
 
 CHOSEN = "7d444840-9dc0-11d1-b245-5ffdce74fad2"
 

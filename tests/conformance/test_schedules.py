@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from penstock import InvalidInput, InvalidName, InvalidSchedule, NotFound, Store
+from tests.conformance.assertions import payloads, take, take_all
+from tests.conformance.clients import Opener
 from tests.conformance.clock import Clock
-from tests.conformance.doors import Opener
-from tests.conformance.moves import payloads, take, take_all
 
 
 def at(hour: int, minute: int, second: int = 0, day: int = 5) -> datetime:
@@ -259,3 +259,31 @@ def test_a_bad_schedule_is_refused_and_nothing_is_scheduled(
 def test_an_unknown_schedule_is_not_found(store: Store, verb: str) -> None:
     with pytest.raises(NotFound, match="report"):
         getattr(store, verb)("report")
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_a_schedule_can_be_run_now(store: Store, clock: Clock, paused: bool) -> None:
+    store.schedule("report", "15 * * * *", "orders", {"kind": "report"}, headers={"a": "b"}, priority=3, key="k")
+    if paused:
+        store.pause_schedule("report")
+    before = store.schedules()
+    message_id = store.run_schedule("report")
+    assert store.schedules() == before, "its ticks stay"
+    delivery = take(store.queue("orders"))
+    assert (delivery.id, delivery.json(), delivery.priority, delivery.key) == (message_id, {"kind": "report"}, 3, "k")
+    assert delivery.headers["penstock-schedule"] == "report"
+    assert delivery.headers["a"] == "b"
+    clock.move_to(at(7, 15, 1))
+    assert store.sweep().fired == (0 if paused else 1)
+
+
+def test_an_unknown_schedule_cannot_be_run(store: Store) -> None:
+    store.schedule("report", "15 * * * *", "orders", 1)
+    with pytest.raises(NotFound, match="there is no schedule 'reprot'; did you mean 'report'"):
+        store.run_schedule("reprot")
+
+
+def test_a_schedule_shows_all_that_it_was_made_with(store: Store) -> None:
+    made = store.schedule("report", "15 * * * *", "orders", 1, ttl_seconds=90, key="k")
+    assert (made.ttl_seconds, made.key) == (90, "k")
+    assert store.schedules() == [made]

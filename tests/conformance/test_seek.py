@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from penstock import Event, InvalidInput, Outgoing, Queue, State
+from tests.conformance.assertions import assert_books_balance, assert_trail_is_legal, payloads, take, take_all, trail
 from tests.conformance.clock import START, Clock
-from tests.conformance.moves import assert_books_balance, assert_trail_is_legal, payloads, take, take_all, trail
 
 
 def test_seeking_the_end_passes_everything_that_was_sent(queue: Queue) -> None:
@@ -198,8 +198,29 @@ def test_a_bad_target_is_refused_and_the_cursor_stays(queue: Queue, target: Any)
     assert payloads(take_all(queue)) == [2]
 
 
-def test_where_a_seek_can_go_is_told(queue: Queue) -> None:
+def test_invalid_seek_target_lists_the_valid_ones(queue: Queue) -> None:
     wrong: list[Any] = ["middle", 2.5, None, True]
     for target in wrong:
         with pytest.raises(InvalidInput, match="a position, a time, 'start' or 'end', not"):
             queue.seek("default", target)
+
+
+def test_unread_messages_lie_behind_the_first_that_was_not_read(queue: Queue) -> None:
+    engine = queue.engine
+    assert engine.unread_after("nowhere") == {}
+    sent = [queue.send(number, priority=number % 2) for number in range(6)]
+    places = [queue.find(one).position or 0 for one in sent]
+    queue.ack_many(queue.receive(limit=1, group="b"))
+    assert engine.unread_after("orders") == {"default": places[0] - 1, "b": places[0]}
+    queue.receive(limit=2, group="b")  # the rest of the better priority: of the others the first is unread
+    assert engine.unread_after("orders")["b"] == places[0]
+    queue.seek("b", places[3])
+    assert engine.unread_after("orders") == {"default": places[0] - 1, "b": places[3]}
+    queue.seek("b", "end")
+    assert engine.unread_after("orders")["b"] == engine.last_position("orders")
+    later = queue.send(6)
+    assert engine.unread_after("orders")["b"] == (queue.find(later).position or 0) - 1
+    queue.seek("b", places[1])
+    assert engine.unread_after("orders")["b"] == places[1]
+    engine.advance("orders", "stream", engine.horizon("orders"))
+    assert "stream" not in engine.unread_after("orders")

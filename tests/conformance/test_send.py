@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from penstock import Event, InvalidInput, InvalidName, Queue, State, Store
+from tests.conformance.assertions import assert_books_balance, take, take_all
 from tests.conformance.clock import Clock
-from tests.conformance.moves import assert_books_balance, take, take_all
 
 
 def test_an_id_that_penstock_makes_is_a_uuid_of_version_7_with_the_time_of_the_send(queue: Queue, clock: Clock) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock import DuplicateAddress, InvalidInput, Outgoing, PayloadTooLarge, Queue, Store
-from tests.conformance.moves import assert_books_balance, ids, payloads, take_all
+from tests.conformance.assertions import assert_books_balance, ids, payloads, take_all
 
 
 def test_ids_come_back_in_the_order_given(queue: Queue) -> None:
@@ -21,6 +21,27 @@ def test_ids_come_back_in_the_order_given(queue: Queue) -> None:
 def test_each_outgoing_keeps_its_own_options(queue: Queue) -> None:
     sent = queue.send_many([Outgoing(payload=b"late", priority=2), Outgoing(payload=b"soon", priority=1), b"now"])
     assert ids(take_all(queue)) == [sent[2], sent[1], sent[0]]
+
+
+@pytest.mark.parametrize("shards", [1, 4])
+def test_a_first_message_with_options_and_plain_ones_after_it_go_in_together(store: Store, shards: int) -> None:
+    queue = store.queue("mixed", shards=shards)
+    first = Outgoing(payload="first", id="00000000-0000-7000-8000-000000000001", headers={"a": "b"})
+    ids = queue.send_many([first, *range(20)])
+    assert ids[0] == first.id
+    assert len(set(ids)) == 21
+    received = {delivery.id: delivery for delivery in queue.receive(limit=30)}
+    assert [received[one].payload for one in ids] == [b'"first"', *(b"%d" % number for number in range(20))]
+    assert received[ids[0]].headers == {"a": "b"}
+    if shards == 1:
+        assert list(received) == ids
+
+
+def test_plain_messages_after_a_refused_first_one_are_not_sent(queue: Queue) -> None:
+    queue.send("owner", address="taken")
+    with pytest.raises(DuplicateAddress):
+        queue.send_many([Outgoing(payload="first", address="taken"), "second", "third"])
+    assert payloads(take_all(queue)) == ["owner"]
 
 
 def test_sending_nothing_sends_nothing(store: Store) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from penstock import Delivery, Event, InvalidInput, LeaseLost, Queue, State, Store
+from tests.conformance.assertions import assert_books_balance, assert_trail_is_legal, take, trail
 from tests.conformance.clock import Chance, Clock
-from tests.conformance.moves import assert_books_balance, assert_trail_is_legal, take, trail
 
 VERBS = ("ack", "nak", "reject", "reschedule")
 

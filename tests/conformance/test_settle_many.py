@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from penstock import Ack, InvalidInput, LeaseLost, Nak, Queue, Reject, Reschedule, State, Store
+from tests.conformance.assertions import assert_books_balance, nonzero, take, take_all
 from tests.conformance.clock import Clock
-from tests.conformance.moves import assert_books_balance, nonzero, take, take_all
 
 
 def test_every_kind_of_settlement_has_its_result_in_the_order_given(queue: Queue) -> None:

@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 
 from penstock import InvalidInput, PayloadTooLarge, Queue, Store
-from penstock.engines import outgoing
+from penstock.engines import sink_rows
+from tests.conformance.assertions import payloads, take_all
+from tests.conformance.clients import Opener
 from tests.conformance.clock import Clock
-from tests.conformance.doors import Opener
-from tests.conformance.moves import payloads, take_all
 
 pyarrow = pytest.importorskip("pyarrow", reason="messages are staged as Arrow: needs pyarrow")
 
 
 def batch(*rows: dict[str, Any]) -> Any:
-    names = [name for name in outgoing.COLUMNS if any(name in row for row in rows)]
-    schema = pyarrow.schema([outgoing.schema().field(name) for name in names])
+    names = [name for name in sink_rows.COLUMNS if any(name in row for row in rows)]
+    schema = pyarrow.schema([sink_rows.schema().field(name) for name in names])
     return pyarrow.RecordBatch.from_pylist(list(rows), schema=schema)
 
 

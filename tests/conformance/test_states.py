@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 from penstock import NotFound, Outgoing, Queue, State, Store
-from penstock.domain.observations import MessageState
+from penstock.domain.results import MessageState
+from tests.conformance.assertions import group_entries, take, take_all
 from tests.conformance.clock import Clock
 from tests.conformance.conftest import POLICY
-from tests.conformance.moves import group_entries, take, take_all
 from tests.conformance.test_random_life import KINDS, Life
 
 UNKNOWN = "7d444840-9dc0-11d1-b245-5ffdce74fad2"
 CHOSEN = "5f0c1b0e-2f5c-4f5e-9d53-0a4c6c6c3f11"
-# A verb of engines alone, which are the same behind every door.
-pytestmark = pytest.mark.parametrize("door", ["sync"])
+# A method of the engine alone, which is the same behind both clients.
+pytestmark = pytest.mark.parametrize("client_kind", ["sync"])
 
 
 def states(queue: Queue, ids: list[str], group: str = "default") -> list[MessageState | None]:

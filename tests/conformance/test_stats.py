@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock import Ack, Delivery, LeaseLost, Nak, NotFound, Outgoing, Queue, Reject, Store
+from tests.conformance.assertions import assert_books_balance, nonzero, take
 from tests.conformance.clock import Clock
-from tests.conformance.moves import assert_books_balance, nonzero, take
 
 
 def test_every_place_a_message_can_be_in_is_counted_once(queue: Queue, clock: Clock) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock import InvalidInput, Store
-from tests.conformance.doors import Opener
-from tests.conformance.moves import payloads, take, take_all
+from tests.conformance.assertions import payloads, take, take_all
+from tests.conformance.clients import Opener
 
 
 def test_everything_is_there_again_when_a_store_is_opened_again(open_store: Opener) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from penstock import Queue, Store, SweepReport
+from tests.conformance.assertions import assert_books_balance, take
+from tests.conformance.clients import Opener
 from tests.conformance.clock import Clock
-from tests.conformance.doors import Opener
-from tests.conformance.moves import assert_books_balance, take
 
 
 def test_a_sweep_with_nothing_to_do_does_nothing(queue: Queue, store: Store) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock import LeaseLost, NotFound, Queue, State, Store
+from tests.conformance.assertions import assert_books_balance, nonzero, payloads, take, take_all
 from tests.conformance.clock import Clock
-from tests.conformance.moves import assert_books_balance, nonzero, payloads, take, take_all
 
 HISTORY = 7_001
 DEAD_LETTER = 90_007

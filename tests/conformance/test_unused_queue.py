@@ -12,6 +12,8 @@ from penstock import Queue, Store
 LOOKS: dict[str, tuple[Callable[[Queue], Any], Any]] = {
     "peek": (lambda queue: queue.peek(), []),
     "stats": (lambda queue: queue.stats(), {}),
+    "count": (lambda queue: queue.count(), 0),
+    "leases": (lambda queue: queue.leases(), []),
     "archive": (lambda queue: queue.archive(), []),
     "dead_letters": (lambda queue: queue.dead_letters(), []),
     "redrive": (lambda queue: queue.redrive(), 0),

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from penstock import GroupMisused, Queue, RangeTrimmed, Store
-from penstock.domain.times import from_time
+from penstock.domain.validation import from_time
 from penstock.engines.contract import Engine, Mark
+from tests.conformance.assertions import payloads, take, take_all
+from tests.conformance.clients import Opener
 from tests.conformance.clock import Clock
-from tests.conformance.doors import Opener
 from tests.conformance.engines import EngineRow
-from tests.conformance.moves import payloads, take, take_all
 
 pytest.importorskip("pyarrow", reason="windows are read as Arrow: needs pyarrow")
 

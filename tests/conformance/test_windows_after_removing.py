@@ -8,8 +8,8 @@ import pytest
 
 from penstock import Queue, Store
 from penstock.engines.contract import Engine, Mark, Table
+from tests.conformance.assertions import take, take_all
 from tests.conformance.clock import Clock
-from tests.conformance.moves import take, take_all
 
 pytest.importorskip("pyarrow", reason="windows are read as Arrow: needs pyarrow")
 

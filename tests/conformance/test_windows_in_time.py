@@ -55,7 +55,7 @@ class Reader:
         assert together
 
 
-@pytest.mark.parametrize("door", ["sync"], indirect=True)  # windows are the engine's own: no door leads to them
+@pytest.mark.parametrize("client_kind", ["sync"], indirect=True)  # read from the engine, not through a client
 @pytest.mark.parametrize("kind", KINDS)
 def test_windows_stay_as_they_were_in_a_random_life(store: Store, clock: Clock, kind: str) -> None:
     queue = store.queue("orders", **{**POLICY, **KINDS[kind]})

@@ -9,10 +9,10 @@ import pytest
 
 from penstock import GroupMisused, Outgoing, Queue, RangeTrimmed, Store
 from penstock.domain.errors import InvalidInput
-from penstock.domain.times import from_time
+from penstock.domain.validation import from_time
 from penstock.engines.contract import Engine, Mark, Table
+from tests.conformance.assertions import take, take_all
 from tests.conformance.clock import Clock
-from tests.conformance.moves import take, take_all
 
 pytest.importorskip("pyarrow", reason="windows are read as Arrow: needs pyarrow")
 from penstock.engines import tables

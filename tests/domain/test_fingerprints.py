@@ -22,7 +22,7 @@ from penstock.domain.fingerprints import KEPT_CHARACTERS, NO_REASON, fingerprint
         ("  ", NO_REASON),
     ],
 )
-def test_what_differs_is_taken_out(reason: str | None, expected: str) -> None:
+def test_ids_times_and_numbers_are_replaced_by_placeholders(reason: str | None, expected: str) -> None:
     assert fingerprint(reason) == expected
 
 
@@ -30,5 +30,5 @@ def test_a_long_reason_is_bounded() -> None:
     assert len(fingerprint("x y " * 1_000_000)) <= KEPT_CHARACTERS
 
 
-def test_quotes_without_end_take_no_time() -> None:
+def test_unbalanced_quotes_take_linear_time() -> None:
     assert fingerprint("'" * 100_001)

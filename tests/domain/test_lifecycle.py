@@ -1,11 +1,8 @@
-"""The lifecycle table: complete, drawn in the docs, and the only source of steps."""
+"""The lifecycle table: complete, and the source of every decision on a leased message."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -19,24 +16,12 @@ from penstock.domain.lifecycle import (
     Event,
     State,
     is_legal,
-    markdown,
 )
 from penstock.domain.policy import Policy
-from penstock.domain.settlement import Attempt, Verdict, decide, lease_end
+from penstock.domain.settlement import Attempt, Decision, decide, lease_end
+from scripts import reference
 
-PAGE = Path(__file__).parents[2] / "docs" / "lifecycle.md"
 SECOND = 1_000_000
-
-
-def test_the_page_in_the_docs_is_the_one_the_table_makes() -> None:
-    assert PAGE.read_text(encoding="utf-8") == markdown(), (
-        "run: python -m penstock.domain.lifecycle > docs/lifecycle.md"
-    )
-
-
-def test_the_module_prints_the_page() -> None:
-    printed = subprocess.run([sys.executable, "-m", "penstock.domain.lifecycle"], capture_output=True, check=True)
-    assert printed.stdout.decode() == markdown()
 
 
 def test_every_state_is_live_or_an_outcome_and_never_both() -> None:
@@ -50,7 +35,7 @@ def test_every_event_and_every_state_stands_in_the_table() -> None:
     assert {row.target for row in TABLE} == set(State)
 
 
-def test_no_step_stands_in_the_table_twice_with_the_same_condition() -> None:
+def test_no_transition_is_listed_twice_with_the_same_condition() -> None:
     steps = [(source, row.event, row.condition) for row in TABLE for source in row.sources]
     assert len(steps) == len(set(steps))
 
@@ -64,7 +49,7 @@ def test_every_state_can_be_reached_and_every_live_state_can_be_left() -> None:
         assert any(state in row.sources and row.target in OUTCOMES for row in TABLE)
 
 
-def test_an_outcome_is_only_left_by_a_wish_of_the_operator() -> None:
+def test_an_outcome_is_only_left_by_an_operator() -> None:
     leaving = {row.event for row in TABLE if set(row.sources) & set(OUTCOMES)}
     assert leaving == {Event.REDRIVE, Event.SEEK}
 
@@ -85,12 +70,12 @@ def test_a_message_that_succeeded_is_never_redriven() -> None:
         (State.EXPIRED, Event.EXPIRE, State.EXPIRED),
     ],
 )
-def test_steps_that_are_not_in_the_table_are_not_legal(source: State | None, event: Event, target: State) -> None:
+def test_transitions_that_are_not_in_the_table_are_illegal(source: State | None, event: Event, target: State) -> None:
     assert not is_legal(source, event, target)
 
 
-def test_the_page_draws_every_step() -> None:
-    page = markdown()
+def test_the_page_shows_every_transition() -> None:
+    page = reference.lifecycle()
     for row in TABLE:
         for source in row.sources:
             assert f"    {source or '[*]'} --> {row.target}: {row.event}" in page
@@ -122,65 +107,67 @@ chances = st.floats(0, 1, exclude_max=True)
 delays = st.none() | st.floats(-1_000, 100_000)
 
 
-def verdict_of(event: Event, leased: Attempt, policy: Policy, now: int, chance: float, delay: float | None) -> Verdict:
+def decision_of(
+    event: Event, leased: Attempt, policy: Policy, now: int, chance: float, delay: float | None
+) -> Decision:
     return decide(event, leased, policy, now, lambda: chance, delay)
 
 
 @given(event=happening, leased=attempts, policy=policies, now=moments, chance=chances, delay=delays)
-def test_every_verdict_is_a_step_of_the_table(
+def test_every_decision_is_a_transition_of_the_table(
     event: Event, leased: Attempt, policy: Policy, now: int, chance: float, delay: float | None
 ) -> None:
-    verdict = verdict_of(event, leased, policy, now, chance, delay)
-    assert is_legal(State.LEASED, verdict.event, verdict.state), verdict
-    if verdict.state in LIVE:
-        assert verdict.due_at >= now
-        assert (verdict.state is State.HELD) == (verdict.due_at > now)
+    decision = decision_of(event, leased, policy, now, chance, delay)
+    assert is_legal(State.LEASED, decision.event, decision.state), decision
+    if decision.state in LIVE:
+        assert decision.due_at >= now
+        assert (decision.state is State.HELD) == (decision.due_at > now)
 
 
 @given(event=happening, leased=attempts, policy=policies, now=moments, chance=chances, delay=delays)
 def test_attempts_count_deliveries_and_start_again_only_by_a_reschedule(
     event: Event, leased: Attempt, policy: Policy, now: int, chance: float, delay: float | None
 ) -> None:
-    verdict = verdict_of(event, leased, policy, now, chance, delay)
-    if verdict.state in LIVE:
+    decision = decision_of(event, leased, policy, now, chance, delay)
+    if decision.state in LIVE:
         expected = {Event.RESCHEDULE: 0, Event.RELEASE: leased.attempt - 1}.get(event, leased.attempt)
-        assert verdict.attempt == expected
+        assert decision.attempt == expected
 
 
 @given(event=happening, leased=attempts, policy=policies, now=moments, chance=chances, delay=delays)
-def test_a_message_of_a_cancelled_batch_never_lives_again(
+def test_a_message_of_a_cancelled_batch_never_becomes_live_again(
     event: Event, leased: Attempt, policy: Policy, now: int, chance: float, delay: float | None
 ) -> None:
-    verdict = verdict_of(event, leased, policy, now, chance, delay)
+    decision = decision_of(event, leased, policy, now, chance, delay)
     if leased.batch_cancelled:
-        assert verdict.state not in LIVE
+        assert decision.state not in LIVE
 
 
 @given(leased=attempts, policy=policies, now=moments, chance=chances)
-def test_at_most_once_no_lease_end_makes_a_message_live_again(
+def test_an_at_most_once_message_never_becomes_live_by_a_lease_end(
     leased: Attempt, policy: Policy, now: int, chance: float
 ) -> None:
-    verdict = verdict_of(Event.LEASE_END, leased, policy, now, chance, None)
+    decision = decision_of(Event.LEASE_END, leased, policy, now, chance, None)
     if policy.at_most_once:
-        assert verdict.state in (State.LEASE_EXPIRED, State.EXPIRED)
+        assert decision.state in (State.LEASE_EXPIRED, State.EXPIRED)
 
 
 @given(event=st.sampled_from([Event.NAK, Event.LEASE_END]), leased=attempts, policy=policies, now=moments)
 def test_retries_end_exactly_where_the_policy_says(event: Event, leased: Attempt, policy: Policy, now: int) -> None:
-    verdict = verdict_of(event, leased, policy, now, 0.5, None)
+    decision = decision_of(event, leased, policy, now, 0.5, None)
     if policy.max_retries is None or leased.attempt <= policy.max_retries:
         in_time = leased.deadline_at is None or leased.deadline_at > now or not policy.at_most_once
-        assert verdict.state is not State.FAILED or not in_time
+        assert decision.state is not State.FAILED or not in_time
     else:
-        assert verdict.state not in LIVE
+        assert decision.state not in LIVE
 
 
 @given(leased=attempts, now=moments, delay=st.floats(0, 100_000))
 def test_a_reschedule_moves_the_expiry_by_its_delay(leased: Attempt, now: int, delay: float) -> None:
-    verdict = verdict_of(Event.RESCHEDULE, leased, Policy(), now, 0.5, delay)
+    decision = decision_of(Event.RESCHEDULE, leased, Policy(), now, 0.5, delay)
     if leased.expires_at is not None and not leased.batch_cancelled:
-        assert verdict.expires_at is not None
-        assert verdict.expires_at - leased.expires_at == verdict.due_at - now
+        assert decision.expires_at is not None
+        assert decision.expires_at - leased.expires_at == decision.due_at - now
 
 
 @given(leased=attempts, now=moments, lease_seconds=st.floats(0.001, 10_000))
@@ -193,6 +180,6 @@ def test_a_lease_ends_in_time_and_never_before_it_began(leased: Attempt, now: in
 
 
 @pytest.mark.parametrize("event", sorted(set(Event) - {"ack", "nak", "reject", "reschedule", "lease_end", "release"}))
-def test_other_events_do_not_happen_to_a_leased_message_here(event: Event) -> None:
+def test_decide_refuses_events_that_a_leased_message_cannot_have(event: Event) -> None:
     with pytest.raises(ValueError, match=event):
         decide(event, Attempt(1, None, None), Policy(), 0, lambda: 0.5)

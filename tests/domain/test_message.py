@@ -24,7 +24,7 @@ from penstock.domain.message import (
     drafts,
     encode,
 )
-from penstock.domain.times import from_time
+from penstock.domain.validation import from_time
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 values = st.recursive(

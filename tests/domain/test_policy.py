@@ -1,4 +1,4 @@
-"""Policies: the defaults of the design, and checks that cover every field."""
+"""The table of policy fields: the defaults of the design, and checks that follow from each row."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.domain.errors import InvalidPolicy
-from penstock.domain.policy import Policy, check_changes
+from penstock.domain.policy import FIELDS, Policy, PolicyField, check_changes
+from tests.domain.policy_values import accepted, refused
 
 DEFAULTS = {
     "lease_seconds": 30,
@@ -47,11 +48,22 @@ def test_every_field_has_a_check_and_no_check_is_left_over() -> None:
             check_changes({field: object()})
 
 
+@pytest.mark.parametrize("field", FIELDS.values(), ids=FIELDS)
+def test_bounds_of_a_row_are_the_bounds_of_its_check(field: PolicyField) -> None:
+    assert field.description
+    assert field.default is None or field.check(field.default) == field.default
+    for value in accepted(field):
+        assert check_changes({field.name: value}) == {field.name: value}
+    for value in refused(field):
+        with pytest.raises(InvalidPolicy, match=field.name):
+            check_changes({field.name: value})
+
+
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 
 
 @given(field=st.sampled_from(Policy.__struct_fields__), value=scalars)
-def test_what_passes_the_check_fits_the_type_of_the_field(field: str, value: object) -> None:
+def test_accepted_values_have_the_type_of_the_field(field: str, value: object) -> None:
     try:
         checked = check_changes({field: value})[field]
     except InvalidPolicy:
@@ -64,7 +76,7 @@ def test_what_passes_the_check_fits_the_type_of_the_field(field: str, value: obj
         assert any(kind is type(checked) or (kind is float and type(checked) is int) for kind in allowed)
 
 
-def test_nothing_is_checked_in_to_the_policy_when_one_field_is_wrong() -> None:
+def test_one_invalid_field_refuses_all_changes() -> None:
     with pytest.raises(InvalidPolicy, match="shards"):
         check_changes({"lease_seconds": 5, "shards": 0})
 

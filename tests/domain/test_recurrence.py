@@ -22,7 +22,8 @@ from penstock.domain.recurrence import (
     next_tick,
     ticks,
 )
-from penstock.domain.times import from_time, to_time
+from penstock.domain.timestamps import to_time
+from penstock.domain.validation import from_time
 
 BERLIN = "Europe/Berlin"
 ZONES = ["UTC", BERLIN, "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu", "Pacific/Apia"]

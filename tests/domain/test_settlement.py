@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from penstock.domain.lifecycle import State
-from penstock.domain.settlement import Settled, spoken
+from penstock.domain.settlement import Settled, reason_text
 
 
 @pytest.mark.parametrize(
@@ -26,16 +26,16 @@ from penstock.domain.settlement import Settled, spoken
     ],
     ids=repr,
 )
-def test_anything_can_be_a_reason(value: Any, text: str | None) -> None:
-    assert spoken(value) == text
+def test_any_value_becomes_a_reason_text(value: Any, text: str | None) -> None:
+    assert reason_text(value) == text
 
 
-def test_an_exception_that_cannot_be_shown_is_still_a_reason() -> None:
+def test_an_exception_with_a_broken_str_becomes_a_reason_text() -> None:
     class Odd(Exception):
         def __str__(self) -> str:
             raise RuntimeError("no text")
 
-    assert spoken(Odd()) == "Odd"
+    assert reason_text(Odd()) == "Odd"
 
 
 def test_a_settlement_without_an_error_is_ok() -> None:

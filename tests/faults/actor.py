@@ -21,7 +21,7 @@ import msgspec
 
 import penstock
 from penstock import Ack, LeaseLost, Nak, Reject, Reschedule
-from penstock.domain.times import from_time
+from penstock.domain.validation import from_time
 from tests.faults.history import Writer, engine_time
 
 LEASE_SECONDS = 0.6

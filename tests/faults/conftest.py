@@ -12,7 +12,7 @@ import pytest
 
 import penstock
 from tests.conformance.engines import ENGINES
-from tests.faults.crew import Crew
+from tests.faults.processes import Processes
 
 # Whatever `TMPDIR` says, this is a disk.
 DISK = Path("/var/tmp")
@@ -33,9 +33,9 @@ def seed() -> int:
 
 
 @pytest.fixture(params=ENGINES, ids=lambda row: row.name)
-def crew(request: pytest.FixtureRequest, tmp_path: Path, seed: int) -> Iterator[Crew]:
+def processes(request: pytest.FixtureRequest, tmp_path: Path, seed: int) -> Iterator[Processes]:
     """Processes on a fresh store with a queue `work` that tries three times again."""
-    with Crew(tmp_path, seed, request.param) as crew:
-        with penstock.connect(crew.url) as store:
+    with Processes(tmp_path, seed, request.param) as processes:
+        with penstock.connect(processes.url) as store:
             store.queue("work", max_retries=3)
-        yield crew
+        yield processes

@@ -11,7 +11,7 @@ import pytest
 import penstock
 from penstock import StoreError, StoreFull
 from penstock.domain.lifecycle import is_legal
-from tests.faults.broken_disk import Disk, failing_disk
+from tests.faults.failing_disk import Disk, failing_disk
 
 ROOM = 1_500_000
 

@@ -6,31 +6,31 @@ import random
 import time
 
 import penstock
-from tests.faults.crew import Crew, await_ready
-from tests.faults.ticker import fast_time
+from tests.faults.fast_sweeper import fast_time
+from tests.faults.processes import Processes, await_ready
 
 SECONDS = 4
 
 
-def test_three_sweepers_under_kills_send_every_tick_once(crew: Crew) -> None:
+def test_three_sweepers_under_kills_send_every_tick_once(processes: Processes) -> None:
     since = time.time_ns() // 1000
-    with penstock.connect(crew.url, clock=lambda: fast_time(since)) as store:
+    with penstock.connect(processes.url, clock=lambda: fast_time(since)) as store:
         first = store.schedule("fast", "* * * * *", "ticks", b"tick", catch_up="all").next_at
-    words = ["-m", "tests.faults.ticker", crew.url, str(since)]
-    dice = random.Random(crew.seed)
-    tickers = [crew.run(words) for _ in range(3)]
-    for ticker in tickers:
-        await_ready(ticker)
+    words = ("tests.faults.fast_sweeper", processes.url, str(since))
+    dice = random.Random(processes.seed)
+    sweepers = [processes.run(*words) for _ in range(3)]
+    for sweeper in sweepers:
+        await_ready(sweeper)
     ends = time.monotonic() + SECONDS
     while time.monotonic() < ends:
         time.sleep(dice.uniform(0.05, 0.3))
-        place = dice.randrange(len(tickers))
-        crew.kill(tickers[place])
-        tickers[place] = crew.run(words)
-        await_ready(tickers[place])
-    crew.finish_all()
+        place = dice.randrange(len(sweepers))
+        processes.kill(sweepers[place])
+        sweepers[place] = processes.run(*words)
+        await_ready(sweepers[place])
+    processes.finish_all()
 
-    with penstock.connect(crew.url, clock=lambda: fast_time(since)) as store:
+    with penstock.connect(processes.url, clock=lambda: fast_time(since)) as store:
         last = store.schedules()[0].last_at
         assert first is not None
         assert last is not None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import random
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,16 +12,17 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.domain.times import from_time
+from penstock.domain.validation import from_time
 from tests.conformance.engines import ENGINES
 from tests.faults.actor import LEASE_SECONDS, described
 from tests.faults.checker import Dump, Entry, check
-from tests.faults.crew import Crew, await_ready, await_until, drain, dump, read_history
+from tests.faults.forked_process import ForkedProcess
 from tests.faults.history import Step, Writer
-from tests.faults.laborer import HEARTBEAT_SECONDS, SWEEP_SECONDS
+from tests.faults.processes import END_SECONDS, Processes, await_ready, await_until, drain, dump, read_history
+from tests.faults.worker_process import HEARTBEAT_SECONDS, SWEEP_SECONDS
 
-SECONDS = 8
-# A busy machine may take longer to show anything.
+# A run lasts at least so long, and until it has seen enough; a busy machine may take longer to show as much.
+SECONDS = 5
 LONGEST_SECONDS = 60
 WORKERS = 8
 GROUPS = ("default", "audit")
@@ -31,27 +31,27 @@ WANTED = {"kills": 3, "terminated": 8, "sends": 50, "handled": 100, "taken over"
 
 
 @pytest.fixture(params=ENGINES, ids=lambda row: row.name)
-def crew(request: pytest.FixtureRequest, tmp_path: Path, seed: int) -> Iterator[Crew]:
-    with Crew(tmp_path, seed, request.param) as crew:
-        with penstock.connect(crew.url) as store:
+def processes(request: pytest.FixtureRequest, tmp_path: Path, seed: int) -> Iterator[Processes]:
+    with Processes(tmp_path, seed, request.param) as processes:
+        with penstock.connect(processes.url) as store:
             store.queue("work", max_retries=3, lease_seconds=LEASE_SECONDS)
             store.queue("once", max_retries=3, lease_seconds=LEASE_SECONDS, delivery="at_most_once")
-        yield crew
+        yield processes
 
 
-def start_worker(crew: Crew, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> subprocess.Popen[str]:
-    number = next(crew._numbers)
-    path = crew.histories / f"worker-{number}.jsonl"
-    words = ["-m", "tests.faults.laborer", crew.url, str(path), str(crew.seed * 1000 + number), str(heartbeat_seconds)]
-    return crew.run(words)
+def start_worker(processes: Processes, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> ForkedProcess:
+    number = next(processes._numbers)
+    path = processes.histories / f"worker-{number}.jsonl"
+    seed = str(processes.seed * 1000 + number)
+    return processes.run("tests.faults.worker_process", processes.url, str(path), seed, str(heartbeat_seconds))
 
 
 @pytest.mark.slow
-def test_every_law_holds_over_eight_workers_that_are_killed_stopped_and_terminated(crew: Crew) -> None:
-    terminated = run(crew)
-    with penstock.connect(crew.url) as store:
+def test_every_law_holds_over_eight_workers_that_are_killed_stopped_and_terminated(processes: Processes) -> None:
+    terminated = run(processes)
+    with penstock.connect(processes.url) as store:
         for name, groups in (("work", GROUPS), ("once", ("default",))):
-            history = read_history(crew, name)
+            history = read_history(processes, name)
             for batch in store.queue(name).batches():
                 store.queue(name).batch(batch.name).start()
             drain(store, name, groups)
@@ -59,63 +59,63 @@ def test_every_law_holds_over_eight_workers_that_are_killed_stopped_and_terminat
             found.batches = dict(ended_batches(history, store, name))
             violations = check(list(as_let_go(history, found)), found)
             texts = [f"{one.invariant} {one.text}" for one in violations[:20]]
-            assert not violations, "\n".join([*texts, crew.said()])
+            assert not violations, "\n".join([*texts, processes.said()])
             if name == "work":
-                saw_enough(history, found, crew, terminated)
+                saw_enough(history, found, processes, terminated)
         assert all(one.level != "error" for one in store.doctor())
 
 
-def run(crew: Crew) -> int:
-    """Every few tenths of a second a worker is killed, stopped for longer than its lease, or terminated, and replaced;
+def run(processes: Processes) -> int:
+    """Six times a second a worker is killed, stopped for longer than its lease, or terminated, and replaced;
     how many were terminated. Those must end well."""
-    dice = random.Random(crew.seed)
-    senders = [crew.start("sender"), crew.start("sender"), crew.start("sender", "once")]
-    workers = [start_worker(crew) for _ in range(WORKERS)]
+    dice = random.Random(processes.seed)
+    senders = [processes.start("sender"), processes.start("sender"), processes.start("sender", "once")]
+    workers = [start_worker(processes) for _ in range(WORKERS)]
     for member in [*senders, *workers]:
         await_ready(member)
-    leaving: list[subprocess.Popen[str]] = []
+    leaving: list[ForkedProcess] = []
     thaw_at: dict[int, float] = {}
     began = time.monotonic()
-    while (lasted := time.monotonic() - began) < SECONDS or (lasted < LONGEST_SECONDS and not has_worked(crew)):
-        time.sleep(dice.uniform(0.1, 0.4))
+    while (lasted := time.monotonic() - began) < SECONDS or (lasted < LONGEST_SECONDS and not has_worked(processes)):
+        time.sleep(dice.uniform(0.06, 0.25))
         place = dice.randrange(WORKERS)
         fate = dice.random()
         if place not in thaw_at:
             if fate < 0.4:
-                crew.freeze(workers[place])
+                processes.freeze(workers[place])
                 thaw_at[place] = time.monotonic() + dice.uniform(2, 4) * LEASE_SECONDS
             elif fate < 0.7:
-                crew.kill(workers[place])
-                workers[place] = start_worker(crew)
+                processes.kill(workers[place])
+                workers[place] = start_worker(processes)
             else:
-                crew.terminate(workers[place])
+                processes.terminate(workers[place])
                 leaving.append(workers[place])
-                workers[place] = start_worker(crew)
+                workers[place] = start_worker(processes)
         for place in [place for place, at in thaw_at.items() if at < time.monotonic()]:
-            crew.thaw(workers[place])
+            processes.thaw(workers[place])
             del thaw_at[place]
     for place in thaw_at:
-        crew.thaw(workers[place])
+        processes.thaw(workers[place])
     for sender in senders:
-        crew.finish(sender)
+        processes.finish(sender)
     for worker in workers:
-        crew.terminate(worker)
+        processes.terminate(worker)
     leaving += workers
     for worker in leaving:
         # One that had hardly begun to run is ended by the signal itself.
-        crew.await_end(worker, -signal.SIGTERM)
+        processes.await_end(worker, -signal.SIGTERM)
     return len(leaving)
 
 
-def has_worked(crew: Crew) -> bool:
+def has_worked(processes: Processes) -> bool:
     """Whether enough was sent and handled for the run to say something."""
-    history = read_history(crew, "work")
-    return all(count >= WANTED[name] for name, count in counted(history, crew).items())
+    history = read_history(processes, "work")
+    return all(count >= WANTED[name] for name, count in counted(history, processes).items())
 
 
-def counted(history: list[Step], crew: Crew) -> dict[str, int]:
+def counted(history: list[Step], processes: Processes) -> dict[str, int]:
     return {
-        "kills": crew.kills,
+        "kills": processes.kills,
         "sends": sum(step["op"] == "send" and step["type"] == "ok" for step in history),
         "handled": sum(step["op"] == "delivery" for step in history),
     }
@@ -155,10 +155,10 @@ def ended_batches(
         yield batch.name, (sorted(members), f"end-{batch.name}")
 
 
-def saw_enough(history: list[Step], found: Dump, crew: Crew, terminated: int) -> None:
+def saw_enough(history: list[Step], found: Dump, processes: Processes, terminated: int) -> None:
     entries = [entry for fate in found.fates.values() for entry in fate.trail]
     saw = {
-        **counted(history, crew),
+        **counted(history, processes),
         "terminated": terminated,
         "taken over": sum(entry.event == "lease_end" for entry in entries),
         "given back": sum(entry.event == "release" for entry in entries),
@@ -171,11 +171,11 @@ def saw_enough(history: list[Step], found: Dump, crew: Crew, terminated: int) ->
         pytest.fail(f"unknown: the run saw too little: {missing} of {saw}")
 
 
-def test_a_handler_that_begins_after_its_lease_was_taken_over_holds_nothing(crew: Crew) -> None:
+def test_a_handler_that_begins_after_its_lease_was_taken_over_holds_nothing(processes: Processes) -> None:
     """What a worker that was stopped between receiving and handling leaves behind: the checker must not call it two
     live leases, and must still do so when the store did not end the first one."""
-    late, other = (Writer(crew.histories / f"{name}.jsonl", name) for name in ("late", "other"))
-    with penstock.connect(crew.url) as store:
+    late, other = (Writer(processes.histories / f"{name}.jsonl", name) for name in ("late", "other"))
+    with penstock.connect(processes.url) as store:
         queue = store.queue("work")
         sent = {"queue": "work", "payloads": ["plain-1"], "call": 1}
         late.write("send", "invoke", **sent)
@@ -191,7 +191,7 @@ def test_a_handler_that_begins_after_its_lease_was_taken_over_holds_nothing(crew
             first.ack()
         second.ack()
         found = dump(store, "work")
-    history = read_history(crew, "work")
+    history = read_history(processes, "work")
     assert {one.invariant for one in check(history, found)} == {"I06"}
     assert check(list(as_let_go(history, found)), found) == []
     trail = found.fates[message].trail
@@ -199,24 +199,24 @@ def test_a_handler_that_begins_after_its_lease_was_taken_over_holds_nothing(crew
     assert {one.invariant for one in check(list(as_let_go(history, found)), found)} >= {"I06", "I20"}
 
 
-def test_what_a_killed_worker_held_is_taken_over_after_two_heartbeats(crew: Crew) -> None:
+def test_what_a_killed_worker_held_is_taken_over_after_two_heartbeats(processes: Processes) -> None:
     """Long before its lease would have ended."""
-    with penstock.connect(crew.url) as store:
+    with penstock.connect(processes.url) as store:
         queue = store.queue("work", lease_seconds=60)
         ids = queue.send_many([b"vanish", b"plain-1", b"plain-2"])
-        first = start_worker(crew)
-        first.wait(timeout=20)
+        first = start_worker(processes)
+        first.wait(END_SECONDS)
         assert first.returncode == -signal.SIGKILL
         killed_at = time.time_ns() // 1000
-        others = [start_worker(crew)]
+        others = [start_worker(processes)]
 
         def is_taken_over() -> bool:
             # The message kills everybody who runs it, perhaps first in the other group: then the next one takes over.
             if others[-1].poll() is not None:
-                others.append(start_worker(crew))
+                others.append(start_worker(processes))
             return bool(lease_ends(queue, ids))
 
-        await_until(is_taken_over, 30)
+        await_until(is_taken_over)
         ends = lease_ends(queue, ids)
     seconds = (min(ends) - killed_at) / 1_000_000
     bound = 2 * HEARTBEAT_SECONDS + SWEEP_SECONDS
@@ -229,15 +229,15 @@ def lease_ends(queue: penstock.Queue, ids: list[str]) -> list[int]:
     return [from_time("at", entry.at) for one in ids for entry in queue.audit(one) if entry.event == "lease_end"]
 
 
-def test_an_at_most_once_message_whose_worker_was_killed_is_never_run_again(crew: Crew) -> None:
-    with penstock.connect(crew.url) as store:
+def test_an_at_most_once_message_whose_worker_was_killed_is_never_run_again(processes: Processes) -> None:
+    with penstock.connect(processes.url) as store:
         queue = store.queue("once", lease_seconds=60)
         message = queue.send(b"vanish")
-        first = start_worker(crew)
-        first.wait(timeout=20)
+        first = start_worker(processes)
+        first.wait(END_SECONDS)
         assert first.returncode == -signal.SIGKILL
-        second = start_worker(crew)
-        await_until(lambda: bool(queue.dead_letters()), 30)
+        second = start_worker(processes)
+        await_until(lambda: bool(queue.dead_letters()))
         (letter,) = queue.dead_letters()
         other = queue.send(b"once-1")
         await_until(lambda: str(queue.audit(other)[-1].event) != "receive" and len(queue.audit(other)) > 2)
@@ -245,5 +245,5 @@ def test_an_at_most_once_message_whose_worker_was_killed_is_never_run_again(crew
     assert (letter.id, letter.outcome, letter.attempts) == (message, "lease_expired", 1)
     assert letter.reason is not None
     assert "is gone" in letter.reason
-    runs = [step for step in read_history(crew, "once") if step["op"] == "delivery" and step["id"] == message]
+    runs = [step for step in read_history(processes, "once") if step["op"] == "delivery" and step["id"] == message]
     assert len(runs) == 1

@@ -15,9 +15,10 @@ from hypothesis.stateful import initialize, precondition, rule
 
 import penstock
 from penstock import Ack, Event, LeaseLost, Nak, OutOfOrder, PenstockError, Policy, Reject, Reschedule, State
-from penstock.domain.times import from_time, to_time
+from penstock.domain.timestamps import to_time
+from penstock.domain.validation import from_time
+from tests.model.comparison import Comparison
 from tests.model.reference import PRIMARY, SECOND, Batch, Draft, Note
-from tests.model.side_by_side import SideBySide
 
 BATCHES = ("nightly", "weekly")
 DELAYS = st.sampled_from([0, 0, 0, 5, 40, -3])
@@ -44,7 +45,7 @@ OPTIONS = st.lists(
 ).map(dict)
 
 
-class QueueMachine(SideBySide):
+class QueueMachine(Comparison):
     # -- sending ---------------------------------------------------------------------------------------------------
 
     @initialize(
@@ -400,7 +401,7 @@ class QueueMachine(SideBySide):
         real = (delivery.attempt, from_time("end", delivery.lease_ends_at), delivery.priority, delivery.id)
         assert real == (place.attempt, place.lease_ends_at, note.draft.priority, note.id), f"delivery of {delivery}"
         assert (delivery.address, delivery.key) == (note.draft.address, note.draft.ordering_key)
-        assert delivery.batch == (note.batch.name if note.batch else None)
+        assert delivery.batch == (note.batch.name if note.batch else note.last_word_of)
         assert delivery.created_at == to_time(note.created_at)
         times = (place.expires_at, place.deadline_at)
         assert (delivery.expires_at, delivery.deadline_at) == tuple(None if t is None else to_time(t) for t in times)

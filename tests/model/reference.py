@@ -50,6 +50,8 @@ class Note:
     available_at: int
     expires_at: int | None
     batch: Batch | None = None
+    # The batch of which it is the end or abort message, without being a member.
+    last_word_of: str | None = None
     id: str | None = None
     position: int | None = None
     # What happened before the message was in the log: it concerns every group, also those that come later.
@@ -304,7 +306,11 @@ class Model:
         )
 
     def is_held_by(self, place: Place, token: int, now: int) -> bool:
-        return place.state is State.LEASED and place.token == token and now < place.lease_ends_at
+        """A lease that ended only at the deadline is its consumer's until somebody has taken the message back."""
+        if place.state is not State.LEASED or place.token != token:
+            return False
+        is_over = place.expires_at is not None and place.expires_at <= now
+        return now < place.lease_ends_at or (place.lease_ends_at == place.deadline_at and not is_over)
 
     def _verdict(self, key: bytes, place: Place, event: Event, delay: float | None, now: int) -> tuple[State, float]:
         if event is Event.ACK:
@@ -339,7 +345,7 @@ class Model:
         at = next(self._position(key) for key, place in places.items() if place is first)
         for key, place in list(places.items()):  # a batch that ends by it leaves its last words
             behind = place.token == first.token and self._position(key) > at
-            wanted = lapsed if place.lease_ends_at <= now else current
+            wanted = (lapsed and place.lease_ends_at <= now) or (current and self.is_held_by(place, first.token, now))
             if place.state is State.LEASED and behind and wanted:
                 if self.is_cancelled(key, place):
                     self._end(group, key, place, Event.RELEASE, State.CANCELLED, now)
@@ -352,8 +358,9 @@ class Model:
         if key is None or not self.is_held_by(self.groups[group][key], token, now):
             raise LeaseLost("stale")
         place = self.groups[group][key]
-        # A lease is lengthened, never cut short.
-        place.lease_ends_at = max(place.lease_ends_at, self._lease_end(place, now, seconds))
+        # A lease is lengthened, never cut short, and not beyond a deadline that ended it.
+        if place.lease_ends_at > now:
+            place.lease_ends_at = max(place.lease_ends_at, self._lease_end(place, now, seconds))
         return place.lease_ends_at
 
     def _end(self, group: str, key: bytes, place: Place, event: Event, state: State, now: int) -> None:
@@ -420,6 +427,7 @@ class Model:
         batch.state = "finished" if batch.state == "running" else "cancelled"
         if last_word is not None:
             self._add(Draft(last_word), None, now)
+            self.notes[last_word].last_word_of = batch.name
 
     def is_cancelled(self, key: bytes, place: Place) -> bool:
         batch = self.notes[key].batch

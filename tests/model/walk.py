@@ -24,10 +24,18 @@ class Side:
     def __init__(self, store: Store, policy: dict[str, Any]) -> None:
         self.store = store
         self.queue: Queue = store.queue("orders", **policy)
+        # Batches of the queue have members here too.
+        self.elsewhere: Queue = store.queue("elsewhere", **policy)
         self.ids: dict[Any, str] = {}
         self.deliveries: dict[tuple[str, Any, int], Delivery] = {}
-        # Registered, because a consumer that is not begins at a random shard.
-        self.consumers = [self.queue.register(name, group=group) for group in GROUPS for name in CONSUMERS]
+        # Registered, because a consumer that is not begins at a random shard; and never missed, because one that was
+        # removed receives nothing.
+        self.consumers = [
+            queue.register(name, group=group, heartbeat_seconds=3_600)
+            for queue in (self.queue, self.elsewhere)
+            for group in GROUPS
+            for name in CONSUMERS
+        ]
 
 
 class Walk:
@@ -48,6 +56,7 @@ class Walk:
             *[self.settle] * 4,
             *[self.pass_time] * 3,
             *[self.batch_send] * 2,
+            *[self.work_elsewhere] * 2,
             self.batch_start,
             self.batch_cancel,
             self.seek,
@@ -140,21 +149,40 @@ class Walk:
         name = self.chance.choice(BATCHES)
         items = [self._outgoing() for _ in range(self.chance.randrange(1, 4))]
         end = self.chance.random() < 0.5
-        self.log.append(f"batch send {name} {[(item.payload, item.key, item.priority) for item in items]} end {end}")
-        self._equal("batch send", [self._send_members(side, name, items, end) for side in self.sides])
+        queue = self.chance.choice([None, None, "elsewhere"])
+        shown = [(item.payload, item.key, item.priority) for item in items]
+        self.log.append(f"batch send {name} {shown} to {queue} end {end}")
+        self._equal("batch send", [self._send_members(side, name, items, end, queue) for side in self.sides])
 
-    def _send_members(self, side: Side, name: str, items: list[Outgoing], end: bool) -> str:
+    def _send_members(self, side: Side, name: str, items: list[Outgoing], end: bool, queue: str | None) -> str:
         batch = side.queue.batch(name)
         try:
             if end:
                 # With a key, because a message without one goes to a random shard.
                 batch.set_end(Outgoing(payload=f"end of {name} after {self.sent}", key="a"))
                 batch.set_abort(Outgoing(payload=f"abort of {name} after {self.sent}", key="b"))
-            for item, message_id in zip(items, batch.send_many(items), strict=True):
-                side.ids[item.payload] = message_id
+            ids = batch.send_many(items, queue=queue)
+            if queue is None:
+                side.ids.update({item.payload: message_id for item, message_id in zip(items, ids, strict=True)})
         except PenstockError as error:
             return type(error).__name__
         return "sent"
+
+    def work_elsewhere(self) -> None:
+        kinds = [self.chance.choice(["ack", "nak", "reject", "keep"]) for _ in range(2)]
+        flushes = self.chance.random() < 0.05
+        self.log.append(f"work elsewhere {kinds} flush {flushes}")
+        self._equal("work elsewhere", [self._work_elsewhere(side, kinds, flushes) for side in self.sides])
+
+    def _work_elsewhere(self, side: Side, kinds: list[str], flushes: bool) -> list[Any]:
+        done: list[Any] = []
+        for delivery, kind in zip(side.elsewhere.receive(limit=2, consumer=CONSUMERS[0]), kinds, strict=False):
+            done.append((delivery.json(), delivery.attempt, delivery.is_cancelled()))
+            if kind == "nak":
+                done.append(_outcome(delivery.nak, "busy", 0))
+            elif kind != "keep":
+                done.append(_outcome(getattr(delivery, kind)))
+        return [*done, side.elsewhere.flush() if flushes else None]
 
     def batch_start(self) -> None:
         name = self.chance.choice(BATCHES)
@@ -182,7 +210,8 @@ class Walk:
     # -- what must be equal ----------------------------------------------------------------------------------------
 
     def compare(self) -> None:
-        self._equal("stats", [_stats(side) for side in self.sides])
+        self._equal("stats", [_stats(side.queue) for side in self.sides])
+        self._equal("stats elsewhere", [_stats(side.elsewhere) for side in self.sides])
         self._equal("dead letters", [_letters(side) for side in self.sides])
         self._equal("batches", [_batches(side) for side in self.sides])
 
@@ -209,12 +238,12 @@ def _count(result: Any) -> Any:
     return len(result) if isinstance(result, list) else result
 
 
-def _stats(side: Side) -> dict[str, Any]:
+def _stats(queue: Queue) -> dict[str, Any]:
     names = ("total", "in_progress", "redo", "done", "available", "held", "dead", "lag")
     return {
         group: {name: getattr(stats, name) for name in names}
         | {"outcomes": {name: count for name, count in stats.outcomes.items() if count}}
-        for group, stats in side.queue.stats().items()
+        for group, stats in queue.stats().items()
     }
 
 

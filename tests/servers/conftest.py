@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import penstock
-from tests.postgres.server import fresh_database
+from tests.engines.postgres.server import fresh_database
 from tests.servers.clients.processes import PenstockServer, RedisServer
 from tests.servers.clients.wire import Wire
 

@@ -10,7 +10,7 @@ import pytest
 from penstock.domain.errors import InvalidInput
 from penstock.servers import logins, passwords
 from penstock.servers.access import Users, hash_token, make_user
-from penstock.servers.logins import MOST_AT_ONCE, MOST_UNDER_WAY, Logins, TooManyLogins
+from penstock.servers.logins import MAX_AT_ONCE, MAX_UNDER_WAY, Logins, TooManyLogins
 from penstock.servers.passwords import hash_password, verify
 from tests.servers.hashes import older_hash
 
@@ -65,7 +65,7 @@ async def test_other_addresses_take_turns_with_a_flood(users: Users, checks: lis
     flood = [asyncio.ensure_future(outcome(door.by_password("a", "ann", b"guess %d" % n))) for n in range(100)]
     await asyncio.sleep(0)
     assert await outcome(door.by_password("b", "ann", b"right")) == "right"
-    assert checks.index(b"right") <= MOST_AT_ONCE
+    assert checks.index(b"right") <= MAX_AT_ONCE
     assert sum(one.done() for one in flood) < 95, "the flood has not been worked off before"
     await asyncio.gather(*flood)
 
@@ -81,9 +81,9 @@ async def test_many_connections_of_one_program_share_a_check(users: Users, check
 
 async def test_few_are_under_way_whatever_the_number_of_addresses(users: Users, checks: list[bytes]) -> None:
     door = Logins(users, 5)
-    flood = [outcome(door.by_password(f"10.0.0.{n}", "ann", b"guess %d" % n)) for n in range(MOST_UNDER_WAY + 20)]
+    flood = [outcome(door.by_password(f"10.0.0.{n}", "ann", b"guess %d" % n)) for n in range(MAX_UNDER_WAY + 20)]
     told = await asyncio.gather(*flood)
-    assert (told.count("wrong"), told.count("refused")) == (MOST_UNDER_WAY, 20)
+    assert (told.count("wrong"), told.count("refused")) == (MAX_UNDER_WAY, 20)
     assert await outcome(door.by_password("10.1.0.1", "ann", b"right")) == "right"
 
 
@@ -139,4 +139,4 @@ def test_a_hash_that_would_cost_too_much_or_nothing_is_refused(changed: str) -> 
 
 
 def test_checks_run_on_few_threads() -> None:
-    assert logins._threads._max_workers == MOST_AT_ONCE <= 2
+    assert logins._threads._max_workers == MAX_AT_ONCE <= 2

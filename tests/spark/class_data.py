@@ -1,5 +1,5 @@
-"""Loads what Spark needs once and keeps it in a file from which every later Java of the tests takes it, in a third less
-time: `python -m tests.spark.class_data FILE`. Java looks itself whether the file still fits, and else leaves it alone.
+"""Creates a class data sharing archive for Spark, which cuts the start of Java by a third:
+`python -m tests.spark.class_data FILE`. Java validates the archive and ignores one that does not match.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 import penstock
 from penstock.spark.session import open_session
 from tests.java import OPTIONS, SILENT
+from tests.spark.cluster_jobs import copy
 from tests.spark.conftest import QUICK
-from tests.spark.driving import copy
 
 
 def make(path: Path) -> None:
@@ -32,7 +32,7 @@ def make(path: Path) -> None:
 
 
 def work(session: SparkSession, folder: str) -> None:
-    """A little of everything: what is not used here is not in the file."""
+    """Load the classes that the archive is to have."""
     url = f"sqlite:///{folder}/store.db"
     with penstock.connect(url) as store:
         store.queue("orders").send_many([1, 2, 3])
@@ -43,7 +43,7 @@ def work(session: SparkSession, folder: str) -> None:
 
 
 def end(java: subprocess.Popen[bytes]) -> None:
-    """It writes the file when it ends, and it ends when nobody speaks to it any more."""
+    """Java writes the archive at exit, and exits when its stdin is closed."""
     assert java.stdin is not None
     java.stdin.close()
     java.wait()

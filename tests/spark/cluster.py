@@ -33,13 +33,13 @@ def wait_for(condition: Callable[[], Any], what: str) -> Any:
 
 
 class Driver:
-    """A process that runs jobs of `tests.spark.driving`, one after the other."""
+    """A process that runs jobs of `tests.spark.cluster_jobs`, one after the other."""
 
     def __init__(self, master: str, log: Path) -> None:
         self.log = log
         self.is_idle = True
         with log.open("ab") as errors:
-            command = [sys.executable, "-m", "tests.spark.driving", master]
+            command = [sys.executable, "-m", "tests.spark.cluster_jobs", master]
             self.process = subprocess.Popen(
                 command,
                 cwd=ROOT,

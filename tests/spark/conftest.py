@@ -1,4 +1,4 @@
-"""One Spark session for all tests here: starting Java takes longer than most of them."""
+"""One Spark session for all tests: starting Java takes longer than most of them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from penstock import Store
 from penstock.spark.session import open_session
 from tests.conformance.engines import ENGINES, EngineRow
 
-# Java on a busy machine takes its time.
 PATIENCE_SECONDS = 300
 FOLDER = Path(__file__).parent
-# Spark's usual manager of checkpoints starts some ten processes for each file, to look at links. The cluster has it.
+# Spark's default checkpoint manager starts about ten processes per file, to check links. The cluster tests use it.
 CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
-# Small plans and few tasks: what is tested is what comes out, on two cores.
+# Small plans and few tasks, for two cores.
 QUICK = {
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
     "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.driver.memory": "1g",
     "spark.sql.streaming.minBatchesToRetain": "2",
@@ -36,13 +36,13 @@ QUICK = {
 }
 
 
-# Tests that mostly wait for processes of their own.
+# Tests that mostly wait for other processes.
 APART = "test_cluster.py"
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """On two workers of a parallel run at most, so that there are no more sessions."""
+    """Use at most two workers of a parallel run, to limit the number of sessions."""
     for item in items:
         if FOLDER in item.path.parents:
             item.add_marker(pytest.mark.xdist_group("cluster" if item.path.name == APART else "spark"))
@@ -57,7 +57,7 @@ def engine_row(request: pytest.FixtureRequest) -> EngineRow:
 
 @pytest.fixture
 def url(engine_row: EngineRow, tmp_path: Path) -> str:
-    """An empty store of the test's own, on each engine."""
+    """An empty store, on each engine."""
     return engine_row.fresh_url(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Handlers that the tests run on executors, which find them by name."""
+"""Handlers that tests run on executors, imported there by name."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from penstock import Delivery
 
 
 def note(delivery: Delivery) -> None:
-    """Write down what was handled, and by which process, where the test can see it."""
+    """Record the message and the process in a file."""
     path = os.path.join(delivery.json()["folder"], f"{os.getpid()}.txt")
     with open(path, "a", encoding="utf-8") as file:
         file.write(f"{delivery.id} {delivery.attempt}\n")
 
 
 def moody(delivery: Delivery) -> None:
-    """Fails for some, refuses others."""
+    """Fails some messages and rejects others."""
     number = delivery.json()["number"]
     if number % 10 == 3:
         delivery.reject(f"number {number} is not wanted")
@@ -33,7 +33,7 @@ def slow(delivery: Delivery) -> None:
 
 
 def deadly(delivery: Delivery) -> None:
-    """Takes its process with it, twice."""
+    """Kills its process on the first two attempts."""
     note(delivery)
     if delivery.attempt <= 2:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Lakes under test: made, compared with their store, and interrupted at any step."""
+"""Lakes under test: archive runs, comparison with the store, and crashes at any step."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from penstock import Store
-from penstock.spark.lake import archiving
-from penstock.spark.lake.archiving import Archived, archive
+from penstock.spark.lake import archive as archive_module
+from penstock.spark.lake.archive import ArchiveRun, archive
 from penstock.spark.lake.folders import Folder
 from penstock.spark.lake.frames import read_table
+from penstock.spark.lake.lake import Lake, open_lake
 from penstock.spark.lake.manifest import Manifest
-from penstock.spark.lake.opening import Lake, open_lake
 from tests.spark.stores import lake_rows, store_rows
 
-# Each is a moment after which nothing more happens, in the order in which they come.
+# Crash points, in order.
 POINTS = ("planned", "written", "staged", "moved", "published", "removed", "ended")
 
 
 class Crash(BaseException):
-    """Not an Exception: nothing on the way may make up for it."""
+    """Not an Exception, so that no handler catches it."""
 
 
-def run_archive(spark: SparkSession, store: Store, url: str, path: Path, **options: Any) -> Archived:
+def run_archive(spark: SparkSession, store: Store, url: str, path: Path, **options: Any) -> ArchiveRun:
     return archive(spark, open_lake(spark, store.engine, str(path), create=True), url, **options)
 
 
 def crash_at(point: str, crash: Callable[[], None], patch: pytest.MonkeyPatch) -> None:
-    """Let the next run crash at a point, from outside: the lake knows nothing of it."""
+    """Make the next run crash at a point."""
 
     def after(owner: Any, name: str, times: int = 1) -> None:
         real = getattr(owner, name)
@@ -54,7 +54,7 @@ def crash_at(point: str, crash: Callable[[], None], patch: pytest.MonkeyPatch) -
         case "planned":
             after(Manifest, "begin")
         case "written":
-            after(archiving, "written_files")
+            after(archive_module, "written_files")
         case "staged":
             after(Manifest, "stage")
         case "moved":
@@ -68,14 +68,14 @@ def crash_at(point: str, crash: Callable[[], None], patch: pytest.MonkeyPatch) -
 
 
 def gone_process() -> int:
-    """The id of a process that is no more."""
+    """The id of a process that has ended."""
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     return ended.pid
 
 
 def assert_same(spark: SparkSession, store: Store, lake: Lake) -> None:
-    """The lake is the store, row for row; its audit has the sends besides, one for every message."""
+    """The lake equals the store, row for row; its audit also has one send for every message."""
     audit = read_table(spark, lake, "audit")
     assert lake_rows(read_table(spark, lake, "archive"), "archive") == store_rows(store, "archive")
     assert lake_rows(audit.where("event != 'send'"), "audit") == store_rows(store, "audit")
@@ -88,7 +88,7 @@ def assert_same(spark: SparkSession, store: Store, lake: Lake) -> None:
 
 
 def assert_no_strays(lake: Lake) -> None:
-    """What lies in the directory is what the manifest says, for readers who only see the directory."""
+    """The directory has exactly the files of the manifest."""
     known = set(lake.manifest.files())
     there = {file.path for table in ("audit", "archive", "dead_letters") for file in lake.folder.list(table, "")}
     assert there == known

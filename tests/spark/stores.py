@@ -1,4 +1,4 @@
-"""A store with every kind of ending in it, and its rows as the engine itself tells them."""
+"""A store with every outcome, and the rows of stores and lakes as comparable values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.engines.contract import Table
 
 
 def fill(store: Store, messages: int = 60, name: str = "orders") -> None:
-    """Send messages of which some are acked, some rejected, and some fail and wait; two end while they are held."""
+    """Send messages of which some are acked, some rejected, and some fail and wait; one ends while it is held."""
     queue = store.queue(name, max_retries=1)
     queue.send_many([{"order": number, "of": name} for number in range(messages)])
     queue.send("held until its time is up", delay_seconds=60, ttl_seconds=0.001)
@@ -27,7 +27,7 @@ def fill(store: Store, messages: int = 60, name: str = "orders") -> None:
 
 
 def store_rows(store: Store, table: Table) -> Counter[tuple[Any, ...]]:
-    """Every row of a table of all queues, straight from the engine."""
+    """Every row of a table of all queues, read from the engine."""
     engine, found = store.engine, Counter[tuple[Any, ...]]()
     for info in store.queues():
         start, end = engine.earliest(info.name, table), engine.horizon(info.name, table)
@@ -38,7 +38,7 @@ def store_rows(store: Store, table: Table) -> Counter[tuple[Any, ...]]:
 
 
 def lake_rows(frame: DataFrame, table: Table) -> Counter[tuple[Any, ...]]:
-    """Every row of a table of the lake, without what the lake adds."""
+    """Every row of a table of the lake, without the columns that the lake adds."""
     rows = frame.select(*(f"`{name}`" for name in tables.columns_of(table))).toArrow().to_pylist()
     return Counter(_values(row) for row in rows)
 

@@ -13,13 +13,13 @@ from pyspark.sql import SparkSession
 
 import penstock
 from penstock import Store
-from penstock.engines.postgres.staging import LARGE_ROWS
-from penstock.spark.lake.opening import SIGN, open_lake
-from tests.conformance.moves import assert_books_balance, assert_trail_is_legal
-from tests.postgres.server import fresh_database
+from penstock.engines.postgres.sink import LARGE_ROWS
+from penstock.spark.lake.lake import SIGN, open_lake
+from tests.conformance.assertions import assert_books_balance, assert_trail_is_legal
+from tests.engines.postgres.server import fresh_database
 from tests.spark.cluster import Cluster, running_cluster, wait_for
 from tests.spark.lakes import assert_same
-from tests.spark.reading import numbers, open_store
+from tests.spark.source_frames import numbers, open_store
 
 PLEDGED = "pg_prepared_xacts where database = current_database()"
 # As long as this connection has the lock, a part can be pledged, but its task does not end.
@@ -27,7 +27,7 @@ GATE = """
     create function pass_gate() returns trigger language plpgsql as $$
         begin perform pg_advisory_xact_lock_shared(1); return new; end
     $$;
-    create trigger gate before update of messages on penstock.pledge for each row execute function pass_gate();
+    create trigger gate before update of messages on penstock.prepared_write for each row execute function pass_gate();
     select pg_advisory_lock(1);
 """
 
@@ -50,7 +50,9 @@ def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'store.db'}"
 
 
-def test_a_copy_of_a_queue_is_exact_whatever_dies(cluster: Cluster, store: Store, url: str, tmp_path: Path) -> None:
+def test_streaming_copy_is_exact_after_killed_drivers_and_executors(
+    cluster: Cluster, store: Store, url: str, tmp_path: Path
+) -> None:
     """Source and sink together: each batch of the source is sent once."""
     queue = store.queue("orders")
     queue.send_many(list(range(2_400)))
@@ -72,7 +74,9 @@ def test_a_copy_of_a_queue_is_exact_whatever_dies(cluster: Cluster, store: Store
     assert queue.stats("copy").lag == 0
 
 
-def test_messages_are_handled_whatever_dies(cluster: Cluster, store: Store, url: str, tmp_path: Path) -> None:
+def test_process_handles_all_messages_after_killed_drivers_and_executors(
+    cluster: Cluster, store: Store, url: str, tmp_path: Path
+) -> None:
     """Laws 1 to 7: what a killed executor or driver held is handed out again, and every message ends once."""
     queue = store.queue("orders", lease_seconds=8)
     ids = queue.send_many([{"seconds": 0.05, "folder": str(tmp_path)} for _ in range(120)])
@@ -95,7 +99,7 @@ def test_messages_are_handled_whatever_dies(cluster: Cluster, store: Store, url:
     assert any(attempt > 1 for attempt in attempts.values()), "nothing was held when the kills came"
 
 
-def test_a_lake_is_the_store_whatever_dies(
+def test_lake_equals_the_store_after_killed_drivers_and_executors(
     cluster: Cluster, spark: SparkSession, store: Store, url: str, tmp_path: Path
 ) -> None:
     """The executor dies while files are written, the driver too; another run brings the lake to its end."""
@@ -119,7 +123,7 @@ def test_a_lake_is_the_store_whatever_dies(
     assert_same(spark, store, open_lake(spark, store.engine, str(path)))
 
 
-def test_large_parts_are_sent_once_whatever_dies(cluster: Cluster, tmp_path: Path) -> None:
+def test_large_parts_are_sent_once_after_killed_drivers_and_executors(cluster: Cluster, tmp_path: Path) -> None:
     """On PostgreSQL they are pledged: what an executor or a driver has written and nobody has decided on is dropped."""
     url = fresh_database(folder=tmp_path)
     words = ("pour", url, str(2 * LARGE_ROWS))
@@ -139,7 +143,7 @@ def test_large_parts_are_sent_once_whatever_dies(cluster: Cluster, tmp_path: Pat
         cluster.drive(*words).finish()
         assert numbers(store.queue("poured")) == list(range(2 * LARGE_ROWS))
         store.sweep()
-        assert (count(PLEDGED), count("penstock.pledge")) == (0, 0)
+        assert (count(PLEDGED), count("penstock.prepared_write")) == (0, 0)
 
 
 def lake_id(path: Path) -> str:

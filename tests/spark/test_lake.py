@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 import penstock
 from penstock import LakeBusy, NotALake, NotFound, RangeTrimmed, Store
 from penstock.spark.lake import frames, layout
-from penstock.spark.lake.compacting import compact, drop_old
+from penstock.spark.lake.compaction import compact, drop_old
 from penstock.spark.lake.frames import read_table
+from penstock.spark.lake.lake import SIGN, open_lake
 from penstock.spark.lake.layout import queue_folder
-from penstock.spark.lake.opening import SIGN, open_lake
-from penstock.spark.lake.verifying import verify
+from penstock.spark.lake.verification import verify
 from penstock.spark.lifecycles import lifecycles
 from tests.conformance.clock import Clock
 from tests.spark.lakes import assert_same, gone_process, run_archive
@@ -41,7 +41,7 @@ def store(url: str, clock: Clock) -> Iterator[Store]:
         yield store
 
 
-def test_runs_add_what_is_new_and_the_lake_is_the_store(
+def test_archive_runs_add_new_rows_until_the_lake_equals_the_store(
     spark: SparkSession, store: Store, url: str, tmp_path: Path, clock: Clock
 ) -> None:
     names = ["orders", "mail/ä 1", "%41", "..", "x" * 255]
@@ -64,7 +64,7 @@ def test_runs_add_what_is_new_and_the_lake_is_the_store(
     assert (third.queues, third.audit, third.archive) == (0, 0, 0)
 
 
-def test_dead_letters_are_written_again_where_something_happened(
+def test_dead_letters_are_rewritten_only_for_changed_queues(
     spark: SparkSession, store: Store, url: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "lake"
@@ -83,7 +83,7 @@ def test_dead_letters_are_written_again_where_something_happened(
     assert_same(spark, store, lake)
 
 
-def test_compaction_keeps_every_row_and_verify_notices_what_is_wrong(
+def test_compaction_keeps_every_row_and_verify_detects_damage(
     spark: SparkSession, store: Store, url: str, tmp_path: Path, clock: Clock
 ) -> None:
     for _ in range(3):
@@ -106,7 +106,7 @@ def test_compaction_keeps_every_row_and_verify_notices_what_is_wrong(
     assert verify(spark, lake, url).missing_files == [path]
 
 
-def test_no_file_goes_while_somebody_reads_it(
+def test_files_are_not_removed_while_a_reader_is_active(
     spark: SparkSession, store: Store, url: str, tmp_path: Path, clock: Clock
 ) -> None:
     path = tmp_path / "lake"
@@ -150,7 +150,7 @@ def _queues(spark: SparkSession, path: str, read: str) -> list[str]:
             return [row["queue"] for row in spark.read.parquet(path).select("queue").collect()]
 
 
-def test_a_lake_of_the_first_layout_is_brought_to_this_one(
+def test_lake_of_the_first_layout_is_migrated(
     spark: SparkSession, store: Store, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "lake"
@@ -172,7 +172,7 @@ def test_a_lake_of_the_first_layout_is_brought_to_this_one(
     assert json.loads((path / SIGN).read_text())["version"] == 2
 
 
-def test_a_group_that_began_late_has_only_what_it_could_read(
+def test_late_group_has_only_messages_that_it_could_read(
     spark: SparkSession, store: Store, url: str, tmp_path: Path
 ) -> None:
     queue = store.queue("orders")
@@ -220,7 +220,7 @@ def spark_text(text: str) -> Any:
     return F.lit(text)
 
 
-def test_values_that_differ_are_found(spark: SparkSession, store: Store, url: str, tmp_path: Path) -> None:
+def test_verify_detects_different_values(spark: SparkSession, store: Store, url: str, tmp_path: Path) -> None:
     fill(store, 14)
     run_archive(spark, store, url, tmp_path / "lake")
     # As if the store had been changed by hand afterwards.
@@ -234,7 +234,7 @@ def test_values_that_differ_are_found(spark: SparkSession, store: Store, url: st
     assert ["other values" in one.differences[0] for one in verdict.comparisons] == [True] * 2
 
 
-def test_messages_that_were_removed_since_are_no_difference(
+def test_verify_ignores_messages_removed_from_the_store(
     spark: SparkSession, store: Store, url: str, tmp_path: Path
 ) -> None:
     queue = store.queue("orders")
@@ -251,7 +251,9 @@ def test_messages_that_were_removed_since_are_no_difference(
     assert run_archive(spark, store, url, tmp_path / "lake").archive == 2
 
 
-def test_a_row_that_both_make_wrongly_is_found(spark: SparkSession, store: Store, url: str, tmp_path: Path) -> None:
+def test_verify_detects_rows_that_both_sides_convert_wrongly(
+    spark: SparkSession, store: Store, url: str, tmp_path: Path
+) -> None:
     """The store says that the messages were held first, and their rows do not tell."""
     fill(store, 14)
     run_archive(spark, store, url, tmp_path / "lake")
@@ -267,7 +269,7 @@ def test_a_row_that_both_make_wrongly_is_found(spark: SparkSession, store: Store
     assert "the lake has send to ready" in audit.differences[0]
 
 
-def test_old_days_go_and_the_rest_still_verifies(
+def test_old_days_are_dropped_and_the_rest_verifies(
     spark: SparkSession, store: Store, url: str, tmp_path: Path, clock: Clock
 ) -> None:
     fill(store, 14)
@@ -283,7 +285,7 @@ def test_old_days_go_and_the_rest_still_verifies(
     assert drop_old(lake, keep_days=2) == 0
 
 
-def test_the_log_is_trimmed_only_behind_the_lake(
+def test_store_trims_only_what_is_archived(
     spark: SparkSession, store: Store, url: str, tmp_path: Path, clock: Clock
 ) -> None:
     queue = store.queue("orders", history_seconds=60)
@@ -336,7 +338,7 @@ def test_the_lake_of_another_store_is_refused(spark: SparkSession, store: Store,
         open_lake(spark, store.engine, str(tmp_path / "lake"))
 
 
-def test_a_run_waits_for_no_dead_one_and_disturbs_no_living_one(
+def test_run_takes_over_from_a_dead_run_and_fails_beside_a_live_one(
     spark: SparkSession, store: Store, url: str, tmp_path: Path, clock: Clock
 ) -> None:
     fill(store, 7)

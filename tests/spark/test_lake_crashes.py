@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import penstock
-from penstock.spark.lake.archiving import archive
-from penstock.spark.lake.opening import open_lake
-from penstock.spark.lake.verifying import verify
+from penstock.spark.lake.archive import archive
+from penstock.spark.lake.lake import open_lake
+from penstock.spark.lake.verification import verify
 from tests.architecture.sources import ROOT
 from tests.spark.conftest import QUICK
 from tests.spark.lakes import POINTS, Crash, assert_same, crash_at, gone_process, run_archive
@@ -26,7 +26,7 @@ REPLACING = ("moved", "published", "removed")
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_a_run_that_stops_anywhere_is_made_up_for(
+def test_interrupted_archive_run_is_completed_or_undone_by_the_next(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
     url, path = f"sqlite:///{tmp_path}/store.db", tmp_path / "lake"
@@ -52,7 +52,9 @@ def test_a_run_that_stops_anywhere_is_made_up_for(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("point", KILLED_AT)
-def test_a_killed_driver_is_made_up_for(spark: SparkSession, tmp_path: Path, point: str) -> None:
+def test_archive_of_a_killed_driver_is_completed_or_undone_by_the_next(
+    spark: SparkSession, tmp_path: Path, point: str
+) -> None:
     url, path = f"sqlite:///{tmp_path}/store.db", tmp_path / "lake"
     with penstock.connect(url) as store:
         fill(store, 70)

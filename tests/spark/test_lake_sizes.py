@@ -10,17 +10,17 @@ from pyarrow import parquet
 from pyspark.sql import SparkSession
 
 import penstock
-from penstock.engines.sqlite.reading import BATCH_BYTES, PIECE_ROWS
-from penstock.spark.lake import writing
-from penstock.spark.lake.opening import open_lake
-from penstock.spark.lake.rows import Source, _rows, arrow_schema
-from penstock.spark.lake.verifying import verify
+from penstock.engines.positional.arrow import BATCH_BYTES, PIECE_ROWS
+from penstock.spark.lake import writer
+from penstock.spark.lake.lake import open_lake
+from penstock.spark.lake.rows import LakePart, arrow_schema, rows
+from penstock.spark.lake.verification import verify
 from tests.spark.lakes import run_archive
 
 MEGABYTE = 1 << 20
 
 
-def test_batches_row_groups_and_digests_stay_small_whatever_payloads_have(spark: SparkSession, tmp_path: Path) -> None:
+def test_memory_is_bounded_for_large_payloads(spark: SparkSession, tmp_path: Path) -> None:
     url, path = f"sqlite:///{tmp_path}/store.db", tmp_path / "lake"
     with penstock.connect(url) as store:
         queue = store.queue("files")
@@ -32,8 +32,8 @@ def test_batches_row_groups_and_digests_stay_small_whatever_payloads_have(spark:
         engine = store.engine
         [part] = engine.window("files", 0, engine.horizon("files", "archive"), 1, "archive")
         measured = _Measured()
-        write = writing.writer("archive", f"file:{tmp_path}/aside")
-        told = list(write(measured.seen(_rows(engine, "archive", 1, [Source(part, 0)]))))
+        write = writer.writer(f"file:{tmp_path}/aside")
+        told = list(write("archive", measured.seen(rows(engine, LakePart("archive", 1, part)))))
         sizes = measured.sizes
         assert sum(sizes) > 160 * MEGABYTE
         assert max(sizes) <= BATCH_BYTES + PIECE_ROWS * 8 * MEGABYTE
@@ -42,9 +42,9 @@ def test_batches_row_groups_and_digests_stay_small_whatever_payloads_have(spark:
         written = parquet.ParquetFile(tmp_path / "aside" / name).metadata
         assert written.num_rows == 320
         groups = [written.row_group(place).total_byte_size for place in range(written.num_row_groups)]
-        assert max(groups) <= writing.ROW_GROUP_BYTES + max(sizes)
+        assert max(groups) <= writer.ROW_GROUP_BYTES + max(sizes)
         [digest] = told[0].column("digest").to_pylist()
-        assert writing.digest_of(f"file:{tmp_path}/aside/{name}") == digest
+        assert writer.digest_of(f"file:{tmp_path}/aside/{name}") == digest
         run_archive(spark, store, url, path)
         assert verify(spark, open_lake(spark, engine, str(path)), url).ok
 
@@ -55,22 +55,22 @@ class _Measured:
     def __init__(self) -> None:
         self.sizes: list[int] = []
 
-    def seen(self, batches: writing.Batches) -> writing.Batches:
+    def seen(self, batches: writer.Batches) -> writer.Batches:
         for batch in batches:
             self.sizes.append(batch.nbytes)
             yield batch
 
 
-def test_a_batch_of_large_rows_becomes_several_row_groups(tmp_path: Path) -> None:
+def test_large_rows_are_written_in_several_row_groups(tmp_path: Path) -> None:
     import pyarrow
 
-    schema = arrow_schema("archive", place=True)
+    schema = arrow_schema("archive")
     noon = datetime(2026, 11, 15, 12, tzinfo=UTC)
-    values = {"payload": os.urandom(4 * MEGABYTE), "place": 0, "finished_at": noon}
-    rows = pyarrow.RecordBatch.from_pylist([values] * 40, schema)
-    [told] = writing.writer("archive", f"file:{tmp_path}")(iter([rows]))
+    values = {"payload": os.urandom(4 * MEGABYTE), "queue": "files", "finished_at": noon}
+    batch = pyarrow.RecordBatch.from_pylist([values] * 40, schema)
+    [told] = writer.writer(f"file:{tmp_path}")("archive", iter([batch]))
     [name] = told.column("path").to_pylist()
     written = parquet.ParquetFile(tmp_path / name).metadata
     counts = [written.row_group(place).num_rows for place in range(written.num_row_groups)]
     assert sum(counts) == 40
-    assert max(counts) <= writing.ROW_GROUP_BYTES // (4 * MEGABYTE)
+    assert max(counts) <= writer.ROW_GROUP_BYTES // (4 * MEGABYTE)

@@ -11,7 +11,7 @@ from penstock.spark.options import read_options, write_options
 GIVEN = {"url": "sqlite:////var/app.db", "queue": "orders"}
 
 
-def test_names_of_options_may_be_in_any_case() -> None:
+def test_option_names_are_case_insensitive() -> None:
     options = read_options({**GIVEN, "MAXROWSPERTRIGGER": "12", "minpartitions": "3", "FailOnDataLoss": "FALSE"})
     assert (options.max_rows, options.min_partitions, options.fail_on_data_loss) == (12, 3, False)
 
@@ -28,7 +28,7 @@ def test_a_stream_with_a_group_goes_on_where_the_group_stands() -> None:
     assert read_options({**GIVEN, "group": "lake"}).start.word == "group"
 
 
-def test_headers_come_when_they_are_wanted() -> None:
+def test_headers_are_included_on_request() -> None:
     assert "headers" in read_options({**GIVEN, "includeHeaders": "true"}).columns
     options = read_options({**GIVEN, "columns": "id, payload", "includeHeaders": "true"})
     assert options.columns == ("id", "payload", "headers")
@@ -67,7 +67,7 @@ def test_a_position_is_a_word_a_time_or_marks() -> None:
         ({"group": "a\nb"}, "control character"),
     ],
 )
-def test_a_wrong_option_is_refused_with_what_would_be_right(options: dict[str, str], said: str) -> None:
+def test_invalid_option_is_refused_with_a_suggestion(options: dict[str, str], said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         read_options({**GIVEN, **options})
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.cli.running import Cli
-from tests.spark.showing import check_pages
+from tests.cli.cli_runner import Cli
+from tests.spark.dashboard_pages import check_pages
 from tests.spark.stores import fill
 
 
@@ -24,7 +24,7 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
     return Cli(tmp_path)
 
 
-def test_run_archives_reports_and_tells_how_it_went(spark: SparkSession, cli: Cli) -> None:
+def test_run_archives_reports_and_records_its_status(spark: SparkSession, cli: Cli) -> None:
     with cli.store() as store:
         fill(store, 28)
     answer = cli.json("pipeline", "run")
@@ -67,7 +67,7 @@ def test_verify_fails_with_an_exit_code(spark: SparkSession, cli: Cli) -> None:
     assert "missing or changed: archive/day=" in told
 
 
-def test_what_is_wrong_is_told_before_any_work(spark: SparkSession, cli: Cli) -> None:
+def test_invalid_arguments_fail_before_any_work(spark: SparkSession, cli: Cli) -> None:
     assert "there is no store" in cli.error("pipeline", "run")
     with cli.store() as store:
         fill(store, 7)
@@ -91,7 +91,7 @@ def test_what_is_wrong_is_told_before_any_work(spark: SparkSession, cli: Cli) ->
     ],
     ids=["wrong-home", "no-java"],
 )
-def test_without_java_it_says_what_to_install(cli: Cli, environment: dict[str, str], told: str) -> None:
+def test_missing_java_is_reported_with_advice(cli: Cli, environment: dict[str, str], told: str) -> None:
     with cli.store() as store:
         store.queue("orders").send(1)
     kept = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}

@@ -12,32 +12,32 @@ import pytest
 
 from penstock.spark.failures import BY_ITSELF
 from penstock.spark.report.charts import charts
-from penstock.spark.report.drawing import Line, lines, nice_step
 from penstock.spark.report.findings import findings
+from penstock.spark.report.format import duration, every, share
 from penstock.spark.report.page import page
 from penstock.spark.report.summary import (
-    Failure,
-    Point,
+    FailureKind,
+    MetricPoint,
     Poison,
     Reader,
     Summary,
     WorkerLoad,
     width_for,
 )
-from penstock.spark.report.wording import duration, every, share
+from penstock.spark.report.svg import Line, lines, nice_step
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 NASTY = '<script>alert("x")</script>\x1b[31m\u202e&\'"\x00'
 NO_TIMES = (None, None, None)
 
 
-def point(place: int, **values: Any) -> Point:
+def point(place: int, **values: Any) -> MetricPoint:
     empty = {name: 0 for name in ("sent", "received", "settled", "retried", "succeeded", "dead", "backlog")}
     times = {"waited": (0.1, 0.4, 0.9), "processed": NO_TIMES, "oldest_age_seconds": None}
-    return Point(**{"starts_at": NOON + timedelta(minutes=place), **empty, **times, **values})
+    return MetricPoint(**{"starts_at": NOON + timedelta(minutes=place), **empty, **times, **values})
 
 
-def failure(**values: Any) -> Failure:
+def failure(**values: Any) -> FailureKind:
     given: dict[str, Any] = {
         "queue": "orders",
         "group": "default",
@@ -52,7 +52,7 @@ def failure(**values: Any) -> Failure:
         "first_at": NOON,
         "last_at": NOON,
     }
-    return Failure(**{**given, **values})
+    return FailureKind(**{**given, **values})
 
 
 def summary(**values: Any) -> Summary:
@@ -79,18 +79,18 @@ def sentences(**values: Any) -> list[str]:
     return [one.sentence for one in findings(summary(**values))]
 
 
-def test_messages_that_fail_again_and_again_are_told() -> None:
+def test_finding_for_poison_messages() -> None:
     found = sentences(failures=[failure()])
     assert "3 messages of orders failed 8 times with the same error: “order <n> timed out”." in found
 
 
-def test_an_error_that_hit_others_less_often_is_told_with_both_numbers() -> None:
+def test_finding_for_an_error_has_both_counts() -> None:
     found = sentences(failures=[failure(repeated=1, messages=6, failures=20, dead=1)])
     told = "1 message of orders failed 8 times with the same error: “order <n> timed out”. "
     assert f"{told}In all it happened 20 times to 6 messages, and 1 ended that way." in found
 
 
-def test_what_has_not_ended_comes_first() -> None:
+def test_finding_for_live_messages_comes_first() -> None:
     readers = [Reader("orders", "default", {"succeeded": 90, "ready": 8, "leased": 2}, (0.1, 0.1, 0.1), NO_TIMES, 92)]
     points = {("orders", "default"): [point(place, backlog=10, oldest_age_seconds=300.0) for place in range(5)]}
     first = sentences(readers=readers, points=points)[0]
@@ -99,7 +99,15 @@ def test_what_has_not_ended_comes_first() -> None:
     )
 
 
-def test_an_outage_is_told() -> None:
+def test_finding_for_live_messages_of_several_groups_says_how_it_counts() -> None:
+    readers = [Reader("orders", group, {"succeeded": 40, "ready": 60}, NO_TIMES, NO_TIMES, 40) for group in ("a", "b")]
+    points = {("orders", group): [point(place, backlog=60) for place in range(5)] for group in ("a", "b")}
+    assert sentences(readers=readers, points=points)[0].startswith(
+        "100 messages in 1 queue were sent; 120 have not ended yet (counted in each group), most of them in orders"
+    )
+
+
+def test_finding_for_an_outage() -> None:
     readers = [Reader("orders", "default", {"succeeded": 90, "ready": 10}, (0.1, 0.1, 0.1), NO_TIMES, 90)]
     points = [point(0, received=90, backlog=0), *(point(place, backlog=10) for place in range(1, 5))]
     points[-1] = point(4, backlog=10, oldest_age_seconds=240.0)
@@ -109,7 +117,7 @@ def test_an_outage_is_told() -> None:
     assert told not in sentences(readers=readers, points={("orders", "default"): working})
 
 
-def test_a_share_of_failures_a_storm_a_growing_backlog_and_vanished_consumers_are_told() -> None:
+def test_findings_for_failures_retries_backlog_and_vanished_consumers() -> None:
     points = {
         ("orders", "default"): [
             point(place, received=40, settled=40, retried=30 if place == 3 else 0, backlog=10 + 30 * place)
@@ -148,6 +156,19 @@ def test_a_group_has_the_same_colour_in_every_plot() -> None:
     legends = {chart.heading: list(chart.legend) for chart in charts(summary(points=points, readers=readers))}
     assert legends["Backlog"] == [("orders / billing", "c1"), ("orders / packing", "c2")]
     assert legends["Age of the oldest message"] == legends["Backlog"]
+
+
+def test_captions_state_what_is_counted_per_group() -> None:
+    readers = [Reader("orders", group, {"succeeded": 5}, NO_TIMES, NO_TIMES, 5) for group in ("billing", "packing")]
+    points = {("orders", "billing"): [point(place, sent=1, succeeded=1) for place in range(3)]}
+    several = page(summary(sent={"orders": 5}, readers=readers, points=points))
+    assert "<span>Sent</span><strong>5</strong><small>each message once, in 1 queue</small>" in several
+    told = "<strong>10</strong><small>100 % of all endings, counted in each group</small>"
+    assert f"<span>Succeeded</span>{told}" in several
+    assert "sent counts each message once, the others count it in each group" in several
+    alone = page(summary(sent={"orders": 5}, readers=readers[:1], points=points))
+    assert "<span>Sent</span><strong>5</strong><small>in 1 queue</small>" in alone
+    assert "in each group" not in alone
 
 
 def test_an_empty_lake_has_a_report_too() -> None:

@@ -14,16 +14,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from penstock import InvalidInput, Store
-from penstock.spark.rows import check_rows
 from penstock.spark.sink import each_batch
-from tests.spark.reading import numbers, stream
+from penstock.spark.sink_rows import check_rows
+from tests.spark.source_frames import numbers, run_stream, stream
 
 
 def send(rows: DataFrame, url: str, queue: str = "out", **options: Any) -> None:
     rows.write.format("penstock").mode("append").options(url=url, queue=queue, **options).save()
 
 
-def test_columns_become_what_they_are_named_after(spark: SparkSession, store: Store, url: str) -> None:
+def test_columns_set_the_fields_of_messages(spark: SparkSession, store: Store, url: str) -> None:
     rows = spark.range(4).select(
         F.to_json(F.struct("id")).alias("payload"),
         F.create_map(F.lit("trace"), F.col("id").cast("string")).alias("headers"),
@@ -48,7 +48,7 @@ def test_many_tasks_send_every_row_once(spark: SparkSession, store: Store, url: 
     assert numbers(store.queue("out")) == list(range(30_000))
 
 
-def test_large_parts_are_sent_once_whatever_their_tasks_do(
+def test_large_parts_are_sent_once_when_tasks_are_repeated(
     spark: SparkSession, store: Store, url: str, tmp_path: Path
 ) -> None:
     """On PostgreSQL they are pledged: a task dies behind its rows, when the other one may have made its pledge."""
@@ -97,7 +97,7 @@ def test_a_write_that_fails_sends_nothing(spark: SparkSession, store: Store, url
 
 
 @pytest.mark.parametrize("kind", ["foreachBatch", "format"])
-def test_a_batch_that_runs_again_is_not_sent_again(
+def test_repeated_batch_is_not_sent_again(
     spark: SparkSession, store: Store, url: str, tmp_path: Path, kind: str
 ) -> None:
     store.queue("orders").send_many(list(range(300)))
@@ -109,7 +109,7 @@ def test_a_batch_that_runs_again_is_not_sent_again(
             writing = writing.format("penstock").options(url=url, queue="out")
         else:
             writing = writing.foreachBatch(each_batch("out", url))
-        writing.start().awaitTermination()
+        run_stream(writing)
 
     run()
     assert len(store.engine.ledger("sink")) == 1

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from penstock import Queue, Store
 from penstock.engines import tables
 from penstock.engines.contract import Table
-from tests.spark.reading import drain, frame, open_store, stream
+from tests.spark.source_frames import drain, frame, open_store, run_stream, stream
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def lively(queue: Queue) -> list[str]:
 
 
 @pytest.mark.parametrize("table", tables.TABLES)
-def test_every_table_arrives_as_the_engine_has_it(spark: SparkSession, queue: Queue, url: str, table: Table) -> None:
+def test_every_table_has_the_rows_of_the_engine(spark: SparkSession, queue: Queue, url: str, table: Table) -> None:
     lively(queue)
     engine = queue.engine
     parts = engine.window("orders", engine.earliest("orders", table), engine.horizon("orders", table), 1, table)
@@ -95,7 +95,7 @@ def test_large_queues_are_read_by_several_tasks(spark: SparkSession, queue: Queu
     assert total[0] == sum(range(50_000))
 
 
-def test_a_stream_goes_on_where_it_stopped(spark: SparkSession, queue: Queue, url: str, tmp_path: Path) -> None:
+def test_stream_resumes_from_its_checkpoint(spark: SparkSession, queue: Queue, url: str, tmp_path: Path) -> None:
     queue.send_many(list(range(2_500)))
     read = stream(spark, url, group="lake", maxRowsPerTrigger=1_000).select("id", "payload")
     query = drain(read, tmp_path)
@@ -114,7 +114,7 @@ def test_a_stream_goes_on_where_it_stopped(spark: SparkSession, queue: Queue, ur
     assert queue.stats("lake").lag == 0
 
 
-def test_a_batch_that_was_not_committed_is_read_again_with_the_same_rows(
+def test_uncommitted_batch_is_read_again_with_the_same_rows(
     spark: SparkSession, queue: Queue, url: str, tmp_path: Path
 ) -> None:
     queue.send_many(list(range(300)))
@@ -122,14 +122,12 @@ def test_a_batch_that_was_not_committed_is_read_again_with_the_same_rows(
 
     def run() -> None:
         read = stream(spark, url, maxRowsPerTrigger=200).select("id")
-        (
+        run_stream(
             read.writeStream.foreachBatch(
                 lambda rows, batch: seen.append((batch, sorted(row.id for row in rows.collect())))
             )
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
             .trigger(availableNow=True)
-            .start()
-            .awaitTermination()
         )
 
     run()
@@ -151,7 +149,7 @@ def test_a_batch_that_was_not_committed_is_read_again_with_the_same_rows(
         ({"url": "sqlite:////no/such/folder/store.db"}, "there is no directory"),
     ],
 )
-def test_what_is_wrong_is_said_before_work_starts(
+def test_invalid_options_fail_before_work_starts(
     spark: SparkSession, queue: Queue, url: str, options: dict[str, str], said: str
 ) -> None:
     queue.send(1)

@@ -19,7 +19,7 @@ from penstock.engines.contract import Mark
 from penstock.spark.source import PenstockSource, StreamReader
 from tests.conformance.clock import Clock
 from tests.conformance.engines import EngineRow
-from tests.spark.reading import rows_between, stream_reader
+from tests.spark.source_frames import rows_between, stream_reader
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def payloads(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -
     return [row["payload"] for row in rows_between(reader, start, end)]
 
 
-def test_a_stream_reads_what_came_and_nothing_twice(queue: Queue, url: str) -> None:
+def test_stream_reads_every_message_once(queue: Queue, url: str) -> None:
     queue.send_many([1, 2, 3])
     reader = stream_reader(url)
     start = reader.initialOffset()
@@ -48,7 +48,7 @@ def test_a_stream_reads_what_came_and_nothing_twice(queue: Queue, url: str) -> N
     assert reader.partitions(second, second) == []
 
 
-def test_what_others_write_is_no_news(queue: Queue, store: Store, url: str) -> None:
+def test_writes_to_other_queues_are_not_new_data(queue: Queue, store: Store, url: str) -> None:
     """Spark would run an empty batch for every offset that differs."""
     queue.send(1)
     reader = stream_reader(url)
@@ -57,7 +57,7 @@ def test_what_others_write_is_no_news(queue: Queue, store: Store, url: str) -> N
     assert latest(reader, offset) == offset
 
 
-def test_offsets_have_one_spelling(queue: Queue, store: Store, url: str) -> None:
+def test_offsets_are_written_in_a_fixed_order(queue: Queue, store: Store, url: str) -> None:
     store.queue("a").send(1)
     queue.send(1)
     reader = stream_reader(url, '["orders", "a"]')
@@ -81,7 +81,7 @@ def test_rows_and_bytes_limit_a_trigger(queue: Queue, url: str) -> None:
     assert len(payloads(size, start, latest(size, start))) == 1
 
 
-def test_available_now_stops_at_what_was_there_at_the_start(queue: Queue, url: str) -> None:
+def test_available_now_stops_at_the_end_of_the_log_at_start(queue: Queue, url: str) -> None:
     queue.send_many([1, 2, 3])
     reader = stream_reader(url, maxRowsPerTrigger=2)
     reader.prepareForTriggerAvailableNow()
@@ -95,7 +95,7 @@ def test_available_now_stops_at_what_was_there_at_the_start(queue: Queue, url: s
     assert reader.reportLatestOffset() == offset
 
 
-def test_a_report_says_how_far_the_log_goes(queue: Queue, url: str) -> None:
+def test_latest_offset_reports_the_end_of_the_log(queue: Queue, url: str) -> None:
     queue.send_many([1, 2, 3])
     reader = stream_reader(url, maxRowsPerTrigger=1)
     assert reader.reportLatestOffset() is None
@@ -256,7 +256,7 @@ def test_a_stream_of_the_archive_follows_the_trail(queue: Queue, url: str) -> No
     assert queue.stats("lake").lag == 0
 
 
-def test_what_cannot_be_a_stream_says_so(queue: Queue, url: str) -> None:
+def test_tables_without_streams_are_refused(queue: Queue, url: str) -> None:
     queue.send(1)
     with pytest.raises(InvalidInput, match=r"not spark\.readStream"):
         stream_reader(url, table="dead_letters")

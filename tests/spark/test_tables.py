@@ -17,7 +17,7 @@ from penstock.spark.lifecycles import leases, lifecycles, outcomes
 from penstock.spark.metrics import backlog, flows, metrics
 from penstock.spark.tables import utc
 from penstock.spark.workers import utilisation
-from tests.spark.frames import at, audit_frame, entry, receive, send
+from tests.spark.audit_entries import at, audit_frame, entry, receive, send
 
 
 def rows(frame: DataFrame, *order: str) -> list[dict[str, Any]]:
@@ -44,7 +44,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("elsewhere")
-def test_times_are_told_in_utc_wherever_the_machine_stands(spark: SparkSession) -> None:
+def test_times_are_utc_in_any_local_time_zone(spark: SparkSession) -> None:
     (row,) = audit_frame(spark, [send("m", 7)]).select("at").collect()
     assert utc(row["at"]) == at(7)
 
@@ -68,7 +68,7 @@ def test_a_message_that_fails_once_and_succeeds(spark: SparkSession) -> None:
     assert times == approximately(waited_seconds=3, processed_seconds=1.75, total_seconds=12.25)
 
 
-def test_every_group_of_a_queue_has_a_life_of_every_message(spark: SparkSession) -> None:
+def test_every_group_has_a_lifecycle_of_every_message(spark: SparkSession) -> None:
     found = lives(
         spark,
         send("one", 0),
@@ -95,12 +95,12 @@ def test_a_held_message_waits_from_when_it_became_due(spark: SparkSession) -> No
     assert life["m", "default"]["waited_seconds"] == pytest.approx(1)
 
 
-def test_a_delivery_that_the_expiry_ended_was_worked_on_until_then(spark: SparkSession) -> None:
+def test_expiry_ends_a_delivery(spark: SparkSession) -> None:
     life = lives(spark, send("m", 0), receive("m", 2), entry("m", "expire", "expired", 9))["m", "default"]
     assert (life["state"], life["processed_seconds"]) == ("expired", pytest.approx(7))
 
 
-def test_a_redriven_message_is_alive_again(spark: SparkSession) -> None:
+def test_redriven_message_is_live(spark: SparkSession) -> None:
     life = lives(
         spark,
         send("m", 0),
@@ -119,7 +119,7 @@ def test_thousands_of_deliveries_do_not_overflow(spark: SparkSession) -> None:
     assert (life["deliveries"], life["processed_seconds"]) == (6000, pytest.approx(3000))
 
 
-def test_a_clock_that_was_set_back_does_not_change_what_came_last(spark: SparkSession) -> None:
+def test_entries_are_ordered_by_entry_when_the_clock_was_set_back(spark: SparkSession) -> None:
     audit = audit_frame(
         spark, [send("m", 0), receive("m", 10, attempt=1), entry("m", "ack", "succeeded", 8, reason="done")]
     )
@@ -132,7 +132,7 @@ def test_a_clock_that_was_set_back_does_not_change_what_came_last(spark: SparkSe
     assert (worker["received"], worker["busy_seconds"]) == (1, 0)
 
 
-def test_a_message_that_expired_again_after_a_redrive_was_worked_on_while_it_was_leased(spark: SparkSession) -> None:
+def test_processing_time_of_a_redriven_message_counts_leases_only(spark: SparkSession) -> None:
     life = lives(
         spark,
         send("m", 0),
@@ -152,7 +152,7 @@ def test_a_message_that_expired_again_after_a_redrive_was_worked_on_while_it_was
     ]
 
 
-def test_a_group_that_began_late_has_no_life_of_what_it_could_not_read(spark: SparkSession) -> None:
+def test_late_group_has_no_lifecycle_of_messages_it_could_not_read(spark: SparkSession) -> None:
     audit = audit_frame(
         spark,
         [
@@ -217,7 +217,7 @@ def test_metrics_of_a_minute(spark: SparkSession) -> None:
     assert (first["oldest_age_seconds"], second["oldest_age_seconds"]) == (pytest.approx(59), pytest.approx(119))
 
 
-def test_the_backlog_goes_on_where_nothing_happens_and_begins_with_what_was_there(spark: SparkSession) -> None:
+def test_backlog_covers_empty_buckets_and_earlier_messages(spark: SparkSession) -> None:
     audit = audit_frame(
         spark,
         [
@@ -236,7 +236,7 @@ def test_the_backlog_goes_on_where_nothing_happens_and_begins_with_what_was_ther
     ]
 
 
-def test_between_its_end_and_its_redrive_a_message_is_not_the_oldest(spark: SparkSession) -> None:
+def test_ended_message_is_not_the_oldest_before_its_redrive(spark: SparkSession) -> None:
     audit = audit_frame(
         spark,
         [
@@ -258,7 +258,7 @@ def test_between_its_end_and_its_redrive_a_message_is_not_the_oldest(spark: Spar
     ]
 
 
-def test_what_waits_grows_older_until_the_time_of_the_tables(spark: SparkSession) -> None:
+def test_age_of_waiting_messages_grows_to_the_end_of_the_period(spark: SparkSession) -> None:
     audit = audit_frame(spark, [send("m", 0), receive("other", 1), entry("other", "ack", "succeeded", 2)])
     found = rows(metrics(flows(audit), lifecycles(audit), until=at(76)), "starts_at")
     ages = [row["oldest_age_seconds"] for row in found if row["queue"] == "orders"]
@@ -279,7 +279,7 @@ def test_deliveries_are_tried_again_at_most_as_often_as_they_ended(spark: SparkS
     assert (second["received"], second["settled"], second["retried"]) == (1, 4, 4)
 
 
-def test_failures_are_one_kind_whatever_their_numbers_and_names(spark: SparkSession) -> None:
+def test_failures_are_grouped_without_numbers_and_names(spark: SparkSession) -> None:
     told = ["order 17 of 'ada' at 10.0.0.7:5432 timed out", "order 4711 of 'alan' at 10.0.0.8:5432 timed out"]
     audit = audit_frame(
         spark,
@@ -317,7 +317,7 @@ def test_a_reason_has_the_fingerprint_that_dead_letters_have(spark: SparkSession
     assert [row[0] for row in frame.select(pattern(F.col("reason"))).collect()] == [fingerprint(one) for one in told]
 
 
-def test_a_worker_is_busy_once_however_much_it_has_in_hand(spark: SparkSession) -> None:
+def test_overlapping_deliveries_count_as_busy_time_once(spark: SparkSession) -> None:
     audit = audit_frame(
         spark,
         [

@@ -29,8 +29,7 @@ def url(engine_row: EngineRow, tmp_path: Path) -> str:
 @pytest.fixture
 def store(url: str) -> Iterator[penstock.Store]:
     with penstock.connect(url) as store:
-        if not store.engine.capabilities.makes_own_schema:
-            store.migrate()
+        store.migrate()
         yield store
 
 
@@ -50,7 +49,7 @@ def start(store: penstock.Store) -> Iterator[Start]:
         worker.stop()
 
 
-def await_until(true: Callable[[], object], within_seconds: float = 15) -> None:
+def await_until(true: Callable[[], object], within_seconds: float = 60) -> None:
     ends = time.monotonic() + within_seconds
     while not true():
         assert time.monotonic() < ends, "it did not happen in time"

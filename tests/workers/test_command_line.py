@@ -16,11 +16,11 @@ import pytest
 
 import penstock
 from tests.architecture.sources import ROOT
-from tests.cli.running import Cli
+from tests.cli.cli_runner import Cli
 from tests.ports import free_port
 from tests.workers.conftest import await_until, events
 
-TARGET = "tests.workers.tasks:app"
+TARGET = "tests.workers.tasks_app:app"
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def run_program(words: list[str], folder: Path = ROOT) -> subprocess.Popen[str]:
     )
 
 
-def test_once_runs_what_is_there_and_tells_what_it_did(cli: Cli) -> None:
+def test_once_runs_due_messages_and_prints_the_counts(cli: Cli) -> None:
     with cli.store() as store:
         good, bad = store.queue("orders").send_many([{"order": 1}, {"fail": True}])
     (status,) = cli.json("worker", TARGET, "--once", "--log-level", "error")
@@ -67,10 +67,10 @@ def test_once_runs_what_is_there_and_tells_what_it_did(cli: Cli) -> None:
 
 WRONG = [
     ("no.such.module:app", "No module named 'no'"),
-    ("tests.workers.broken:app", "ZeroDivisionError: division by zero"),
-    ("tests.workers.tasks:ap", "it has app, empty"),
-    ("tests.workers.tasks:number", "a worker runs a penstock.App"),
-    ("tests.workers.tasks:empty", "there is no handler"),
+    ("tests.workers.broken_module:app", "ZeroDivisionError: division by zero"),
+    ("tests.workers.tasks_app:ap", "it has app, empty"),
+    ("tests.workers.tasks_app:number", "a worker runs a penstock.App"),
+    ("tests.workers.tasks_app:empty", "there is no handler"),
     (":app", "names no module"),
 ]
 
@@ -81,8 +81,8 @@ def test_a_target_that_cannot_be_run_is_an_error_in_one_line(cli: Cli, target: s
 
 
 def test_an_error_in_the_users_module_names_its_line(cli: Cli) -> None:
-    line = cli.error("worker", "tests.workers.broken:app")
-    assert "broken.py, line 5" in line
+    line = cli.error("worker", "tests.workers.broken_module:app")
+    assert "broken_module.py, line 5" in line
 
 
 @pytest.mark.parametrize(
@@ -118,20 +118,20 @@ def test_an_option_that_a_worker_target_cannot_follow_is_refused(
     cli: Cli, words: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TASKS_URL", cli.url)
-    result = cli.bare("worker", "tests.workers.own_worker:worker", "--once", *words, code=1)
+    result = cli.bare("worker", "tests.workers.custom_worker:worker", "--once", *words, code=1)
     assert f"leave out {words[0]}, or name an App" in result.stderr
 
 
 def test_a_worker_target_runs_with_its_own_settings(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TASKS_URL", cli.url)
-    monkeypatch.delitem(sys.modules, "tests.workers.own_worker", raising=False)
+    monkeypatch.delitem(sys.modules, "tests.workers.custom_worker", raising=False)
     with cli.store() as store:
         store.queue("orders").send({"order": 1})
-    result = cli.bare("worker", "tests.workers.own_worker:worker", "--once", "--log-level", "error", "--json")
+    result = cli.bare("worker", "tests.workers.custom_worker:worker", "--once", "--log-level", "error", "--json")
     assert json.loads(result.stdout)[0]["done"] == {"ack": 1}
 
 
-def test_a_store_that_is_not_there_is_waited_for_and_then_told(cli: Cli, tmp_path: Path) -> None:
+def test_an_unavailable_store_is_retried_and_then_reported(cli: Cli, tmp_path: Path) -> None:
     began = time.monotonic()
     words = ["worker", TARGET, "--patience-seconds", "0.5", "--url", f"sqlite:///{tmp_path}/no/such/folder.db"]
     result = cli.bare(*words, code=1)
@@ -139,13 +139,13 @@ def test_a_store_that_is_not_there_is_waited_for_and_then_told(cli: Cli, tmp_pat
     assert time.monotonic() - began < 20
 
 
-def test_sigterm_finishes_what_runs(cli: Cli, program: subprocess.Popen[str], tmp_path: Path) -> None:
+def test_sigterm_lets_running_handlers_finish(cli: Cli, program: subprocess.Popen[str], tmp_path: Path) -> None:
     with cli.store() as store:
         queue = store.queue("orders")
         message = queue.send({"touch": str(tmp_path / "ran"), "seconds": 0.7})
-        await_until((tmp_path / "ran").exists, 30)
+        await_until((tmp_path / "ran").exists)
         os.kill(program.pid, signal.SIGTERM)
-        _, errors = program.communicate(timeout=20)
+        _, errors = program.communicate(timeout=60)
         assert program.returncode == 0
         assert events(queue, message) == ["send", "receive", "ack"]
     records = [json.loads(line) for line in errors.splitlines()]
@@ -154,17 +154,19 @@ def test_sigterm_finishes_what_runs(cli: Cli, program: subprocess.Popen[str], tm
     assert any(record["message"].endswith("stopped") for record in records)
 
 
-def test_a_second_signal_stops_at_once_and_gives_back(cli: Cli, program: subprocess.Popen[str], tmp_path: Path) -> None:
+def test_a_second_signal_stops_at_once_and_releases_messages(
+    cli: Cli, program: subprocess.Popen[str], tmp_path: Path
+) -> None:
     with cli.store() as store:
         queue = store.queue("orders")
         message = queue.send({"touch": str(tmp_path / "ran"), "seconds": 60})
-        await_until((tmp_path / "ran").exists, 30)
+        await_until((tmp_path / "ran").exists)
         os.kill(program.pid, signal.SIGTERM)
         await_heard(program)
         os.kill(program.pid, signal.SIGTERM)
         began = time.monotonic()
-        program.communicate(timeout=20)
-        assert time.monotonic() - began < 10
+        program.communicate(timeout=60)
+        assert time.monotonic() - began < 20
         assert events(queue, message) == ["send", "receive", "release"]
 
 
@@ -173,19 +175,21 @@ def test_a_second_signal_stops_at_once_and_gives_back(cli: Cli, program: subproc
     [("0.5", [signal.SIGTERM]), ("60", [signal.SIGTERM, signal.SIGTERM]), ("60", [signal.SIGQUIT])],
     ids=["grace", "twice", "quit"],
 )
-def test_a_handler_that_blocks_the_event_loop_does_not_make_the_worker_deaf(
+def test_signals_are_handled_while_a_handler_blocks_the_event_loop(
     cli: Cli, tmp_path: Path, grace: str, signals: list[signal.Signals]
 ) -> None:
     with cli.store() as store:
         queue = store.queue("blocking")
         message = queue.send(str(tmp_path / "ran"))
-        program = run_program(["worker", "tests.workers.blocking:app", "--url", cli.url, "--grace-seconds", grace])
+        program = run_program(
+            ["worker", "tests.workers.blocking_handler:app", "--url", cli.url, "--grace-seconds", grace]
+        )
         try:
-            await_until((tmp_path / "ran").exists, 30)
+            await_until((tmp_path / "ran").exists)
             for number in signals:
                 os.kill(program.pid, number)
                 await_heard(program, number)
-            program.communicate(timeout=20)
+            program.communicate(timeout=60)
             assert program.returncode == 0
         finally:
             if program.poll() is None:
@@ -209,12 +213,12 @@ def test_metrics_are_served_while_it_runs(cli: Cli, tmp_path: Path) -> None:
     member = run_program(words)
     try:
         sample = 'penstock_settled_total{group="default",queue="orders",settlement="ack"} 1.0'
-        await_until(lambda: sample in scrape(port), 30)
+        await_until(lambda: sample in scrape(port))
         assert 'penstock_handler_seconds_count{group="default",queue="orders"} 1.0' in scrape(port)
         assert 'penstock_handlers_running{group="default",queue="orders"} 0.0' in scrape(port)
     finally:
         os.kill(member.pid, signal.SIGTERM)
-        member.communicate(timeout=20)
+        member.communicate(timeout=60)
 
 
 def scrape(port: int) -> str:
@@ -226,7 +230,7 @@ def scrape(port: int) -> str:
     return text
 
 
-def test_reload_starts_again_when_the_code_changes(cli: Cli, tmp_path: Path) -> None:
+def test_reload_restarts_the_worker_when_code_changes(cli: Cli, tmp_path: Path) -> None:
     code = (
         "import penstock\napp = penstock.App()\n"
         '@app.handler("orders")\ndef handle(delivery):\n    raise penstock.Reject("{}")\n'
@@ -237,13 +241,13 @@ def test_reload_starts_again_when_the_code_changes(cli: Cli, tmp_path: Path) -> 
         queue.send(b"1")
         member = run_program(["worker", "shop", "--reload", "--url", cli.url], tmp_path)
         try:
-            await_until(lambda: len(queue.dead_letters()) == 1, 30)
+            await_until(lambda: len(queue.dead_letters()) == 1)
             (tmp_path / "shop.py").write_text(code.format("second"))
             queue.send(b"2")
-            await_until(lambda: "second" in [letter.reason for letter in queue.dead_letters()] or resend(queue), 30)
+            await_until(lambda: "second" in [letter.reason for letter in queue.dead_letters()] or resend(queue))
         finally:
             os.kill(member.pid, signal.SIGTERM)
-            member.communicate(timeout=30)
+            member.communicate(timeout=60)
         assert member.returncode == 0
         assert store.consumers() == []
 
@@ -270,11 +274,30 @@ def test_status_is_watched_with_rates_and_an_estimate(cli: Cli) -> None:
                 last = json.loads(member.stdout.readline())[0]
         finally:
             os.kill(member.pid, signal.SIGINT)
-            member.communicate(timeout=20)
+            member.communicate(timeout=60)
     assert (first["backlog"], last["backlog"], first["drain_seconds"]) == (100, 60, None)
     assert last["finished_per_second"] > 0
     assert last["drain_seconds"] == pytest.approx(60 / last["finished_per_second"])
     assert member.returncode == 0
+
+
+def test_failed_attempts_are_watched_before_messages_die(cli: Cli) -> None:
+    with cli.store() as store:
+        queue = store.queue("orders")
+        queue.send_many([b"x"] * 10)
+        member = run_program(["status", "--watch", "--every-seconds", "0.2", "--json", "--url", cli.url])
+        try:
+            assert member.stdout is not None
+            last = first = json.loads(member.stdout.readline())[0]
+            for delivery in queue.receive(limit=4):
+                delivery.nak("busy")
+            while not last["failed_per_second"]:
+                last = json.loads(member.stdout.readline())[0]
+        finally:
+            os.kill(member.pid, signal.SIGINT)
+            member.communicate(timeout=60)
+        assert (first["failed_per_second"], last["dead"], last["backlog"]) == (0, 0, 10)
+        assert cli.json("status")[0]["failed_attempts"] == 4
 
 
 def test_progress_shows_what_a_worker_does(cli: Cli) -> None:

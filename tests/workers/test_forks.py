@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 
 import penstock
-from tests.workers import processing
+from tests.workers import process_handlers
 from tests.workers.conftest import events
 
 
 @pytest.mark.parametrize(
     ("handler", "options"),
-    [(processing.handle, {}), (processing.handle_async, {}), (processing.handle, {"run": "process"})],
+    [(process_handlers.handle, {}), (process_handlers.handle_async, {}), (process_handlers.handle, {"run": "process"})],
     ids=["thread", "async", "process"],
 )
-def test_a_copy_of_the_process_ends_with_the_handler(
+def test_a_process_forked_by_a_handler_exits_with_it(
     store: penstock.Store, handler: Callable[..., Any], options: dict[str, Any]
 ) -> None:
     queue = store.queue("work")

@@ -14,7 +14,7 @@ import pytest
 
 import penstock
 from penstock import AsyncDelivery, Delivery, InvalidInput
-from tests.workers import processing
+from tests.workers import process_handlers
 from tests.workers.conftest import await_until, events
 
 
@@ -82,7 +82,7 @@ DEEDS: list[tuple[Callable[[], None], tuple[str, str, str | None]]] = [
 
 @pytest.mark.parametrize(("deed", "expected"), DEEDS, ids=[deed.__name__ for deed, _ in DEEDS])
 @pytest.mark.parametrize("kind", ["thread", "loop"])
-def test_what_a_handler_does_is_what_is_settled(
+def test_the_result_of_a_handler_settles_its_message(
     store: penstock.Store, kind: str, deed: Callable[[], None], expected: tuple[str, str, str | None]
 ) -> None:
     orders = store.queue("orders")
@@ -107,7 +107,7 @@ def test_a_retry_at_once_is_run_again_until_it_fails(store: penstock.Store) -> N
 
 
 @pytest.mark.parametrize("kind", ["thread", "loop"])
-def test_a_handler_may_settle_by_itself(store: penstock.Store, kind: str) -> None:
+def test_a_handler_may_settle_its_own_delivery(store: penstock.Store, kind: str) -> None:
     orders = store.queue("orders")
     ids = orders.send_many([{"verb": verb} for verb in ("ack", "nak", "reject", "reschedule")])
 
@@ -124,7 +124,7 @@ def test_a_handler_may_settle_by_itself(store: penstock.Store, kind: str) -> Non
     assert worker.status()[0].done == {"ack": 1, "nak": 1, "reject": 1, "reschedule": 1}
 
 
-def test_a_function_that_returns_a_coroutine_is_not_taken_for_done(store: penstock.Store) -> None:
+def test_a_returned_coroutine_is_a_nak(store: penstock.Store) -> None:
     async def handle_async(delivery: AsyncDelivery) -> None:
         """Never awaited."""
 
@@ -142,9 +142,7 @@ def test_a_function_that_returns_a_coroutine_is_not_taken_for_done(store: pensto
     ],
     ids=["future", "generator"],
 )
-def test_unfinished_work_that_a_handler_returns_is_not_taken_for_done(
-    store: penstock.Store, make: Callable[[], Any], told: str
-) -> None:
+def test_a_returned_future_or_generator_is_a_nak(store: penstock.Store, make: Callable[[], Any], told: str) -> None:
     orders = store.queue("orders")
     order = orders.send(b"x")
     run_once(store, {"orders": lambda delivery: make()})
@@ -153,7 +151,7 @@ def test_unfinished_work_that_a_handler_returns_is_not_taken_for_done(
 
 
 @pytest.mark.parametrize("kind", ["thread", "loop"])
-def test_what_a_handler_raises_after_it_has_settled_is_logged_and_changes_nothing(
+def test_an_error_after_the_handlers_own_settlement_is_only_logged(
     store: penstock.Store, caplog: pytest.LogCaptureFixture, kind: str
 ) -> None:
     orders = store.queue("orders")
@@ -321,7 +319,7 @@ def test_a_batch_of_payloads_answers_in_their_order_and_one_that_does_not_fit_sp
 
 
 @pytest.mark.parametrize("result", [[None], "ok", 5, []])
-def test_a_batch_result_that_fits_no_batch_is_tried_again(store: penstock.Store, result: Any) -> None:
+def test_a_batch_result_of_the_wrong_length_naks_all_messages(store: penstock.Store, result: Any) -> None:
     orders = store.queue("orders")
     ids = orders.send_many([b"1", b"2"])
     app = penstock.App()
@@ -331,7 +329,7 @@ def test_a_batch_result_that_fits_no_batch_is_tried_again(store: penstock.Store,
     assert "batch of 2" in (fate(orders, ids[0])[2] or "")
 
 
-def test_a_batch_waits_for_more_and_not_for_ever(store: penstock.Store, start: Any) -> None:
+def test_a_batch_waits_at_most_batch_seconds(store: penstock.Store, start: Any) -> None:
     orders = store.queue("orders")
     sizes: list[int] = []
     app = penstock.App()
@@ -352,7 +350,7 @@ def test_a_handler_in_a_process_settles_like_any_other(store: penstock.Store) ->
     queue = store.queue("work", max_retries=3)
     ids = queue.send_many([{"do": what} for what in ("return", "raise", "reject", "retry", "ack", "extend", "pid")])
     app = penstock.App()
-    app.add("work", processing.handle, run="process", concurrency=1)
+    app.add("work", process_handlers.handle, run="process", concurrency=1)
     run_once(store, app)
     fates = [fate(queue, one) for one in ids]
     assert [one[0] for one in fates] == ["ack", "nak", "reject", "nak", "ack", "ack", "reject"]
@@ -365,11 +363,11 @@ def test_a_handler_in_a_process_settles_like_any_other(store: penstock.Store) ->
     assert fates[6][2] != str(threading.get_native_id()), "it ran in this process"
 
 
-def test_a_settlement_by_a_handler_in_a_process_has_the_last_word(store: penstock.Store) -> None:
+def test_a_settlement_by_a_process_handler_stands(store: penstock.Store) -> None:
     queue = store.queue("work", max_retries=3)
     ids = queue.send_many([{"do": "settle", "how": how} for how in ("ack", "nak", "reject", "reschedule")])
     app = penstock.App()
-    app.add("work", processing.handle, run="process", concurrency=1)
+    app.add("work", process_handlers.handle, run="process", concurrency=1)
     worker = run_once(store, app)
     assert [fate(queue, one)[::2] for one in ids] == [
         (how, "by hand") for how in ("ack", "nak", "reject", "reschedule")
@@ -382,7 +380,7 @@ def test_order_is_kept_when_a_handler_in_a_process_naks_by_itself(store: penstoc
     path = tmp_path / "order"
     queue.send_many([penstock.Outgoing(payload={"do": "order", "path": str(path)}, key="k") for _ in range(4)])
     app = penstock.App()
-    app.add("work", processing.handle, run="process", concurrency=1, prefetch=10)
+    app.add("work", process_handlers.handle, run="process", concurrency=1, prefetch=10)
     run_once(store, app)
     positions = path.read_text().split()
     assert positions == sorted(positions, key=int)
@@ -393,7 +391,7 @@ def test_a_child_that_dies_takes_only_its_own_message_with_it(store: penstock.St
     queue = store.queue("work")
     ids = queue.send_many([{"do": "die"}, {"do": "return"}])
     app = penstock.App()
-    app.add("work", processing.handle, run="process", concurrency=1)
+    app.add("work", process_handlers.handle, run="process", concurrency=1)
     run_once(store, app)
     assert fate(queue, ids[0]) == ("nak", "held", "the handler's process died (SIGKILL)")
     assert fate(queue, ids[1])[0] == "ack"
@@ -403,7 +401,7 @@ def test_an_at_most_once_message_whose_child_died_is_a_dead_letter_that_says_so(
     queue = store.queue("once", delivery="at_most_once")
     queue.send({"do": "die"})
     app = penstock.App()
-    app.add("once", processing.handle, run="process", concurrency=1)
+    app.add("once", process_handlers.handle, run="process", concurrency=1)
     run_once(store, app)
     (letter,) = queue.dead_letters()
     assert (letter.attempts, letter.reason) == (1, "the handler's process died (SIGKILL)")
@@ -413,7 +411,7 @@ def test_a_batch_in_a_process(store: penstock.Store) -> None:
     queue = store.queue("work")
     ids = queue.send_many([{"number": number} for number in range(3)])
     app = penstock.App()
-    app.add("work", processing.handle_batch, run="process", batch_size=3)
+    app.add("work", process_handlers.handle_batch, run="process", batch_size=3)
     run_once(store, app)
     assert [fate(queue, one)[0] for one in ids] == ["ack", "reject", "ack"]
 
@@ -438,7 +436,7 @@ def test_many_messages_are_all_handled_once(store: penstock.Store) -> None:
         (("nightly", "0 3 * * *", "orders"), {"catchup": "one"}, "did you mean 'catch_up'"),
     ],
 )
-def test_a_wrong_schedule_is_told_where_it_is_written(
+def test_an_invalid_schedule_is_refused_where_it_is_declared(
     words: tuple[str, str, str], options: dict[str, Any], told: str
 ) -> None:
     app = penstock.App()
@@ -447,12 +445,12 @@ def test_a_wrong_schedule_is_told_where_it_is_written(
     assert app.schedules == {}
 
 
-def test_an_error_that_is_not_text_is_the_reason_all_the_same(store: penstock.Store) -> None:
+def test_an_error_with_bytes_that_are_not_utf8_is_stored_as_the_reason(store: penstock.Store) -> None:
     """File names that are not UTF-8 reach Python as lone surrogates. In a process only: the log of a thread would have
     the surrogate in it, which the processes that run tests cannot tell each other."""
     queue = store.queue("work", max_retries=0)
     queue.send({"do": "surrogate"})
     app = penstock.App()
-    app.add("work", processing.handle, run="process")
+    app.add("work", process_handlers.handle, run="process")
     penstock.Worker(store, app).run(once=True)
     assert [letter.reason for letter in queue.dead_letters()] == ["ValueError: no such file: \\udc80"]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import penstock
-from tests.workers import hanging
+from tests.workers import hanging_handler
 from tests.workers.conftest import await_until, events
 
 
@@ -32,14 +32,14 @@ def test_a_lease_lasts_as_long_as_its_handler(store: penstock.Store, kind: str) 
     assert events(queue, message) == ["send", "receive", "ack"]
 
 
-def test_messages_that_wait_too_long_for_a_handler_are_given_back_uncounted(
+def test_messages_buffered_too_long_are_released_without_counting_the_attempt(
     store: penstock.Store, start: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     queue = store.queue("work", lease_seconds=3)
     ids = queue.send_many([b"1", b"2", b"3", b"4"])
     go = threading.Event()
     app = penstock.App()
-    app.add("work", lambda delivery: go.wait(30), concurrency=1, prefetch=3)
+    app.add("work", lambda delivery: go.wait(60), concurrency=1, prefetch=3)
     with caplog.at_level(logging.WARNING, "penstock.worker"):
         worker = start(app)
         await_until(lambda: worker.status()[0].waiting == 3)
@@ -55,16 +55,14 @@ def test_messages_that_wait_too_long_for_a_handler_are_given_back_uncounted(
     await_until(lambda: queue.stats("default").done == 7)
 
 
-def test_the_rest_of_a_shard_whose_handler_hangs_is_given_back_and_keeps_its_order(
-    store: penstock.Store, start: Any
-) -> None:
+def test_the_rest_of_a_shard_is_released_in_order_when_its_handler_hangs(store: penstock.Store, start: Any) -> None:
     queue = store.queue("work", lease_seconds=1.5, ordered=True)
     queue.send_many([penstock.Outgoing(payload=number, key="k") for number in range(5)])
     go, order = threading.Event(), []
 
     def handle(delivery: penstock.Delivery) -> None:
         if delivery.json() == 0:
-            go.wait(30)
+            go.wait(60)
         order.append((delivery.json(), delivery.attempt))
 
     app = penstock.App()
@@ -85,7 +83,7 @@ def test_a_blocked_event_loop_keeps_no_messages_of_other_queues(
 
     async def block(delivery: penstock.AsyncDelivery) -> None:
         blocked.set()
-        go.wait(30)
+        go.wait(60)
 
     async def run(delivery: penstock.AsyncDelivery) -> None:
         ran.append(delivery.id)
@@ -111,7 +109,7 @@ def test_a_blocked_event_loop_keeps_no_messages_of_other_queues(
     assert not set(ids) & set(ran)
 
 
-def test_threads_that_are_left_behind_are_bounded_and_nothing_is_received_meanwhile(
+def test_receives_stop_while_too_many_abandoned_threads_run(
     store: penstock.Store, start: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     queue = store.queue("work", max_retries=0)
@@ -121,7 +119,7 @@ def test_threads_that_are_left_behind_are_bounded_and_nothing_is_received_meanwh
 
     def handle(delivery: penstock.Delivery) -> None:
         begun.append(delivery.id)
-        release.wait(30)
+        release.wait(60)
 
     app = penstock.App()
     app.add("work", handle, max_seconds=0.2, concurrency=2, prefetch=2)
@@ -143,14 +141,14 @@ def test_a_worker_whose_handlers_are_all_stuck_ends_with_an_error(store: penstoc
     queue.send_many([b"hang"] * 5)
     release = threading.Event()
     app = penstock.App()
-    app.add("work", lambda delivery: release.wait(30), max_seconds=0.2, concurrency=1)
+    app.add("work", lambda delivery: release.wait(60), max_seconds=0.2, concurrency=1)
     with pytest.raises(penstock.HandlerUnavailable, match="restart it"):
         penstock.Worker(store, app).run()
     assert queue.stats("default").available == 3
     release.set()
 
 
-def test_an_async_handler_that_runs_too_long_is_cancelled_and_tried_again(store: penstock.Store, start: Any) -> None:
+def test_an_async_handler_over_max_seconds_is_cancelled_and_retried(store: penstock.Store, start: Any) -> None:
     queue = store.queue("work", max_retries=0)
     message = queue.send(b"x")
     cancelled = threading.Event()
@@ -171,14 +169,14 @@ def test_an_async_handler_that_runs_too_long_is_cancelled_and_tried_again(store:
     await_until(cancelled.is_set)
 
 
-def test_a_thread_that_runs_too_long_is_left_behind_and_its_slot_is_free(store: penstock.Store, start: Any) -> None:
+def test_a_thread_over_max_seconds_is_abandoned_and_its_slot_freed(store: penstock.Store, start: Any) -> None:
     queue = store.queue("work", max_retries=0)
     queue.send(b"hang")
     release, finished = threading.Event(), threading.Event()
 
     def handle(delivery: penstock.Delivery) -> None:
         if delivery.payload == b"hang":
-            release.wait(15)
+            release.wait(60)
             finished.set()
 
     app = penstock.App()
@@ -193,19 +191,19 @@ def test_a_thread_that_runs_too_long_is_left_behind_and_its_slot_is_free(store: 
     assert worker.status()[0].running == 0
 
 
-def test_a_process_that_runs_too_long_is_killed_and_replaced(
+def test_a_process_over_max_seconds_is_killed_and_replaced(
     store: penstock.Store, start: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = store.queue("work", max_retries=0)
     queue.send({"hang": str(tmp_path / "pid")})
     app = penstock.App()
-    app.add("work", hanging.handle, run="process", max_seconds=1.5, concurrency=1)
+    app.add("work", hanging_handler.handle, run="process", max_seconds=1.5, concurrency=1)
     start(app)
-    await_until(lambda: queue.dead_letters(), 20)
+    await_until(lambda: queue.dead_letters())
     pid = int((tmp_path / "pid").read_text())
-    await_until(lambda: not hanging.is_alive(pid))
+    await_until(lambda: not hanging_handler.is_alive(pid))
     later = queue.send({})
-    await_until(lambda: events(queue, later)[-1] == "ack", 20)
+    await_until(lambda: events(queue, later)[-1] == "ack")
 
 
 def test_an_at_most_once_message_is_not_run_again_after_max_seconds(store: penstock.Store, start: Any) -> None:
@@ -215,7 +213,7 @@ def test_an_at_most_once_message_is_not_run_again_after_max_seconds(store: penst
 
     def handle(delivery: penstock.Delivery) -> None:
         runs.append(delivery.id)
-        release.wait(15)
+        release.wait(60)
 
     app = penstock.App()
     app.add("once", handle, max_seconds=0.3)
@@ -238,7 +236,7 @@ def test_workers_have_a_place_in_birth_order_and_give_it_up(store: penstock.Stor
     assert [one.name for one in store.consumers()] == ["second"]
 
 
-def test_a_worker_that_was_removed_registers_again_and_ends_what_it_lost(
+def test_a_removed_worker_registers_again_and_gives_up_lost_messages(
     store: penstock.Store, start: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As after a long stop: the others have taken its place and its leases away."""

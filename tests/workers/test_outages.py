@@ -11,11 +11,11 @@ import apsw
 import pytest
 
 import penstock
-from penstock.workers.patience import patiently
+from penstock.workers.backoff import call_with_backoff
 from tests.workers.conftest import await_until, events
 
 
-def test_a_worker_outlives_a_store_that_is_locked_for_longer_than_it_waits(
+def test_a_worker_survives_a_store_locked_longer_than_its_timeout(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "store.db"
@@ -25,7 +25,7 @@ def test_a_worker_outlives_a_store_that_is_locked_for_longer_than_it_waits(
 
         def handle(delivery: penstock.Delivery) -> None:
             running.set()
-            go.wait(10)
+            go.wait(60)
 
         message = queue.send(b"first")
         worker = penstock.Worker(store, {"work": handle}, heartbeat_seconds=2, sweep_seconds=0.2)
@@ -56,7 +56,7 @@ def events_of(path: Path, message: str) -> list[str]:
         return events(store.queue("work"), message)
 
 
-def test_patience_has_an_end_and_can_be_interrupted() -> None:
+def test_backoff_ends_after_its_limit_and_can_be_interrupted() -> None:
     tries: list[float] = []
 
     def fail() -> None:
@@ -64,17 +64,17 @@ def test_patience_has_an_end_and_can_be_interrupted() -> None:
         raise penstock.StoreUnavailable("nobody is there")
 
     with pytest.raises(penstock.StoreUnavailable, match="nobody is there"):
-        patiently("the store", fail, 0.5, threading.Event())
+        call_with_backoff("the store", fail, 0.5, threading.Event())
     assert 2 <= len(tries) <= 5, "it neither gives up at once nor spins"
     stop = threading.Event()
     stop.set()
     with pytest.raises(penstock.StoreUnavailable):
-        patiently("the store", fail, 60, stop)
+        call_with_backoff("the store", fail, 60, stop)
 
 
-def test_what_patience_cannot_heal_is_raised_at_once() -> None:
+def test_errors_that_are_not_transient_are_raised_at_once() -> None:
     def fail() -> None:
         raise penstock.SchemaTooNew("made by a newer Penstock")
 
     with pytest.raises(penstock.SchemaTooNew):
-        patiently("the store", fail, 60, threading.Event())
+        call_with_backoff("the store", fail, 60, threading.Event())

@@ -10,8 +10,9 @@ import pytest
 
 import penstock
 from penstock import InvalidInput
+from penstock.workers.demand import Supply
 from penstock.workers.priority_slots import Offer, PrioritySlots
-from tests.workers import recursing
+from tests.workers import recursive_handler
 from tests.workers.conftest import await_until
 
 
@@ -29,7 +30,7 @@ class Crowd:
         with self._lock:
             self.running.append(delivery.payload)
             self.most = max(self.most, len(self.running))
-        self._go.wait(15)
+        self._go.wait(60)
         with self._lock:
             self.running.remove(delivery.payload)
             self.done += 1
@@ -90,7 +91,7 @@ def test_prefetched_messages_are_bounded_by_the_slots(store: penstock.Store, sta
     await_until(lambda: crowd.done == 20)
 
 
-def test_an_at_most_once_message_is_taken_only_when_it_can_run(store: penstock.Store, start: Any) -> None:
+def test_at_most_once_messages_are_not_prefetched(store: penstock.Store, start: Any) -> None:
     """One that waits in a worker would be lost with it."""
     crowd = Crowd()
     queue = store.queue("once", delivery="at_most_once")
@@ -108,7 +109,7 @@ def test_an_at_most_once_message_is_taken_only_when_it_can_run(store: penstock.S
 # -- by priority -------------------------------------------------------------------------------------------------------
 
 
-def test_urgent_work_finds_room_that_other_work_may_not_take(store: penstock.Store, start: Any) -> None:
+def test_slots_are_reserved_for_urgent_priorities(store: penstock.Store, start: Any) -> None:
     crowd = Crowd()
     queue = store.queue("work")
     queue.send_many([penstock.Outgoing(payload=f"late-{number}".encode(), priority=9) for number in range(6)])
@@ -141,16 +142,24 @@ def test_priority_is_kept_between_the_queues_of_a_worker(
 
     def handle(delivery: penstock.Delivery) -> None:
         first.set()
-        go.wait(15)
+        go.wait(60)
         order.append((delivery.queue, delivery.priority))
 
     store.queue("ordinary").send_many([penstock.Outgoing(payload=b"", priority=5) for _ in range(10)])
-    start(dict.fromkeys(names, handle), slots=1)
+    worker = start(dict.fromkeys(names, handle), slots=1)
     await_until(first.is_set)
     store.queue("urgent").send_many([penstock.Outgoing(payload=b"", priority=priority) for priority in (0, 7, 0)])
+    # The worker learns of a commit by a signal: the slot stays taken until it has come.
+    await_until(lambda: supply_of(worker, "urgent") is not Supply.EMPTY)
     go.set()
     await_until(lambda: len(order) == 13)
     assert order[1:] == [("urgent", 0)] * 2 + [("ordinary", 5)] * 9 + [("urgent", 7)]
+
+
+def supply_of(worker: penstock.Worker, queue: str) -> Supply:
+    """What the worker knows about one of its queues."""
+    assert worker._fetcher is not None
+    return next(demand.state for source, demand in worker._fetcher._demands.items() if source.name == queue)
 
 
 def test_queues_of_equal_priority_take_turns(store: penstock.Store) -> None:
@@ -163,7 +172,7 @@ def test_queues_of_equal_priority_take_turns(store: penstock.Store) -> None:
     assert abs(order[:10].count("one") - 5) <= 1
 
 
-def test_limits_of_priorities_between_those_that_are_named() -> None:
+def test_a_priority_without_a_limit_takes_that_of_the_next_better_one() -> None:
     slots = PrioritySlots({2: 5, 4: 3})
     assert [slots.limit(priority) for priority in (0, 2, 3, 4, 1_000)] == [5, 5, 5, 3, 3]
     assert slots.grant([Offer([0, 4, 4, 4, 4], 0, 0)], waiting=0) == [3]
@@ -177,7 +186,7 @@ def test_free_slots_are_granted_by_priority_then_in_turn() -> None:
 
 
 @pytest.mark.parametrize("slots", [0, {}, {0: 2, 1: 3}, {-1: 2}, {0: 0}, "many", {"0": 2}])
-def test_slots_that_make_no_sense_are_refused(store: penstock.Store, slots: Any) -> None:
+def test_invalid_slots_are_refused(store: penstock.Store, slots: Any) -> None:
     with pytest.raises(InvalidInput, match=r"slots|priority"):
         penstock.Worker(store, {"work": lambda delivery: None}, slots=slots)
 
@@ -251,13 +260,13 @@ def test_a_handler_in_a_process_that_waits_gives_its_slot_back(
 ) -> None:
     monkeypatch.setenv("RECURSING_URL", url)
     app = penstock.App()
-    app.add("work", recursing.handle, run="process", concurrency=1)
+    app.add("work", recursive_handler.handle, run="process", concurrency=1)
     start(app)
     store.queue("work").send(0, address="depth 0")
     assert store.queue("work").wait("depth 0", timeout_seconds=30) == "succeeded"
 
 
-def test_those_who_come_back_from_waiting_do_not_exceed_the_concurrency(store: penstock.Store, start: Any) -> None:
+def test_handlers_returning_from_a_wait_do_not_exceed_the_concurrency(store: penstock.Store, start: Any) -> None:
     queue, crowd = store.queue("work"), Crowd()
     came_back = threading.Event()
 
@@ -280,7 +289,7 @@ def test_those_who_come_back_from_waiting_do_not_exceed_the_concurrency(store: p
     assert crowd.most == 1
 
 
-def test_who_comes_back_from_waiting_goes_before_those_who_begin(store: penstock.Store, start: Any) -> None:
+def test_handlers_returning_from_a_wait_precede_new_ones(store: penstock.Store, start: Any) -> None:
     queue, crowd, order = store.queue("work"), Crowd(), []
 
     def handle(delivery: penstock.Delivery) -> None:

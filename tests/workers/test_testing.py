@@ -80,7 +80,7 @@ def test_everything_due_runs_at_once_what_handlers_send_included() -> None:
         assert [delivery.json() for delivery in store.queue("third").receive(limit=10)] == [2, 3, 41]
 
 
-def test_errors_can_be_seen_where_they_happen_and_loops_end() -> None:
+def test_raises_shows_handler_errors_and_endless_loops_are_refused() -> None:
     with memory_store() as store:
         store.queue("work").send(b"x")
 

@@ -41,7 +41,7 @@ PENSTOCK, PGMQ = "penstock", "pgmq"
 CONTENDERS: dict[str, Contender] = {
     contender.name: contender
     for contender in (
-        Contender(PENSTOCK, "penstock", penstock_queue.prepare, penstock_queue.PenstockSession),
+        Contender(PENSTOCK, "penstock-queue", penstock_queue.prepare, penstock_queue.PenstockSession),
         Contender(PGMQ, "pgmq", pgmq_queue.prepare, pgmq_queue.PgmqSession),
         Contender("pgqueuer", "pgqueuer", pgqueuer_queue.prepare, pgqueuer_queue.PgqueuerSession),
         Contender(

@@ -12,15 +12,13 @@ from typing import Annotated
 
 import msgspec
 
-from penstock.cli.existing import SQLITE_PREFIX
+from penstock.cli.format import table
 from penstock.cli.options import count_option, seconds_option
-from penstock.cli.rendering import table
 from penstock.cli.session import Session
-from penstock.client.connecting import connect
+from penstock.client.connection import SQLITE_PREFIX, connect
 from penstock.client.queue import Queue
 from penstock.domain.errors import InvalidInput, Refused, StoreUnavailable
-from penstock.domain.times import check_integer, check_seconds
-from penstock.engines.sqlite.connection import MEMORY
+from penstock.domain.validation import check_integer, check_seconds
 
 QUEUE = "penstock-bench"
 BATCHES = [1, 10, 100, 1000]
@@ -87,7 +85,7 @@ def _check(batches: list[int], seconds: float, payload_bytes: int) -> None:
 def _scratch(url: str) -> Iterator[Queue]:
     """A queue that nobody else uses, and of which nothing stays."""
     path = url.removeprefix(SQLITE_PREFIX)
-    if path in (url, MEMORY):
+    if path in (url, ":memory:"):
         with connect(url) as store:
             queue = store.queue(QUEUE)
             if queue.engine.unread(QUEUE):

@@ -1,4 +1,4 @@
-"""How a command runs: with a session in hand, and with every error of Penstock told in one line."""
+"""Run a command with a session, and print Penstock's errors in one line."""
 
 from __future__ import annotations
 

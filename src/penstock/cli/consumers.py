@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
+from penstock.cli.format import cell, duration, plural, sentence, table
 from penstock.cli.options import Group, Limit, QueueName, QueueNames
-from penstock.cli.rendering import cell, duration, plural, sentence, table
 from penstock.cli.session import Session, known_group, known_queue
 from penstock.client.queue import MAX_LIMIT
 from penstock.domain.errors import InvalidInput, NotFound
-from penstock.domain.names import check_name, nearest, shown
-from penstock.domain.observations import ConsumerInfo, LeaseInfo
-from penstock.domain.times import check_integer
+from penstock.domain.escaping import escape_controls
+from penstock.domain.results import ConsumerInfo, LeaseInfo, processes_of
+from penstock.domain.timestamps import to_time
+from penstock.domain.validation import check_integer, check_name, nearest, shown
 
 
 def consumers(
@@ -26,7 +28,7 @@ def consumers(
     ] = None,
     group: Group = None,
 ) -> None:
-    """List the registered consumers in birth order.
+    """List the registered consumers in birth order, one row for each process, with its queues.
 
     Example: penstock consumers orders
     """
@@ -62,7 +64,7 @@ def leases(
     group: Group = None,
     limit: Limit = 100,
 ) -> None:
-    """List what is in flight: who has it, until when, and the token that settles it.
+    """List what is running: who has it, for how long, until when, and the token that settles it.
 
     Example: penstock leases orders
     """
@@ -73,38 +75,47 @@ def leases(
         held = source.engine.leases(
             source.name, reader, consumer=holder, limit=check_integer("limit", limit, 1, MAX_LIMIT)
         )
-    session.answer(held, _leases_view(held))
+        now = to_time(store.engine.now())
+    session.answer(held, _leases_view(held, now))
 
 
-def _leases_view(held: list[LeaseInfo]) -> Table | Text:
+def _leases_view(held: list[LeaseInfo], now: datetime) -> Table | Text:
     if not held:
         return Text("Nothing is in flight.", style="dim")
+    columns = ("message", "consumer", "try", "running", "ends in", "token")
     made = table(
-        "message", "consumer", "attempt", "since", "until", "token", numbers=("attempt", "token"), folds=("consumer",)
+        *columns,
+        numbers=("try", "running", "ends in", "token"),
+        folds=("consumer",),
+        spares=("ends in", "try", "running", "consumer"),
     )
     for one in held:
         made.add_row(
             cell(one.id),
             cell(one.consumer),
             str(one.attempt),
-            cell(one.leased_at),
-            cell(one.ends_at),
+            duration(max(0.0, (now - one.leased_at).total_seconds())),
+            duration(max(0.0, (one.ends_at - now).total_seconds())),
             str(one.token),
         )
     return made
 
 
 def consumers_view(consumers: list[ConsumerInfo]) -> Table | Text:
+    """A row for each process, with its queues."""
     if not consumers:
         return Text("No registered consumers.", style="dim")
-    made = table("consumer", "queue", "group", "place", "last heartbeat", "every", folds=("consumer", "queue", "group"))
-    for one in consumers:
+    columns = ("consumer", "queues", "last heartbeat", "every")
+    made = table(*columns, folds=("queues",), spares=("every",))
+    for one in processes_of(consumers):
         made.add_row(
             cell(one.name),
-            cell(one.queue),
-            cell(one.group),
-            f"{one.index + 1} of {one.living}",
+            Text("\n").join(_place(own) for own in one.consumers),
             cell(one.heartbeat_at),
             duration(one.heartbeat_seconds),
         )
     return made
+
+
+def _place(one: ConsumerInfo) -> Text:
+    return Text.assemble(cell(one.queue), (f" {escape_controls(one.group)}, {one.index + 1} of {one.living}", "dim"))

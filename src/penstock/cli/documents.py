@@ -1,4 +1,4 @@
-"""What programs get: the JSON documents that answer `--json`. Times are ISO 8601 in UTC, names are those of Python."""
+"""JSON documents of `--json`. Times are ISO 8601 in UTC, names are those of Python."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import msgspec
 from penstock.client.delivery import Delivery
 from penstock.client.documents import payload_fields
 from penstock.domain.message import Message
-from penstock.domain.observations import ConsumerInfo, DeadLetter, GroupStats, QueueInfo
 from penstock.domain.recurrence import Schedule
+from penstock.domain.results import ConsumerInfo, DeadLetter, GroupStats, QueueInfo
 
 DELIVERY_FIELDS = (
     "id",

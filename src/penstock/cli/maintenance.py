@@ -10,11 +10,10 @@ import msgspec
 import typer
 from rich.text import Text
 
-from penstock.cli.escaping import escaped
-from penstock.cli.rendering import fields_table, marked, sentence
+from penstock.cli.format import escaped, fields_table, marked, sentence
 from penstock.cli.session import Session
-from penstock.client.connecting import SCHEMES, redacted, schema_script
-from penstock.domain.observations import Check, Repair
+from penstock.client.connection import SCHEMES, redacted, schema_script
+from penstock.domain.results import Check, Repair
 
 MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "error": ("✗", "bold red")}
 

@@ -7,8 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from penstock.cli.completion import complete_queue
+from penstock.domain.errors import InvalidInput
 from penstock.domain.lifecycle import DEAD_OUTCOMES
-from penstock.domain.names import nearest, shown
+from penstock.domain.validation import nearest, seconds_of, shown
 
 
 def whole_number(text: object) -> int:
@@ -18,11 +20,11 @@ def whole_number(text: object) -> int:
         raise typer.BadParameter(f"{shown(text)} is not a whole number") from None
 
 
-def number(text: object) -> float:
+def duration(text: object) -> float:
     try:
-        return float(str(text))
-    except ValueError:
-        raise typer.BadParameter(f"{shown(text)} is not a number") from None
+        return seconds_of(str(text))
+    except InvalidInput as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def dead_outcome(text: str) -> str:
@@ -43,8 +45,8 @@ def zoned_time(text: str) -> datetime:
 
 
 def seconds_option(flag: str, help: str) -> Any:
-    """An option that takes a duration."""
-    return typer.Option(flag, metavar="S", parser=number, help=help)
+    """An option that takes a duration: seconds, or a text such as 5m."""
+    return typer.Option(flag, metavar="DURATION", parser=duration, help=help)
 
 
 def count_option(flag: str, help: str, metavar: str = "N") -> Any:
@@ -52,8 +54,14 @@ def count_option(flag: str, help: str, metavar: str = "N") -> Any:
     return typer.Option(flag, metavar=metavar, parser=whole_number, help=help)
 
 
-QueueName = Annotated[str, typer.Argument(metavar="QUEUE", help="The name of the queue.", show_default=False)]
-QueueNames = Annotated[list[str] | None, typer.Argument(metavar="QUEUE", help="Only these queues.", show_default=False)]
+QueueName = Annotated[
+    str,
+    typer.Argument(metavar="QUEUE", help="The name of the queue.", show_default=False, autocompletion=complete_queue),
+]
+QueueNames = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="QUEUE", help="Only these queues.", show_default=False, autocompletion=complete_queue),
+]
 MessageId = Annotated[str, typer.Argument(metavar="ID", help="The id of the message.", show_default=False)]
 MessageIds = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Only these messages.", show_default=False)]
 Payload = Annotated[
@@ -66,6 +74,7 @@ Group = Annotated[
     str | None, typer.Option("--group", metavar="NAME", help="The group; the queue's primary one if not given.")
 ]
 Limit = Annotated[int, count_option("--limit", "At most this many.")]
+Code = Annotated[str | None, typer.Option("--code", metavar="CODE", help="The error, as programs know it.")]
 Reason = Annotated[str | None, typer.Option("--reason", metavar="TEXT", help="Why; kept in the audit trail.")]
 Outcome = Annotated[
     str | None,

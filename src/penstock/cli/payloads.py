@@ -9,7 +9,7 @@ import typer
 
 from penstock.domain.errors import InvalidInput
 from penstock.domain.message import BYTES, JSON, decode_json
-from penstock.domain.names import shown
+from penstock.domain.validation import shown
 
 TEXT = "text/plain"
 STANDARD_INPUT = "-"

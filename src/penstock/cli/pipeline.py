@@ -1,4 +1,4 @@
-"""pipeline archive, verify, report, run, status"""
+"""pipeline archive, verify, report, run, status, process, replay"""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rich.console import Group
 from rich.status import Status
 from rich.text import Text
 
-from penstock.cli.escaping import escaped
-from penstock.cli.options import count_option
-from penstock.cli.rendering import cell, duration, fields_table, marked, plural, sentence, table
-from penstock.cli.session import Session
+from penstock.cli.format import cell, duration, escaped, fields_table, marked, plural, sentence, table
+from penstock.cli.options import Group as GroupOption
+from penstock.cli.options import count_option, seconds_option
+from penstock.cli.session import Session, check_exists
 from penstock.client.pipeline import PipelineStatus, pipeline_status
 
 if TYPE_CHECKING:
-    from penstock.spark.jobs import Place
+    from penstock.spark.jobs import JobTarget
     from penstock.spark.report.findings import Finding
 
 PANEL = "Spark"
@@ -51,7 +51,14 @@ Conf = Annotated[
         rich_help_panel=PANEL,
     ),
 ]
+Target = Annotated[
+    str, typer.Argument(metavar="MODULE:FUNCTION", help="The handler to run for each message.", show_default=False)
+]
 KeepDays = Annotated[int | None, count_option("--keep-days", "Remove days from the lake that are older.")]
+NoCompact = Annotated[
+    bool,
+    typer.Option("--no-compact", help="Leave small files of past days as they are, for those who read directories."),
+]
 AcceptGap = Annotated[
     bool,
     typer.Option("--accept-gap", help="Go on with what is left when the store has trimmed more than was archived."),
@@ -68,6 +75,7 @@ def archive(
     session: Session,
     lake: Lake = LAKE,
     keep_days: KeepDays = None,
+    no_compact: NoCompact = False,
     accept_gap: AcceptGap = False,
     group: GroupName = GROUP,
     master: Master = None,
@@ -80,7 +88,7 @@ def archive(
     with _job(session, lake, master, conf) as (place, say):
         from penstock.spark.jobs import Upkeep, run_archive
 
-        done = run_archive(place, Upkeep(keep_days, accept_gap, group), say)
+        done = run_archive(place, Upkeep(keep_days, accept_gap, group, not no_compact), say)
     session.answer(done, sentence(_archived(done, lake)))
 
 
@@ -127,6 +135,7 @@ def run(
     lake: Lake = LAKE,
     out: Out = OUT,
     keep_days: KeepDays = None,
+    no_compact: NoCompact = False,
     accept_gap: AcceptGap = False,
     group: GroupName = GROUP,
     master: Master = None,
@@ -139,7 +148,7 @@ def run(
     with _job(session, lake, master, conf) as (place, say):
         from penstock.spark.jobs import Upkeep, run_all
 
-        done, reported = run_all(place, out, Upkeep(keep_days, accept_gap, group), say)
+        done, reported = run_all(place, out, Upkeep(keep_days, accept_gap, group, not no_compact), say)
     document = {"archived": done, "report": reported.path, "findings": [one._asdict() for one in reported.findings]}
     session.answer(
         document,
@@ -178,22 +187,22 @@ def _status_view(found: PipelineStatus, now: float) -> Any:
 
 
 @contextmanager
-def _job(session: Session, lake: str, master: str | None, conf: list[str] | None) -> Iterator[tuple[Place, Any]]:
+def _job(session: Session, lake: str, master: str | None, conf: list[str] | None) -> Iterator[tuple[JobTarget, Any]]:
     """Everything that can be wrong is looked at before Spark is started, and progress is shown while it runs."""
     with session.store():
         pass
     from penstock.spark.session import check_spark, parse_conf
 
     check_spark()
-    from penstock.spark.jobs import Place
+    from penstock.spark.jobs import JobTarget
 
-    place = Place(session.settings().url, lake, master, parse_conf(conf or []))
-    progress = Progress(session)
+    place = JobTarget(session.settings().url, lake, master, parse_conf(conf or []))
+    progress = JobProgress(session)
     with progress:
         yield place, progress.say
 
 
-class Progress:
+class JobProgress:
     """What a job is doing: on a terminal the step under way and how long it takes, else a line for each step."""
 
     def __init__(self, session: Session) -> None:
@@ -210,7 +219,7 @@ class Progress:
         if self._status is not None:
             self._status.update(escaped(line))
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> JobProgress:
         if self._console.is_terminal and not self._quiet:
             self._status = self._console.status("")
             self._status.start()
@@ -232,3 +241,84 @@ def _archived(done: Any, lake: str) -> str:
 
 def _findings_view(found: list[Finding]) -> Any:
     return marked([(Text(*MARKS[one.level]), escaped(one.sentence)) for one in found])
+
+
+def process(
+    session: Session,
+    target: Target,
+    queue: Annotated[str, typer.Option("--queue", "-q", metavar="QUEUE", help="Whose messages.")],
+    group: GroupOption = None,
+    tasks: Annotated[int | None, count_option("--tasks", "Tasks of Spark; one per core if not given.")] = None,
+    concurrency: Annotated[int, count_option("--concurrency", "Handlers of one task at the same time.")] = 1,
+    heartbeat_seconds: Annotated[
+        float,
+        seconds_option("--heartbeat-seconds", "Heartbeat interval; after two missed heartbeats others take over."),
+    ] = 5,
+    forever: Annotated[bool, typer.Option("--forever", help="Go on when there is nothing left to do.")] = False,
+    master: Master = None,
+    conf: Conf = None,
+) -> None:
+    """Run a handler over a queue on Spark.
+
+    Example: penstock pipeline process shop.tasks:pack --queue orders --master spark://spark:7077
+    """
+    from penstock.spark.process import process as run
+    from penstock.spark.session import open_session, parse_conf
+
+    settings = parse_conf(conf or [])
+    url = _url(session)
+    with open_session("process", master, settings) as spark:
+        report = run(
+            spark,
+            url,
+            queue,
+            target,
+            group=group,
+            tasks=tasks,
+            concurrency=concurrency,
+            heartbeat_seconds=heartbeat_seconds,
+            once=not forever,
+        )
+    words = ", ".join(f"{count:,} {word}" for word, count in sorted(report.settled.items())) or "nothing to do"
+    session.answer(report, sentence(plural(report.tasks, "task"), f"of Spark settled: {words}."))
+
+
+def replay(
+    session: Session,
+    into: Annotated[str, typer.Argument(metavar="INTO", help="The queue to send to.", show_default=False)],
+    queue: Annotated[
+        str | None, typer.Option("--queue", "-q", metavar="QUEUE", help="Whose messages; needed for dead letters.")
+    ] = None,
+    lake: Annotated[
+        str | None, typer.Option("--lake", metavar="DIRECTORY", help="Finished messages of a lake, not dead letters.")
+    ] = None,
+    where: Annotated[
+        str | None, typer.Option("--where", metavar="SQL", help="Only those for which this is true.")
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--name", metavar="NAME", help="A replay sends each message once; another name, again."),
+    ] = None,
+    master: Master = None,
+    conf: Conf = None,
+) -> None:
+    """Send dead letters or finished messages into a queue, each once.
+
+    Example: penstock pipeline replay orders --queue orders --where "reason like '%timeout%'"
+    """
+    from penstock.spark.replay import replay as run
+    from penstock.spark.session import open_session, parse_conf
+
+    settings = parse_conf(conf or [])
+    url = _url(session)
+    with open_session("replay", master, settings) as spark:
+        report = run(spark, url, into, queue=queue, lake=lake, where=where, name=name)
+    before = report.chosen - report.sent
+    told = f"{report.sent:,} sent, {before:,} had been sent by this replay before." if before else "and sent."
+    session.answer(report, sentence(plural(report.chosen, "message"), "chosen;" if before else "chosen", told))
+
+
+def _url(session: Session) -> str:
+    chosen = session.settings()
+    check_exists(chosen)
+    return chosen.url

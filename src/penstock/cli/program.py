@@ -10,47 +10,46 @@ from typing import Annotated, Any
 import typer
 
 from penstock.cli import (
-    batch,
+    batches,
     bench,
+    chaos,
     consumers,
-    dead,
-    looking,
+    dead_letters,
+    deliveries,
     maintenance,
+    messages,
     pipeline,
-    pipeline_processing,
     queues,
-    receiving,
-    schedule,
-    sending,
+    schedules,
     serve,
-    settling,
     worker,
 )
 from penstock.cli.command import Config, Json, Url, command, session_of
-from penstock.cli.demo.entry import demo
-from penstock.cli.plain_help import PlainCommand, PlainGroup
+from penstock.cli.demo.command import demo
+from penstock.cli.help import PlainCommand, PlainGroup
 from penstock.cli.session import Session
 
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Messages": (
-        sending.send,
-        receiving.receive,
-        settling.ack,
-        settling.nak,
-        settling.reject,
-        settling.reschedule,
-        settling.extend,
+        messages.send,
+        deliveries.receive,
+        deliveries.ack,
+        deliveries.nak,
+        deliveries.reject,
+        deliveries.reschedule,
+        deliveries.extend,
     ),
     "Looking": (
-        looking.status,
-        looking.info,
-        receiving.peek,
-        looking.audit,
-        looking.explain,
+        queues.status,
+        queues.info,
+        messages.peek,
+        messages.messages,
+        messages.audit,
+        messages.explain,
         consumers.leases,
         consumers.consumers,
     ),
-    "Dead letters": (dead.dead, dead.redrive, dead.purge),
+    "Dead letters": (dead_letters.dead, dead_letters.redrive, dead_letters.purge),
     "Queues": (queues.pause, queues.resume, queues.seek, queues.flush),
     "The store": (
         worker.worker,
@@ -60,6 +59,7 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
         maintenance.doctor,
         maintenance.repair,
         bench.bench,
+        chaos.chaos,
         demo,
         maintenance.version,
     ),
@@ -67,31 +67,34 @@ PANELS: dict[str, tuple[Callable[..., None], ...]] = {
 FAMILIES: dict[str, tuple[str, str, dict[str, Callable[..., None]]]] = {
     "queues": (
         "Queues",
-        "List queues, and show or set their policy.",
-        {"list": queues.list_queues, "declare": queues.declare, "policy": queues.policy},
+        "List queues, show or set their policy, and delete them.",
+        {"list": queues.list_queues, "declare": queues.declare, "policy": queues.policy, "delete": queues.delete},
     ),
     "batch": (
         "Queues",
-        "Hold messages back, start them together, hear when all are done.",
+        "Hold messages back, start them together, and send an end message when all are finished.",
         {
-            "list": batch.list_batches,
-            "show": batch.show,
-            "open": batch.open_batch,
-            "set-end": batch.set_end,
-            "set-abort": batch.set_abort,
-            "start": batch.start,
-            "cancel": batch.cancel,
+            "list": batches.list_batches,
+            "show": batches.show,
+            "members": messages.members,
+            "open": batches.open_batch,
+            "set-end": batches.set_end,
+            "set-abort": batches.set_abort,
+            "start": batches.start,
+            "cancel": batches.cancel,
         },
     ),
     "schedule": (
         "Queues",
         "Send messages by cron rules.",
         {
-            "list": schedule.list_schedules,
-            "add": schedule.add,
-            "pause": schedule.pause,
-            "resume": schedule.resume,
-            "remove": schedule.remove,
+            "list": schedules.list_schedules,
+            "add": schedules.add,
+            "edit": schedules.edit,
+            "run": schedules.run,
+            "pause": schedules.pause,
+            "resume": schedules.resume,
+            "remove": schedules.remove,
         },
     ),
     "pipeline": (
@@ -103,8 +106,8 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Callable[..., None]]]] = {
             "verify": pipeline.verify,
             "report": pipeline.report,
             "status": pipeline.status,
-            "process": pipeline_processing.process,
-            "replay": pipeline_processing.replay,
+            "process": pipeline.process,
+            "replay": pipeline.replay,
         },
     ),
 }
@@ -139,7 +142,12 @@ class Program(PlainGroup):
 
 
 def make_app() -> typer.Typer:
-    app = typer.Typer(cls=Program, no_args_is_help=False, pretty_exceptions_enable=False)
+    app = typer.Typer(
+        cls=Program,
+        no_args_is_help=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["--help", "-h"]},
+    )
     app.callback(invoke_without_command=True)(start)
     for panel, commands in PANELS.items():
         for run in commands:

@@ -11,15 +11,15 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.rendering import sentence
+from penstock.cli.format import sentence
 from penstock.cli.session import Session
-from penstock.client.connecting import redacted
+from penstock.client.connection import redacted
 from penstock.domain.errors import InvalidInput, MissingExtra
-from penstock.settings import DOORS, HttpSettings, RespSettings, door_fields, example_file, load_door
+from penstock.settings import SERVERS, HttpSettings, RespSettings, example_file, load_server, server_fields
 
 PANELS = {
-    "resp": "The Redis-protocol server (also PENSTOCK_RESP_…, and [resp] in the settings file)",
-    "http": "The HTTP server (also PENSTOCK_HTTP_…, and [http] in the settings file)",
+    "resp": "Redis protocol: also PENSTOCK_RESP_…, and [resp] in the settings file",
+    "http": "HTTP: also PENSTOCK_HTTP_…, and [http] in the settings file",
 }
 NEEDED = ("hiredis", "httptools", "jinja2", "prometheus_client", "starlette", "uvicorn")
 
@@ -34,7 +34,7 @@ def serve(session: Session, example_config: bool, hash_password: bool, make_toke
         return
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
-        raise MissingExtra(f"the server needs {', '.join(missing)}: pip install 'penstock[server]'")
+        raise MissingExtra(f"the server needs {', '.join(missing)}: pip install 'penstock-queue[server]'")
     if hash_password:
         _hash_password()
     elif make_token:
@@ -44,12 +44,12 @@ def serve(session: Session, example_config: bool, hash_password: bool, make_toke
 
 
 def _serve(session: Session, flags: dict[str, str | None]) -> None:
-    from penstock.servers.running import Ports, ServerSettings, run
+    from penstock.servers.service import Ports, ServerSettings, run
 
     def load() -> ServerSettings:
         return ServerSettings(
-            load_door(RespSettings, _of("resp", flags), session.config, os.environ),
-            load_door(HttpSettings, _of("http", flags), session.config, os.environ),
+            load_server(RespSettings, _of("resp", flags), session.config, os.environ),
+            load_server(HttpSettings, _of("http", flags), session.config, os.environ),
         )
 
     url = session.settings().url
@@ -95,16 +95,16 @@ def _hash_password() -> None:
 
 def _parameters() -> Iterator[inspect.Parameter]:
     yield inspect.Parameter("session", inspect.Parameter.POSITIONAL_ONLY, annotation=Session)
-    for name, about in (
-        ("example_config", "Print a settings file with every setting, and stop."),
-        ("hash_password", "Ask for a password, print its hash for the settings file, and stop."),
-        ("make_token", "Print a new token, and its hash for the settings file, and stop."),
+    for name, flags, about in (
+        ("example_config", ["--example-config", "--example"], "Print a settings file with every setting, and stop."),
+        ("hash_password", ["--hash-password"], "Ask for a password, print its hash for the settings file, and stop."),
+        ("make_token", ["--make-token"], "Print a new token, and its hash for the settings file, and stop."),
     ):
-        option = typer.Option(f"--{name.replace('_', '-')}", help=about)
+        option = typer.Option(*flags, help=about)
         yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, option])
-    for door, kind in DOORS.items():
+    for door, kind in SERVERS.items():
         defaults = kind()
-        for field, about in door_fields(door).items():
+        for field, about in server_fields(door).items():
             default = getattr(defaults, field)
             told = f"{about[:1].upper()}{about[1:]}." + ("" if default is None else f" ({_shown(default)})")
             flag = f"--{door}-{field.replace('_', '-')}"

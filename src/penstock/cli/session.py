@@ -1,4 +1,4 @@
-"""One run of a command: which store it works on, and how it answers."""
+"""One run of a command: its store, and its output as text or JSON."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ import typer
 from rich.console import Console, RenderableType
 
 from penstock import settings
-from penstock.cli.escaping import escaped
-from penstock.cli.existing import check_there
-from penstock.client.connecting import connect, redacted
+from penstock.cli.format import escaped
+from penstock.client.connection import absent_store, connect, redacted
 from penstock.client.queue import Queue
 from penstock.client.store import Store
-from penstock.domain.errors import NotFound, PenstockError
-from penstock.domain.names import check_name, nearest, shown
+from penstock.domain.errors import NotFound, PenstockError, Refused
+from penstock.domain.validation import check_name, nearest, shown
 
 # Into a pipe nothing is folded or cut: there is no screen whose width would matter, and `grep` wants whole rows.
 PIPE_WIDTH = 4096
@@ -47,7 +46,7 @@ class Session:
         """The store of this run, open. Only commands that put something in may make a new one."""
         chosen = self.settings()
         if not create:
-            check_there(chosen)
+            check_exists(chosen)
         with connect(chosen.url) as store:
             yield store
 
@@ -77,9 +76,14 @@ class Session:
         else:
             console(stderr=True).print(escaped(f"Error: {message}"), style="bold red", soft_wrap=True)
 
+    @property
+    def is_interactive(self) -> bool:
+        """Whether a person can be asked."""
+        return sys.stdin.isatty()
+
     def confirm(self, question: str) -> bool:
         """A person's yes; without a person there is none."""
-        if not sys.stdin.isatty():
+        if not self.is_interactive:
             return False
         return typer.confirm(str(escaped(question)), err=True)
 
@@ -105,6 +109,13 @@ def console(stderr: bool = False) -> Console:
     return made
 
 
+def check_exists(chosen: settings.Settings) -> None:
+    """Opening a SQLite store creates its file and tables; a command that only reads must create neither."""
+    if (absent := absent_store(chosen.url)) is not None:
+        where = f"{redacted(chosen.url)} (from {chosen.url_source})"
+        raise NotFound(f"{absent} at {where}: the first `penstock send` makes one, or name another with --url")
+
+
 def known_queue(store: Store, name: str) -> Queue:
     """The queue, which must exist: a mistyped name must not look like an empty queue."""
     check_name("queue", name)
@@ -117,3 +128,9 @@ def known_queue(store: Store, name: str) -> Queue:
 def known_group(queue: Queue, name: str | None) -> str:
     """The group, which must exist; None is the primary one."""
     return queue._known_group(name)
+
+
+def confirmed(session: Session, yes: bool, question: str) -> None:
+    """Go on only with a yes: what follows cannot be undone."""
+    if not yes and not session.confirm(question):
+        raise Refused("nothing was removed: say --yes to remove without being asked")

@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from penstock.cli.completion import complete_queue
+from penstock.cli.format import sentence
 from penstock.cli.options import count_option, seconds_option
-from penstock.cli.reloading import reload_forever
-from penstock.cli.rendering import sentence
+from penstock.cli.progress import WorkerProgress, progress_view
+from penstock.cli.reloader import reload_forever
 from penstock.cli.session import Session, console
-from penstock.cli.watching import Progress, progress_view
-from penstock.client.connecting import connect, redacted
+from penstock.client.connection import connect, redacted
 from penstock.domain.errors import InvalidInput
-from penstock.domain.names import nearest, shown
+from penstock.domain.validation import nearest, shown
 from penstock.workers.app import App, as_app
+from penstock.workers.backoff import call_with_backoff
 from penstock.workers.logs import Format, write_logs
-from penstock.workers.patience import patiently
 from penstock.workers.tracing import trace
 from penstock.workers.worker import Worker
 
@@ -59,7 +60,14 @@ def worker(
     session: Session,
     target: Target,
     queue: Annotated[
-        list[str] | None, typer.Option("--queue", "-q", metavar="QUEUE", help="Only this queue; may be given again.")
+        list[str] | None,
+        typer.Option(
+            "--queue",
+            "-q",
+            metavar="QUEUE",
+            help="Only this queue; may be given again.",
+            autocompletion=complete_queue,
+        ),
     ] = None,
     concurrency: Annotated[int, count_option("--concurrency", "Handlers of one queue at the same time.")] = 8,
     slots: Annotated[
@@ -69,7 +77,8 @@ def worker(
     once: Annotated[bool, typer.Option("--once", help="Stop when there is nothing left to do.")] = False,
     grace_seconds: Annotated[float, seconds_option("--grace-seconds", "How long handlers may finish at a stop.")] = 25,
     heartbeat_seconds: Annotated[
-        float, seconds_option("--heartbeat-seconds", "Two missed ones, and others take over.")
+        float,
+        seconds_option("--heartbeat-seconds", "Heartbeat interval; after two missed heartbeats others take over."),
     ] = 5,
     sweep_seconds: Annotated[
         float, seconds_option("--sweep-seconds", "Time between two sweeps of all workers together; 0 for none.")
@@ -115,7 +124,7 @@ def worker(
         "sweep_seconds": sweep_seconds or None,
     }
     metrics = None if metrics_port is None else _make_metrics()
-    with patiently(f"the store {redacted(url)}", lambda: connect(url), patience_seconds, stop) as store:
+    with call_with_backoff(f"the store {redacted(url)}", lambda: connect(url), patience_seconds, stop) as store:
         if traced:
             trace(store)
         made = Worker(store, found, observer=metrics, **options)
@@ -142,7 +151,7 @@ def _make_metrics() -> Metrics:
 
 
 def _run(session: Session, made: Worker, once: bool, progress: bool, patience_seconds: float = 0) -> None:
-    showing = Progress(made, console(stderr=True)) if progress else contextlib.nullcontext()
+    showing = WorkerProgress(made, console(stderr=True)) if progress else contextlib.nullcontext()
     with showing:
         made.run(once=once, patience_seconds=patience_seconds)
     statuses = made.status()

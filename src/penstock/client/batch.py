@@ -1,16 +1,22 @@
-"""A batch: messages held until it is started, with an end message when all of them are finished."""
+"""A batch: messages of one or several queues, held until it is started, with an end message when all are finished."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from penstock.domain.message import Draft, Outgoing, draft, drafts
-from penstock.domain.names import check_name
-from penstock.domain.observations import BatchInfo
+from penstock.client.executor import BACKSTOP_SECONDS
+from penstock.domain.errors import WaitTimeout
+from penstock.domain.message import Draft, Outgoing, SendOptions, draft, drafts
+from penstock.domain.results import BatchInfo, MessagePage
+from penstock.domain.validation import check_integer, check_name, check_seconds
 
 if TYPE_CHECKING:
     from penstock.client.queue import Queue
+
+MAX_MEMBERS = 10_000
+ENDED = ("finished", "cancelled")
 
 
 class Batch:
@@ -24,36 +30,77 @@ class Batch:
         # The batch is the first one of its name after this number; unknown until something is changed.
         self._after: int | None = None
 
-    def send(self, payload: Any, **options: Any) -> str:
-        """Put one message into the batch; the options are those of `queue.send`."""
+    def send(self, payload: Any, *, queue: str | None = None, **options: Unpack[SendOptions]) -> str:
+        """Put one message into the batch: into its own queue, or into the one that is named. The other options are
+        those of `queue.send`."""
         after = self._bound()
-        ids = self.queue._send([draft(_outgoing(payload, options), self.name, after)], None)
+        message = draft(_outgoing(payload, options), self.name, after, self._owner(queue))
+        ids = self.queue.executor.send(queue or self.queue.name, [message])
         return ids[0]
 
-    def send_many(self, items: Iterable[Any]) -> list[str]:
+    def send_many(self, items: Iterable[Any], *, queue: str | None = None) -> list[str]:
+        """Put messages into the batch, all into one queue."""
         after = self._bound()
-        return self.queue._send(drafts(items, self.name, after), None)
+        return self.queue.executor.send(
+            queue or self.queue.name, drafts(items, self.name, after, self._owner(queue)), None
+        )
 
-    def set_end(self, payload: Any, **options: Any) -> None:
+    def set_end(self, payload: Any, **options: Unpack[SendOptions]) -> None:
         """The message that is sent exactly once when all members are finished."""
         self._open(end=draft(_outgoing(payload, options)))
 
-    def set_abort(self, payload: Any, **options: Any) -> None:
+    def set_abort(self, payload: Any, **options: Unpack[SendOptions]) -> None:
         """The message that is sent exactly once when the batch was cancelled and nothing is in flight any more."""
         self._open(abort=draft(_outgoing(payload, options)))
 
     def start(self) -> BatchInfo:
         """Make the members ready. An empty batch ends at once."""
         after = self._bound(opens=False)
-        return self.queue._run(lambda: self.queue.engine.batch_start(self.queue.name, self.name, after))
+        return self.queue.executor.write(lambda: self.queue.engine.batch_start(self.queue.name, self.name, after))
 
     def cancel(self) -> BatchInfo:
         """Cancel what is not in flight; the abort message follows when the rest has ended."""
         after = self._bound(opens=False)
-        return self.queue._run(lambda: self.queue.engine.batch_cancel(self.queue.name, self.name, after))
+        return self.queue.executor.write(lambda: self.queue.engine.batch_cancel(self.queue.name, self.name, after))
 
     def info(self) -> BatchInfo:
-        return self.queue._read(lambda: self.queue.engine.batch(self.queue.name, self.name, self._after))
+        return self.queue.executor.read(lambda: self.queue.engine.batch(self.queue.name, self.name, self._after))
+
+    def members(self, limit: int = 100, after: str | None = None) -> MessagePage:
+        """The messages of the batch, ended ones included, each with its state in the primary group. `after` is `next`
+        of the page before."""
+        check_integer("limit", limit, 1, MAX_MEMBERS)
+        return self.queue.executor.read(
+            lambda: self.queue.engine.members(self.queue.name, self.name, self._after, limit, after)
+        )
+
+    def wait(self, timeout_seconds: float | None = None) -> BatchInfo:
+        """Block until the batch is finished or cancelled and return its counts; WaitTimeout after the timeout."""
+        if timeout_seconds is not None:
+            check_seconds("timeout_seconds", timeout_seconds)
+        ends = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        self._bound(opens=False)
+        # A handler gives its slot back meanwhile: the members may need it.
+        self.queue.executor.leave_slot()
+        try:
+            while (info := self.info()).state not in ENDED:
+                left = BACKSTOP_SECONDS if ends is None else ends - time.monotonic()
+                if left <= 0:
+                    raise WaitTimeout(
+                        f"batch {self.name!r} of queue {self.queue.name!r} did not end in {timeout_seconds} s: "
+                        f"it is {info.state}, and {info.remaining} of {info.total} messages remain"
+                    )
+                self._wait_for_end(left)
+        finally:
+            self.queue.executor.enter_slot()
+        return info
+
+    def _wait_for_end(self, timeout_seconds: float) -> None:
+        def ready_in() -> float | None:
+            info = self.queue.engine.batch(self.queue.name, self.name, self._after)
+            return 0 if info.state in ENDED else None
+
+        self.queue.executor.wait((self.queue.name, "batch", self.name, self._after), ready_in, timeout_seconds)
 
     @property
     def state(self) -> str:
@@ -71,15 +118,19 @@ class Batch:
         info = self.info()
         return info.finished
 
+    def _owner(self, queue: str | None) -> str | None:
+        """The batch's own queue, for a message that goes to another one."""
+        return None if queue is None or check_name("queue", queue) == self.queue.name else self.queue.name
+
     def _open(self, end: Draft | None = None, abort: Draft | None = None) -> None:
         after = self._bound()
-        self.queue._run(lambda: self.queue.engine.batch_open(self.queue.name, self.name, end, abort, after))
+        self.queue.executor.write(lambda: self.queue.engine.batch_open(self.queue.name, self.name, end, abort, after))
 
     def _bound(self, opens: bool = True) -> int:
         """Which batch this is, decided once: the newest, but whoever fills a batch does not mean one that has ended."""
         if self._after is not None:
             return self._after
-        after = self.queue._read(lambda: self.queue.engine.batch_mark(self.queue.name, self.name, opens))
+        after = self.queue.executor.read(lambda: self.queue.engine.batch_mark(self.queue.name, self.name, opens))
         return self._decide(after)
 
     def _decide(self, after: int) -> int:
@@ -92,5 +143,5 @@ class Batch:
         return f"<{type(self).__name__} {self.name!r} of {self.queue.name!r}>"
 
 
-def _outgoing(payload: Any, options: dict[str, Any]) -> Outgoing:
+def _outgoing(payload: Any, options: SendOptions) -> Outgoing:
     return payload if isinstance(payload, Outgoing) else Outgoing(payload=payload, **options)

@@ -1,4 +1,4 @@
-"""What the pipeline has done lately, as the store's ledger tells it: for the command line and the dashboard.
+"""The latest runs of the pipeline, read from the store's ledger for the command line and the dashboard.
 
 Reading it needs no Spark.
 """
@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import msgspec
 
-from penstock.domain.times import to_time
+from penstock.domain.timestamps import to_time
 from penstock.engines.contract import Engine
 
 KIND = "pipeline"
@@ -30,7 +30,7 @@ class PipelineRun(msgspec.Struct, frozen=True):
 
 
 class LakeStatus(msgspec.Struct, frozen=True):
-    """A lake of the store: where it is, and up to when it goes."""
+    """A lake of the store: its path, and up to when it is archived."""
 
     path: str
     archived_at: datetime
@@ -56,7 +56,7 @@ class PipelineStatus(msgspec.Struct, frozen=True):
 
 
 def pipeline_status(engine: Engine) -> PipelineStatus:
-    """Notes that another version has written in its own way are left out."""
+    """Entries in the format of another version are left out."""
     entries = sorted(engine.ledger(KIND).items())
     runs = [_decode(text, PipelineRun) for key, text in reversed(entries) if key.startswith("run/")]
     lakes = [_decode(text, LakeStatus) for key, text in entries if key.startswith("lake/")]
@@ -65,7 +65,7 @@ def pipeline_status(engine: Engine) -> PipelineStatus:
 
 
 def note_run(engine: Engine, run: PipelineRun) -> None:
-    """Keep a run, and forget the oldest."""
+    """Record a run, and drop the oldest."""
     old = sorted(engine.ledger(KIND, "run/"), reverse=True)[KEPT_RUNS - 1 :]
     key = f"run/{run.began_at:%Y-%m-%dT%H:%M:%S.%f}-{uuid4().hex[:8]}"
     engine.record(KIND, {key: _encode(run)}, old)

@@ -1,4 +1,4 @@
-"""A producer gathers sends and puts them in together: fewer transactions, at the price of a short wait."""
+"""A producer batches sends: fewer transactions, at the price of a short delay."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import threading
 import time
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from penstock.client.consignment import Consignment, Gathered, let_go, logger, refusal, watch
+from penstock.client.producer_batch import Gathered, ProducerBatch, let_go, logger, refusal, watch
 from penstock.domain.errors import StoreError
-from penstock.domain.message import Outgoing, draft
-from penstock.domain.times import check_integer, check_seconds
+from penstock.domain.message import Outgoing, SendOptions, draft
+from penstock.domain.validation import check_integer, check_seconds
 from penstock.engines.contract import Engine
 
 if TYPE_CHECKING:
     from penstock.client.queue import Queue
 
-# A store that fails is not asked more often than this, however short the linger time.
+# Retry interval after an error of the store, however short the linger time.
 PAUSE_SECONDS = 0.05
 
 
@@ -35,21 +35,21 @@ class Producer:
         self.batch_size = check_integer("batch_size", batch_size, 1, 1_000_000)
         self.linger_seconds = check_seconds("linger_seconds", linger_seconds)
         self._waiting: list[Gathered] = []
-        self._consignment = Consignment(())
+        self._batch = ProducerBatch(())
         self._refused: list[Gathered] = []
         self._due_at = 0.0
         self._closed = False
         self._changed = threading.Condition(threading.RLock())
         self._lingerer: threading.Thread | None = None
 
-    def send(self, payload: Any, **options: Any) -> Gathered:
-        """Gather one message; the options are those of `queue.send`. Sends at once when the batch is full."""
-        outgoing = payload if isinstance(payload, Outgoing) else Outgoing(payload=payload, **options)
-        gathered = Gathered(draft(outgoing))
+    def send(self, payload: Any, **options: Unpack[SendOptions]) -> Gathered:
+        """Add one message to the batch, which is sent when it is full. The options are those of `queue.send`."""
+        is_bare = not options or isinstance(payload, Outgoing)
+        gathered = Gathered(draft(payload if is_bare else Outgoing(payload=payload, **options)))
         with self._changed:
             if self._closed:
                 raise RuntimeError("this producer is closed")
-            if self._is_full():
+            if self._batch and self._is_full():
                 self._put()
             self._tell_refused()
             self._waiting.append(gathered)
@@ -60,7 +60,7 @@ class Producer:
         return gathered
 
     def flush(self) -> None:
-        """Send what was gathered, now."""
+        """Send the batch now."""
         with self._changed:
             self._put()
             self._tell_refused()
@@ -89,8 +89,8 @@ class Producer:
 
     @property
     def _left(self) -> int:
-        """How many messages are not known to be in the queue or refused."""
-        return len(self._waiting) + len(self._consignment)
+        """How many messages are neither sent nor refused."""
+        return len(self._waiting) + len(self._batch)
 
     def _put_at_exit(self) -> None:
         self.flush()
@@ -99,19 +99,19 @@ class Producer:
         return self._left >= self.batch_size
 
     def _put(self) -> None:
-        """What was tried before goes first, and alone: nothing may join what may be in already."""
-        while self._consignment or self._waiting:
-            if not self._consignment:
-                self._consignment, self._waiting = Consignment(self._waiting), []
+        """A batch that was tried before is sent first and alone: it may be in the queue already."""
+        while self._batch or self._waiting:
+            if not self._batch:
+                self._batch, self._waiting = ProducerBatch(self._waiting), []
             try:
-                self.queue.store._run_alone(partial(self._consignment.put, self.queue.engine, self.queue.name))
+                self.queue.executor.write(partial(self._batch.put, self.queue.engine, self.queue.name), alone=True)
             finally:
-                self._refused += self._consignment.refused
-                self._consignment.refused.clear()
+                self._refused += self._batch.refused
+                self._batch.refused.clear()
         let_go(self)
 
     def _try_to_put(self) -> None:
-        """For messages that are taken already: they stay, and whoever comes next is told."""
+        """Send messages that were accepted already: after an error they stay, and the next call raises it."""
         try:
             self._put()
         except StoreError as error:
@@ -127,7 +127,7 @@ class Producer:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-            if not self._waiting and not self._consignment:
+            if not self._waiting and not self._batch:
                 let_go(self)
 
     def _linger_from(self, due_at: float) -> None:
@@ -141,7 +141,7 @@ class Producer:
     def _linger(self) -> None:
         with self._changed:
             while not self._closed:
-                if not self._waiting and not self._consignment:
+                if not self._waiting and not self._batch:
                     self._changed.wait()
                 elif (left := self._due_at - time.monotonic()) > 0:
                     self._changed.wait(left)

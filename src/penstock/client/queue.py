@@ -8,22 +8,23 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from penstock.client.batch import Batch
-from penstock.client.calling import BACKSTOP_SECONDS
 from penstock.client.consumer import Consumer
 from penstock.client.delivery import Delivery
+from penstock.client.executor import BACKSTOP_SECONDS
 from penstock.client.producer import Producer
-from penstock.client.settling import by_group, checked, checked_edge, checked_target, not_acked, whole_receives
+from penstock.client.selection import ids_of, outcome_of, state_of
+from penstock.client.settlements import by_group, checked, checked_edge, checked_target, not_acked, whole_receives
 from penstock.domain.errors import InvalidInput, MessageFailed, NotFound, WaitTimeout
 from penstock.domain.identity import check_id
-from penstock.domain.lifecycle import OUTCOMES, State
-from penstock.domain.message import PLAIN, SYSTEM, Draft, Message, Outgoing, draft, drafts
-from penstock.domain.names import check_name, nearest, shown
-from penstock.domain.observations import (
+from penstock.domain.lifecycle import State
+from penstock.domain.message import PLAIN, SYSTEM, Message, Outgoing, draft, drafts, encode
+from penstock.domain.policy import Policy, check_changes
+from penstock.domain.results import (
     AddressState,
     Archived,
     AuditEntry,
@@ -32,17 +33,21 @@ from penstock.domain.observations import (
     DeadLetter,
     Explanation,
     GroupStats,
+    LeaseInfo,
+    MessagePage,
+    RetentionPreview,
+    SeekPreview,
 )
-from penstock.domain.policy import Policy
-from penstock.domain.settlement import Ack, Settle, Settled, Settlement
-from penstock.domain.times import check_integer, check_seconds
-from penstock.engines.contract import Edge, Engine, Receipt
+from penstock.domain.settlement import Ack, Settled, Settlement
+from penstock.domain.validation import check_integer, check_name, check_seconds, nearest, shown
+from penstock.engines import explanation, pages
+from penstock.engines.contract import Edge, Engine
 
 if TYPE_CHECKING:
     from penstock.client.store import Store
 
-T = TypeVar("T")
 MAX_LIMIT = 1_000_000
+MAX_PAGE = 10_000
 MAX_POSITION = 2**62
 HOST = socket.gethostname()
 
@@ -52,6 +57,7 @@ class Queue:
 
     def __init__(self, store: Store, name: str) -> None:
         self.store = store
+        self.executor = store.executor
         self.name = check_name("queue", name)
 
     @property
@@ -81,9 +87,10 @@ class Queue:
         is_plain = (
             type(priority) is int and priority == 0 and created_by == SYSTEM and options.count(None) == len(options)
         )
-        if type(payload) is bytes and is_plain:
-            # The short way: nothing is left to check, and no step is made that is not needed.
-            ids = self.store._send(self.name, [(payload, None, PLAIN)], transaction)
+        if is_plain:
+            # The short path: only the payload is left to check.
+            message = (payload, None, PLAIN) if type(payload) is bytes else (*encode(payload, None), PLAIN)
+            ids = self.executor.send(self.name, [message], transaction)
             return ids[0]
         outgoing = Outgoing(
             payload=payload,
@@ -98,12 +105,12 @@ class Queue:
             created_by=created_by,
             content_type=content_type,
         )
-        ids = self._send([draft(outgoing)], transaction)
+        ids = self.executor.send(self.name, [draft(outgoing)], transaction)
         return ids[0]
 
     def send_many(self, items: Iterable[Any], *, transaction: object = None) -> list[str]:
         """Put in payloads or `Outgoing` messages, all or none; their ids in the same order."""
-        ids = self._send(drafts(items), transaction)
+        ids = self.executor.send(self.name, drafts(items), transaction)
         return ids
 
     def producer(self, batch_size: int = 100, linger_seconds: float = 0.02) -> Producer:
@@ -129,7 +136,7 @@ class Queue:
         reader = None if group is None else check_name("group", group)
         ends = time.monotonic() + wait_seconds
         while True:
-            receipt = self._receive(reader, consumer, limit, lease_seconds)
+            receipt = self.executor.receive(self.name, reader, consumer, limit, lease_seconds)
             left = ends - time.monotonic()
             if receipt.rows or left <= 0:
                 return [Delivery(row, receipt, self) for row in receipt.rows]
@@ -137,7 +144,7 @@ class Queue:
 
     def _wait_for_work(self, group: str, timeout_seconds: float) -> None:
         """Until a receive may find something, or the time is up. Looking takes no write lock."""
-        self._wait((self.name, group), lambda: self.engine.ready_in(self.name, group), timeout_seconds)
+        self.executor.wait((self.name, group), lambda: self.engine.ready_in(self.name, group), timeout_seconds)
 
     # -- settling --------------------------------------------------------------------------------------------------
 
@@ -145,14 +152,14 @@ class Queue:
         """Settle many at once, in one transaction, with a result for each in the same order."""
         results: dict[int, Settled] = {}
         for group, places, settles in by_group(settlements, self.name):
-            answers = self._settle(group, settles)
+            answers = self.executor.settle(self.name, group, settles)
             results.update(zip(places, answers, strict=True))
         return [results[place] for place in range(len(settlements))]
 
     def _settle_one(self, settlement: Settlement) -> Settled:
         """What a delivery does for itself."""
         settles = [checked(settlement, self.name)]
-        results = self._settle(settlement.delivery.group, settles)
+        results = self.executor.settle(self.name, settlement.delivery.group, settles)
         return results[0]
 
     def ack_many(self, deliveries: Sequence[Delivery]) -> int:
@@ -160,7 +167,7 @@ class Queue:
         were not acked, after the others were."""
         refused: list[Settled] = []
         for receipt, positions, places in whole_receives(deliveries, self.name):
-            whole = self._ack_all(receipt.group, receipt.token, positions)
+            whole = self.executor.ack_all(self.name, receipt.group, receipt.token, positions)
             if not whole:
                 part = [deliveries[place] for place in places]
                 results = self._ack_each(part)
@@ -177,34 +184,38 @@ class Queue:
     def stats(self, group: str) -> GroupStats: ...
     def stats(self, group: str | None = None) -> dict[str, GroupStats] | GroupStats:
         """Counts of every group by name, or of one."""
-        every = self._read(lambda: self.engine.stats(self.name))
+        every = self.executor.read(lambda: self.engine.stats(self.name))
         if group is None:
             return every
         if check_name("group", group) not in every:
             raise NotFound(f"queue {self.name!r} has no group {shown(group)}{nearest(group, every)}")
         return every[group]
 
+    def count(self) -> int:
+        """How many messages the queue holds, whatever became of them: those that a flush or a deletion removes."""
+        return self.executor.read(lambda: self.engine.count(self.name))
+
     def peek(self, limit: int = 10, group: str | None = None) -> list[Message]:
         """What would be received next, in that order, without receiving it."""
         check_integer("limit", limit, 1, MAX_LIMIT)
         reader = self._group(group)
-        return self._read(lambda: self.engine.peek(self.name, reader, limit))
+        return self.executor.read(lambda: self.engine.peek(self.name, reader, limit))
 
     def find(self, id: str) -> Message:
         """One message by its id, wherever it is."""
         message_id = check_id(id)
-        return self._read(lambda: self.engine.find(self.name, message_id))
+        return self.executor.read(lambda: self.engine.find(self.name, message_id))
 
     def audit(self, id: str) -> list[AuditEntry]:
         """What happened to a message, in order, over all groups."""
         message_id = check_id(id)
-        return self._read(lambda: self.engine.audit(self.name, message_id))
+        return self.executor.read(lambda: self.engine.audit(self.name, message_id))
 
     def explain(self, id: str, group: str | None = None) -> Explanation:
         """Where a message is, why it is not running, and what to do about it."""
         message_id = check_id(id)
         reader = self._group(group)
-        return self._read(lambda: self.engine.explain(self.name, message_id, reader))
+        return self.executor.read(lambda: explanation.explain(self.engine, self.name, message_id, reader))
 
     def archive(
         self, limit: int = 100, group: str | None = None, outcome: str | None = None, before: int | None = None
@@ -213,12 +224,35 @@ class Queue:
         check_integer("limit", limit, 1, MAX_LIMIT)
         if before is not None:
             check_integer("before", before, 0, MAX_POSITION)
-        wanted = _outcome(outcome)
+        wanted = outcome_of(outcome)
         reader = self._group(group)
-        return self._read(lambda: self.engine.archive(self.name, reader, wanted, limit, before))
+        return self.executor.read(lambda: self.engine.archive(self.name, reader, wanted, limit, before))
+
+    def messages(
+        self, state: str, *, group: str | None = None, limit: int = 100, after: str | None = None
+    ) -> MessagePage:
+        """Messages of a group in a state, without their payloads: held ones by when they are due, ready ones in the
+        order of receiving, leased ones by position, ended ones newest first. `after` is `next` of the page before."""
+        check_integer("limit", limit, 1, MAX_PAGE)
+        wanted = state_of(state)
+        reader = self._group(group)
+        return self.executor.read(lambda: pages.page(self.engine, self.name, reader, wanted, limit, after))
+
+    def leases(
+        self, *, group: str | None = None, consumer: str | None = None, limit: int = 100, after: int = 0
+    ) -> list[LeaseInfo]:
+        """What is running: who has it, since when and until when, and the token that settles it. `after` is the
+        position of the last one seen."""
+        check_integer("limit", limit, 1, MAX_LIMIT)
+        check_integer("after", after, 0, MAX_POSITION)
+        holder = None if consumer is None else check_name("consumer", consumer)
+        reader = self._group(group)
+        return self.executor.read(
+            lambda: self.engine.leases(self.name, reader, consumer=holder, after=after, limit=limit)
+        )
 
     def policy(self) -> Policy:
-        return self._read(lambda: self.engine.policy(self.name))
+        return self.executor.read(lambda: self.engine.policy(self.name))
 
     # -- dead letters ----------------------------------------------------------------------------------------------
 
@@ -232,10 +266,10 @@ class Queue:
         """Messages that ended without success, newest first, of all groups or of one. `before` is a time, or the last
         one seen, for paging."""
         check_integer("limit", limit, 1, MAX_LIMIT)
-        wanted = _outcome(outcome)
+        wanted = outcome_of(outcome)
         until = checked_edge(before)
         reader = None if group is None else check_name("group", group)
-        return self._read(lambda: self.engine.dead_letters(self.name, reader, wanted, limit, until))
+        return self.executor.read(lambda: self.engine.dead_letters(self.name, reader, wanted, limit, until))
 
     def redrive(
         self,
@@ -247,9 +281,9 @@ class Queue:
     ) -> int:
         """Send dead letters again: all of the group, those with an outcome, or those with given ids. Counts them."""
         check_integer("limit", limit, 1, MAX_LIMIT)
-        wanted, message_ids = _outcome(outcome), None if ids is None else _ids(ids)
+        wanted, message_ids = outcome_of(outcome), None if ids is None else ids_of(ids)
         reader = self._group(group)
-        return self._run(lambda: self.engine.redrive(self.name, reader, message_ids, wanted, limit))
+        return self.executor.write(lambda: self.engine.redrive(self.name, reader, message_ids, wanted, limit))
 
     def purge(
         self,
@@ -261,25 +295,26 @@ class Queue:
     ) -> int:
         """Remove dead letters for good. Counts them."""
         check_integer("limit", limit, 1, MAX_LIMIT)
-        wanted, message_ids = _outcome(outcome), None if ids is None else _ids(ids)
+        wanted, message_ids = outcome_of(outcome), None if ids is None else ids_of(ids)
         reader = self._group(group)
-        return self._run(lambda: self.engine.purge(self.name, reader, message_ids, wanted, limit))
+        return self.executor.write(lambda: self.engine.purge(self.name, reader, message_ids, wanted, limit))
 
     # -- addresses, batches, consumers, groups ---------------------------------------------------------------------
 
     def wait(self, address: str, timeout_seconds: float | None = None) -> State:
-        """Until the newest message of the address has ended: `succeeded`, or MessageFailed with its last error."""
+        """Until the newest message of the address has ended: `succeeded`, or MessageFailed with its last error and the
+        code of that."""
         check_name("address", address)
         if timeout_seconds is not None:
             check_seconds("timeout_seconds", timeout_seconds)
         ends = None if timeout_seconds is None else time.monotonic() + timeout_seconds
-        newest = self._read(lambda: self.engine.address(self.name, address))
+        newest = self.executor.read(lambda: self.engine.address(self.name, address))
         if newest is None:
             raise NotFound(f"queue {self.name!r} never had a message with address {shown(address)}")
         state: AddressState | None = newest if newest.outcome is not None else None
         if state is None:
             # In a handler the slot is free meanwhile: what is awaited may need it.
-            self.store._leave_slot()
+            self.executor.leave_slot()
             try:
                 while state is None:
                     left = BACKSTOP_SECONDS if ends is None else ends - time.monotonic()
@@ -288,71 +323,108 @@ class Queue:
                             f"message {newest.id} at address {shown(address)} did not end in {timeout_seconds} s"
                         )
                     self._wait_for_end(newest.id, left)
-                    state = self._read(lambda: self.engine.ended(self.name, newest.id))
+                    state = self.executor.read(lambda: self.engine.ended(self.name, newest.id))
             finally:
-                self.store._enter_slot()
+                self.executor.enter_slot()
         if state.outcome is not State.SUCCEEDED:
             why = state.reason or "no reason given"
+            code = "" if state.code is None else f" (code {state.code})"
             raise MessageFailed(
-                f"message {state.id} at address {shown(address)} ended {state.outcome}: {why}",
+                f"message {state.id} at address {shown(address)} ended {state.outcome}: {why}{code}",
                 str(state.outcome),
                 state.reason,
+                state.code,
             )
         return state.outcome
+
+    def is_live(self, address: str) -> bool:
+        """Whether the address has a message that has not ended: sending to it would raise DuplicateAddress."""
+        check_name("address", address)
+        return self.executor.read(lambda: self.engine.is_live(self.name, address))
 
     def _wait_for_end(self, message_id: str, timeout_seconds: float) -> None:
         def ready_in() -> float | None:
             return None if self.engine.ended(self.name, message_id) is None else 0
 
-        self._wait((self.name, "ended", message_id), ready_in, timeout_seconds)
+        self.executor.wait((self.name, "ended", message_id), ready_in, timeout_seconds)
 
     def batch(self, name: str) -> Batch:
         """Messages that are held until started, with an end message when all are finished."""
         return Batch(self, name)
 
     def batches(self) -> list[BatchInfo]:
-        return self._read(lambda: self.engine.batches(self.name))
+        return self.executor.read(lambda: self.engine.batches(self.name))
 
     def register(
-        self, consumer: str | None = None, *, group: str | None = None, heartbeat_seconds: float = 5
+        self,
+        consumer: str | None = None,
+        *,
+        group: str | None = None,
+        heartbeat_seconds: float = 5,
+        max_missed_heartbeats: int = 1,
+        heartbeats_per_sweep: int = 10,
+        batch_size: int = 10,
     ) -> Consumer:
-        """Take a place in the birth order of the living consumers; two missed heartbeats lose it."""
-        check_seconds("heartbeat_seconds", heartbeat_seconds, above=True)
+        """Take a place in the birth order of the living consumers. Missing more than `max_missed_heartbeats` loses it;
+        every `heartbeats_per_sweep` heartbeats the consumer removes others of its group that have. `batch_size` is how
+        many messages its `receive` takes."""
+        check_integer("batch_size", batch_size, 1, MAX_LIMIT)
+        heartbeat = (
+            check_seconds("heartbeat_seconds", heartbeat_seconds, above=True),
+            check_integer("max_missed_heartbeats", max_missed_heartbeats, 0, 1_000_000),
+            check_integer("heartbeats_per_sweep", heartbeats_per_sweep, 1, 1_000_000),
+        )
         name = _own_name() if consumer is None else check_name("consumer", consumer)
         reader = self._group(group)
-        info = self._run(lambda: self.engine.register(self.name, reader, name, heartbeat_seconds))
-        return Consumer(self, info)
+        info = self.executor.write(lambda: self.engine.register(self.name, reader, name, *heartbeat))
+        return Consumer(self, info, batch_size)
 
     def consumers(self) -> list[ConsumerInfo]:
-        return self._read(lambda: self.engine.consumers(self.name))
+        return self.executor.read(lambda: self.engine.consumers(self.name))
 
     def groups(self) -> list[str]:
-        return self._read(lambda: self.engine.groups(self.name))
+        return self.executor.read(lambda: self.engine.groups(self.name))
 
     def seek(self, group: str, target: int | datetime | str) -> int:
         """Move a group's cursor to a position, a time, "start" or "end"; gives back the position."""
         check_name("group", group)
         place, is_time = checked_target(target)
-        return self._run(lambda: self.engine.seek(self.name, group, place, is_time))
+        return self.executor.write(lambda: self.engine.seek(self.name, group, place, is_time))
+
+    def preview_seek(self, group: str, target: int | datetime | str) -> SeekPreview:
+        """What that seek would do to messages, without doing it."""
+        check_name("group", group)
+        place, is_time = checked_target(target)
+        return self.executor.read(lambda: self.engine.preview_seek(self.name, group, place, is_time))
+
+    def preview_retention(self, **changes: Any) -> RetentionPreview:
+        """What would go earlier if these policy fields were declared, such as `dead_letter_seconds=60`."""
+        checked = check_changes(changes)
+        return self.executor.read(lambda: self.engine.preview_retention(self.name, checked))
 
     # -- the whole queue -------------------------------------------------------------------------------------------
 
     def pause(self) -> None:
         """Hand out nothing until `resume`; sends and settlements go on."""
-        self._run(lambda: self.engine.declare(self.name, {"paused": True}))
+        self.executor.write(lambda: self.engine.declare(self.name, {"paused": True}))
 
     def resume(self) -> None:
-        self._run(lambda: self.engine.declare(self.name, {"paused": False}))
+        self.executor.write(lambda: self.engine.declare(self.name, {"paused": False}))
 
     def flush(self) -> int:
         """Remove every message, as if the queue had just been made. Counts them."""
-        return self._run(lambda: self.engine.flush(self.name))
+        return self.executor.write(lambda: self.engine.flush(self.name))
+
+    def delete(self) -> int:
+        """Remove the queue itself, with its messages, groups, batches and policy; counts the messages. Refused while a
+        schedule sends to it or a consumer is registered: they would make it anew."""
+        return self.executor.write(lambda: self.engine.delete(self.name))
 
     def remove(self, ids: Iterable[str] | str) -> int:
         """Take messages out of the queue for good, wherever they are; counts those that were there. Where they were
         live they end as cancelled, without a dead letter."""
-        message_ids = _ids(ids)
-        return self._run(lambda: self.engine.remove(self.name, message_ids))
+        message_ids = ids_of(ids)
+        return self.executor.write(lambda: self.engine.remove(self.name, message_ids))
 
     def trim(self, *, upto: int | None = None, keep: int | None = None) -> int:
         """Remove the oldest messages of the log: all up to a position, or all but the newest `keep`; counts them."""
@@ -362,7 +434,7 @@ class Queue:
             check_integer("upto", upto, 0, MAX_POSITION)
         if keep is not None:
             check_integer("keep", keep, 0, MAX_POSITION)
-        return self.store._run_alone(lambda: self.engine.trim(self.name, upto=upto, keep=keep))
+        return self.executor.write(lambda: self.engine.trim(self.name, upto=upto, keep=keep), alone=True)
 
     # -- how calls reach the engine --------------------------------------------------------------------------------
 
@@ -377,7 +449,7 @@ class Queue:
         """The same for looking, where a mistyped name must not look like a group in which nothing happens."""
         reader = self._group(group)
         if group is not None:
-            groups = self._read(lambda: self.engine.groups(self.name))
+            groups = self.executor.read(lambda: self.engine.groups(self.name))
             policy = self.policy()
             if reader not in (*groups, policy.default_group):
                 raise NotFound(f"queue {self.name!r} has no group {shown(reader)}{nearest(reader, groups)}")
@@ -386,27 +458,6 @@ class Queue:
     def _ack_each(self, deliveries: Sequence[Delivery]) -> list[Settled]:
         return self.settle([Ack(delivery) for delivery in deliveries])
 
-    def _run(self, operation: Callable[[], T]) -> T:
-        return self.store._run(operation)
-
-    def _read(self, operation: Callable[[], T]) -> T:
-        return self.store._read(operation)
-
-    def _send(self, messages: list[Draft], transaction: object) -> list[str]:
-        return self.store._send(self.name, messages, transaction)
-
-    def _receive(self, group: str | None, consumer: str, limit: int, lease_seconds: float | None) -> Receipt:
-        return self.store._receive(self.name, group, consumer, limit, lease_seconds)
-
-    def _settle(self, group: str, settles: list[Settle]) -> list[Settled]:
-        return self.store._settle(self.name, group, settles)
-
-    def _ack_all(self, group: str, token: int, positions: list[int]) -> bool:
-        return self.store._ack_all(self.name, group, token, positions)
-
-    def _wait(self, awaited: Hashable, ready_in: Callable[[], float | None], timeout_seconds: float) -> None:
-        self.store._wait(awaited, ready_in, timeout_seconds)
-
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
 
@@ -414,17 +465,3 @@ class Queue:
 def _own_name() -> str:
     """Of a consumer that was given none. A forked process is another one than its parent."""
     return f"{HOST}-{os.getpid()}"
-
-
-def _outcome(value: str | None) -> State | None:
-    if value is None:
-        return None
-    if value not in OUTCOMES:
-        known = [outcome.value for outcome in OUTCOMES]
-        raise InvalidInput(f"{shown(value)} is not an outcome ({', '.join(known)}){nearest(str(value), known)}")
-    return State(value)
-
-
-def _ids(ids: Iterable[str] | str) -> list[str]:
-    several = [ids] if isinstance(ids, str) or not isinstance(ids, Iterable) else ids
-    return [check_id(one) for one in several]

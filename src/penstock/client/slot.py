@@ -1,7 +1,7 @@
-"""Where a call is made from: the slot of a worker, or nowhere in particular.
+"""The worker's slot in which a call is made, if any.
 
 A handler that waits for another message gives its slot back meanwhile, so that what it waits for can run. The client
-knows no worker; it only tells whoever stands here.
+knows no worker, only this protocol.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import Any, Protocol
 
 
 class Slot(Protocol):
-    """The room in which a handler runs."""
+    """A slot in which a handler runs."""
 
     delivery: Any
 
     def leave(self) -> None:
-        """The handler waits: another one may run."""
+        """The handler blocks: another one may run."""
 
     def enter(self) -> None:
-        """The handler goes on, as soon as there is room."""
+        """Wait for a free slot, then go on."""
 
     async def enter_async(self) -> None:
-        """The same, without holding up the event loop."""
+        """The same, without blocking the event loop."""
 
 
 current_slot: ContextVar[Slot | None] = ContextVar("current_slot", default=None)

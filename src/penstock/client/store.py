@@ -4,37 +4,75 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
-from penstock.client.calling import Calls
+from penstock.client.consumer import Consumer
+from penstock.client.executor import Executor
+from penstock.client.producer import Producer
 from penstock.client.queue import Queue
 from penstock.domain.errors import InvalidInput
 from penstock.domain.message import Outgoing, draft
-from penstock.domain.names import check_name, shown
-from penstock.domain.observations import Check, ConsumerInfo, QueueInfo, Repair, SweepReport
-from penstock.domain.policy import check_changes
+from penstock.domain.policy import PolicyFields, check_changes
 from penstock.domain.recurrence import CatchUp, Schedule, check_catch_up, check_cron
+from penstock.domain.results import Check, ConsumerInfo, ProcessInfo, QueueInfo, Repair, SweepReport, processes_of
+from penstock.domain.validation import check_name, shown
+from penstock.engines.contract import Engine
 from penstock.engines.flaws import Choices
 
 
-class Store(Calls):
+class Store:
     """Made by `penstock.connect(url)`. May be shared by threads, and used after a fork."""
 
-    def queue(self, name: str, **policy: Any) -> Queue:
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        # The one way to the engine, for this client and for servers that speak another protocol on top of it.
+        self.executor = Executor(engine)
+
+    def queue(self, name: str, **policy: Unpack[PolicyFields]) -> Queue:
         """The queue of that name. Given policy fields are set, the others keep their value; a queue is made by its
         first use."""
         queue = Queue(self, name)
         changes = check_changes(policy)
         if changes:
-            self._run(lambda: self.engine.declare(queue.name, changes))
+            self.executor.write(lambda: self.engine.declare(queue.name, changes))
         return queue
 
+    def producer(self, queue: str, batch_size: int = 1, linger_seconds: float = 0.02) -> Producer:
+        """A producer that puts messages into the queue when `batch_size` of them wait: by default each at once."""
+        return Producer(Queue(self, queue), batch_size, linger_seconds)
+
+    def consumer(
+        self,
+        queue: str,
+        batch_size: int = 10,
+        *,
+        name: str | None = None,
+        group: str | None = None,
+        heartbeat_seconds: float = 5,
+        max_missed_heartbeats: int = 1,
+        heartbeats_per_sweep: int = 10,
+    ) -> Consumer:
+        """Register a consumer of the queue, whose `receive` takes up to `batch_size` messages."""
+        return Queue(self, queue).register(
+            name,
+            group=group,
+            heartbeat_seconds=heartbeat_seconds,
+            max_missed_heartbeats=max_missed_heartbeats,
+            heartbeats_per_sweep=heartbeats_per_sweep,
+            batch_size=batch_size,
+        )
+
     def queues(self) -> list[QueueInfo]:
-        return self._read(self.engine.queues)
+        return self.executor.read(self.engine.queues)
 
     def consumers(self) -> list[ConsumerInfo]:
         """Registered consumers of all queues, in birth order."""
-        return self._read(self.engine.consumers)
+        return self.executor.read(self.engine.consumers)
+
+    def processes(self) -> list[ProcessInfo]:
+        """The same by process: what is registered under one name, with all its queues."""
+        registered = self.executor.read(self.engine.consumers)
+        return processes_of(registered)
 
     def schedule(
         self,
@@ -71,32 +109,36 @@ class Store(Calls):
                 created_by=name,
             )
         )
-        return self._run(lambda: self.engine.schedule(name, cron, timezone, queue, message, mode))
+        return self.executor.write(lambda: self.engine.schedule(name, cron, timezone, queue, message, mode))
 
     def schedules(self) -> list[Schedule]:
-        return self._read(self.engine.schedules)
+        return self.executor.read(self.engine.schedules)
 
     def pause_schedule(self, name: str) -> Schedule:
         """Ticks missed while paused are not sent."""
-        return self._run(lambda: self.engine.schedule_pause(check_name("schedule", name), True))
+        return self.executor.write(lambda: self.engine.schedule_pause(check_name("schedule", name), True))
 
     def resume_schedule(self, name: str) -> Schedule:
-        return self._run(lambda: self.engine.schedule_pause(check_name("schedule", name), False))
+        return self.executor.write(lambda: self.engine.schedule_pause(check_name("schedule", name), False))
+
+    def run_schedule(self, name: str) -> str:
+        """Send the schedule's message now, paused or not, and give back its id; the ticks stay as they are."""
+        return self.executor.write(lambda: self.engine.schedule_run(check_name("schedule", name)))
 
     def unschedule(self, name: str) -> None:
-        return self._run(lambda: self.engine.unschedule(check_name("schedule", name)))
+        return self.executor.write(lambda: self.engine.unschedule(check_name("schedule", name)))
 
     def sweep(self) -> SweepReport:
         """One maintenance pass: reclaim lapsed leases, promote due messages, expire late ones, fire schedules, trim."""
-        return self._run_alone(self.engine.sweep)
+        return self.executor.write(self.engine.sweep, alone=True)
 
     def migrate(self) -> list[str]:
         """Bring the schema to this version; names the steps taken."""
-        return self._run_alone(self.engine.migrate)
+        return self.executor.write(self.engine.migrate, alone=True)
 
     def doctor(self) -> list[Check]:
         """What is wrong with the store, and what to do about it."""
-        return self._read(self.engine.doctor)
+        return self.executor.read(self.engine.doctor)
 
     def repair(self, *, dry_run: bool = False, batches: str | None = None, terminate: bool = False) -> list[Repair]:
         """Mend what earlier versions or faults left behind, and say what was done. `batches` says what becomes of
@@ -104,10 +146,10 @@ class Store(Calls):
         if batches not in (None, "start", "cancel"):
             raise InvalidInput(f"batches must be start or cancel, not {shown(batches)}")
         choices = Choices(batches, terminate)
-        return self._run_alone(lambda: self.engine.repair(dry_run, choices))
+        return self.executor.write(lambda: self.engine.repair(dry_run, choices), alone=True)
 
     def close(self) -> None:
-        self._close()
+        self.executor.close()
 
     def __enter__(self) -> Store:
         return self

@@ -1,4 +1,4 @@
-"""What a store and its workers tell, if somebody traces them. The client knows no tracing library; this is its side."""
+"""The client's interface to tracing; the client itself knows no tracing library."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any, Protocol
 
 from penstock.domain.message import Draft
 
-# Called when the send has ended: with its ids, or with the error.
+# Called when the send has ended, with its ids or its error.
 Finish = Callable[[list[str] | None, BaseException | None], None]
 
 
 class Tracing(Protocol):
     def sending(self, queue: str, drafts: list[Draft]) -> tuple[list[Draft], Finish]:
-        """The messages with the trace in their headers, and what to call at the end."""
+        """Return the messages with the trace in their headers, and the callback for the end of the send."""
 
     def wrapped(self, call: Callable[..., Any], is_async: bool) -> Callable[..., Any]:
-        """The call of a handler, with whatever belongs around it."""
+        """Wrap the call of a handler in a span."""

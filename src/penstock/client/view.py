@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from penstock.domain.identity import made_id
-from penstock.domain.message import BYTES, SYSTEM, decode_headers, decode_json
-from penstock.domain.times import to_optional_time, to_time
+from penstock.domain.message import BATCH_HEADER, BYTES, SYSTEM, decode_headers, decode_json
+from penstock.domain.timestamps import to_optional_time, to_time
 from penstock.engines import contract
 from penstock.engines.contract import Receipt, Row
 
@@ -109,8 +109,9 @@ class DeliveryView(msgspec.Struct, eq=False, gc=False):
 
     @property
     def batch(self) -> str | None:
+        """The batch that it is a member of, or the end or abort message of."""
         batch: str | None = self._row[contract.BATCH]
-        return batch
+        return batch or self.headers.get(BATCH_HEADER)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} of {self.queue!r} to {self.group!r}, attempt {self.attempt}>"

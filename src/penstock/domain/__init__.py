@@ -1,1 +1,1 @@
-"""What a queue is. Nothing in this folder does I/O or reads a clock: time and randomness are handed in."""
+"""The rules of the queue. Nothing here does I/O or reads a clock: time and randomness are arguments."""

@@ -17,7 +17,7 @@
     │   └── RangeTrimmed        the asked-for positions are past retention
     │       └── LogDiverged     the mark belongs to a log that this store does not have: it was restored or failed over
     ├── NotFound                nothing has this name or id
-    ├── MessageFailed           the awaited message ended, and not with success (`.outcome`, `.reason`)
+    ├── MessageFailed           the awaited message ended, and not with success (`.outcome`, `.reason`, `.code`)
     ├── WaitTimeout             the awaited message did not end in time
     ├── StoreError              the database behind the store
     │   ├── StoreUnavailable    locked or unreachable for now; trying again is safe
@@ -120,13 +120,14 @@ class NotFound(PenstockError, LookupError):
 class MessageFailed(PenstockError):
     """The awaited message ended, and not with success."""
 
-    def __init__(self, message: str, outcome: str, reason: str | None) -> None:
+    def __init__(self, message: str, outcome: str, reason: str | None, code: str | None = None) -> None:
         super().__init__(message)
         self.outcome = outcome
         self.reason = reason
+        self.code = code
 
-    def __reduce__(self) -> tuple[type[MessageFailed], tuple[str, str, str | None]]:
-        return type(self), (str(self), self.outcome, self.reason)
+    def __reduce__(self) -> tuple[type[MessageFailed], tuple[str, str, str | None, str | None]]:
+        return type(self), (str(self), self.outcome, self.reason, self.code)
 
 
 class WaitTimeout(PenstockError, TimeoutError):

@@ -1,13 +1,13 @@
-"""Fingerprints of reasons: what is left of an error when everything that differs from message to message is taken out.
+"""Fingerprints of reasons: error texts with ids, times and numbers replaced by placeholders.
 
-The rules are plain regular expressions that Python and Java read alike, so the pipeline can apply the same ones.
+The rules are regular expressions that Python and Java read alike, so that the pipeline applies the same ones.
 """
 
 from __future__ import annotations
 
 import re
 
-# (what differs, what stands for it), in this order: an id is taken out before its digits are.
+# (pattern, placeholder), applied in this order: ids before the digits in them.
 RULES = (
     (r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}", "<id>"),
     (r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}[0-9:.,]*(Z|[+-][0-9]{2}:?[0-9]{2})?", "<time>"),
@@ -20,13 +20,13 @@ RULES = (
     (r"\s+", " "),
 )
 NO_REASON = "(no reason given)"
-# What comes later in an error is a trace of where, not of what.
+# Later text is mostly a stack trace.
 EXAMINED_CHARACTERS = 1000
 KEPT_CHARACTERS = 200
 
 
 def fingerprint(reason: str | None) -> str:
-    """Equal for reasons that tell of the same fault."""
+    """Equal for reasons that describe the same fault."""
     if reason is None or not reason.strip():
         return NO_REASON
     text = reason[:EXAMINED_CHARACTERS]

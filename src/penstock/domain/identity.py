@@ -16,7 +16,7 @@ import uuid
 from functools import lru_cache
 
 from penstock.domain.errors import InvalidInput
-from penstock.domain.names import shown
+from penstock.domain.validation import shown
 
 SALT_BITS = 26
 _POSITION_BITS = 48

@@ -1,19 +1,17 @@
-"""The life of a message in a group. Rule 1: every transition there is stands in TABLE, and nowhere else.
+"""The lifecycle of a message in a group: its states, its events, and the table of all legal transitions.
 
-A message is born **held** (it has a delay, or its batch has not started) or **ready**. A receive makes it **leased**:
-one consumer may settle it until the lease ends. What happens then depends on the settlement, on the retries that are
-left, on its times and on its batch; the conditions are spelled out in the table. The six other states are outcomes:
-the message has ended in this group. Every outcome but `succeeded` leaves a dead letter; a redrive takes the dead
-letter back to ready, with attempts starting again.
+A message starts **held** (delayed, or its batch has not started) or **ready**. A receive makes it **leased**: one
+consumer may settle it until the lease ends. The next state depends on the settlement, the retries left, its times and
+its batch. The six other states are outcomes: the message has ended in this group. Every outcome but `succeeded` leaves
+a dead letter; a redrive makes it ready again, with attempts reset.
 
-Some events do not come from the message's own story. A **release** gives a message back without counting the attempt,
-because nobody failed: an ordered queue does it to what it handed out behind a message that must be tried again, so that
-a key is never processed out of order, and a receive whose caller has gone does it to what nobody took. A message that
-`expires` or is `cancelled` while nobody holds it ends without ever being handed out. And a seek is the operator's: it
-reads messages again, or passes them by; so is a **remove**, which ends a message wherever it is live and takes it out
-of the log at once, as if its retention were over.
+A **release** returns a message without counting the attempt: an ordered queue releases the messages behind one that is
+retried, and a receive is released when its caller has disconnected. A message can expire or be cancelled without ever
+being received. Operators **seek** (messages are read again, or passed by) and **remove** (the message ends wherever it
+is live, and leaves the log at once).
 
-`docs/lifecycle.md` is written from this table by `python -m penstock.domain.lifecycle`, and a test compares the two.
+TABLE is the specification: `settlement.decide` picks among its transitions, and tests check the audit trails of every
+engine against it. `docs/lifecycle.md` is written from it by `scripts/reference.py`.
 """
 
 from __future__ import annotations
@@ -58,6 +56,10 @@ class Event(StrEnum):
     REMOVE = "remove"
 
 
+# Events that end an attempt without success, whether the message is retried or not.
+FAILED_ATTEMPTS = (Event.NAK, Event.REJECT, Event.LEASE_END)
+
+
 class Transition(NamedTuple):
     sources: tuple[State | None, ...]
     event: Event
@@ -84,7 +86,7 @@ TABLE = (
     Transition((State.LEASED,), Event.LEASE_END, "at_least_once, no retries left", State.FAILED),
     Transition((State.LEASED,), Event.LEASE_END, "at_most_once", State.LEASE_EXPIRED),
     Transition((State.LEASED,), Event.LEASE_END, "retries left, but the batch was cancelled", State.CANCELLED),
-    Transition((State.LEASED,), Event.RELEASE, "given back without counting the attempt", State.READY),
+    Transition((State.LEASED,), Event.RELEASE, "returned without counting the attempt", State.READY),
     Transition((State.LEASED,), Event.RELEASE, "the same, but the batch was cancelled", State.CANCELLED),
     Transition(LIVE, Event.DEADLINE, "at_most_once", State.EXPIRED),
     Transition(LIVE, Event.EXPIRE, "", State.EXPIRED),
@@ -104,49 +106,5 @@ _EDGES = {(source, transition.event, transition.target) for transition in TABLE 
 
 
 def is_legal(source: State | None, event: Event, target: State) -> bool:
-    """Whether the table has this step; None is the state before the send."""
+    """Whether the table has this transition; None is the state before the send."""
     return (source, event, target) in _EDGES
-
-
-def markdown() -> str:
-    """The lifecycle page of the documentation: a diagram and the table, both from TABLE."""
-    return _PAGE.format(diagram="\n".join(_diagram()), rows="\n".join(_rows()))
-
-
-def _diagram() -> list[str]:
-    lines = []
-    for transition in TABLE:
-        label = f"{transition.event}: {transition.condition}" if transition.condition else transition.event
-        for source in transition.sources:
-            lines.append(f"    {source or '[*]'} --> {transition.target}: {label}")
-    lines.extend(f"    {outcome} --> [*]" for outcome in OUTCOMES)
-    return lines
-
-
-def _rows() -> list[str]:
-    return [
-        f"| {', '.join(source or '(new)' for source in row.sources)} | {row.event} | {row.condition} | {row.target} |"
-        for row in TABLE
-    ]
-
-
-_PAGE = """# The life of a message in a group
-
-Written from `src/penstock/domain/lifecycle.py` by `python -m penstock.domain.lifecycle`; change it there.
-
-```mermaid
-stateDiagram-v2
-{diagram}
-```
-
-| from | event | condition | to |
-|---|---|---|---|
-{rows}
-
-A deadline that passes while an `at_least_once` message is leased only ends the lease; the message is never dropped
-for it. Every outcome but `succeeded` leaves a dead letter, except for what was removed: there is no message to keep.
-"""
-
-
-if __name__ == "__main__":
-    print(markdown(), end="")

@@ -1,25 +1,37 @@
-"""Schedules: cron rules with a time zone, and the ticks they make."""
+"""Schedules: cron rules with a time zone, and their ticks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Literal, TypedDict
 from zoneinfo import ZoneInfo
 
 import msgspec
 from cronsim import CronSim, CronSimError
 
 from penstock.domain.errors import InvalidInput, InvalidSchedule
-from penstock.domain.names import shown
-from penstock.domain.times import EPOCH, from_time, to_time
+from penstock.domain.timestamps import EPOCH, to_time
+from penstock.domain.validation import from_time, shown
 
 CatchUp = Literal["skip", "one", "all"]
 CATCH_UPS = ("skip", "one", "all")
-# A tick that is this late was not missed: sweeps run every second or so, and a busy machine may stall for a while.
+# A tick counts as missed when it is later than this: sweeps run every second, and a busy machine may stall.
 PROMPT_SECONDS = 60
 # One pass sends at most this many missed ticks of one schedule; the next passes send the rest.
 MAX_CATCH_UP = 1000
+
+
+class ScheduleOptions(TypedDict, total=False):
+    """The keywords of `store.schedule`."""
+
+    timezone: str
+    catch_up: CatchUp
+    priority: int
+    headers: Mapping[str, str] | None
+    ttl_seconds: float | None
+    key: str | None
+    content_type: str | None
 
 
 class Schedule(msgspec.Struct, frozen=True):
@@ -37,10 +49,12 @@ class Schedule(msgspec.Struct, frozen=True):
     paused: bool
     next_at: datetime | None
     last_at: datetime | None
+    ttl_seconds: float | None = None
+    key: str | None = None
 
 
 def check_cron(cron: object, timezone: object) -> None:
-    """A rule that parses and has at least one tick ahead of any moment."""
+    """Check that the rule parses and has at least one tick."""
     if not isinstance(cron, str) or len(cron) > 200:
         raise InvalidSchedule(f"cron must be a rule such as '*/5 * * * *', not {shown(cron)}")
     if not isinstance(timezone, str):

@@ -1,4 +1,4 @@
-"""When a message that failed is tried again."""
+"""Retries: whether a message has any left, and the backoff before the next one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def has_retries(policy: Policy, attempt: int) -> bool:
 
 
 def backoff_seconds(policy: Policy, attempt: int, random: Callable[[], float]) -> float:
-    """base × factor^(attempt - 1), at most the maximum, plus a random part so that failures do not return in step."""
-    # The power is taken with a bounded exponent: with unlimited retries a float would overflow.
+    """base × factor^(attempt - 1), at most the maximum, plus jitter so that failed messages do not return in step."""
+    # The exponent is bounded: without a limit of retries the float would overflow.
     grown = policy.backoff_base_seconds * policy.backoff_factor ** min(attempt - 1, 64)
     return min(grown, policy.backoff_max_seconds) + policy.backoff_jitter_seconds * random()

@@ -1,7 +1,7 @@
-"""Settling: what a consumer says of a delivery, and what follows from it.
+"""Settlements, and the transition that follows from each.
 
-`decide` is the only place that turns an event on a leased message into its next state; engines write down what it
-says. The steps it may take are those of the lifecycle table.
+`decide` chooses the next state of a leased message, among the transitions of the lifecycle table. The engines written
+in Python call it; PostgreSQL decides inside the server, and a test proves both equal over generated cases.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from penstock.domain.errors import InvalidInput, LeaseLost, OutOfOrder
 from penstock.domain.lifecycle import Event, State
 from penstock.domain.policy import Policy
 from penstock.domain.retry import backoff_seconds, has_retries
-from penstock.domain.times import microseconds
+from penstock.domain.timestamps import microseconds
+from penstock.domain.validation import check_name, shown
 
 
 class Leased(Protocol):
-    """The part of a delivery that a settlement needs."""
+    """The fields of a delivery that a settlement needs."""
 
     @property
     def id(self) -> str: ...
@@ -39,24 +40,26 @@ class Ack(msgspec.Struct, frozen=True):
 
 
 class Nak(msgspec.Struct, frozen=True):
-    """Try again: after the backoff, or after `delay_seconds`."""
+    """Retry, after the backoff or after `delay_seconds`. `code` is a machine-readable error code."""
 
     delivery: Leased
     reason: str | None = None
     delay_seconds: float | None = None
+    code: str | int | None = None
 
 
 class Signal(Exception):
-    """What a handler may raise instead of settling. It is no error of Penstock and stands in no error tree: it says
-    what shall become of the message, as `Retry` does, or of a delivery that is named, as `Reject` and `Reschedule` do
-    when they are handed to `settle`."""
+    """Raised by a handler to settle its message in a certain way, as `Retry`, `Reject` and `Reschedule` do. Not a
+    `PenstockError`. `Reject` and `Reschedule` with a delivery are settlements for `settle` as well."""
 
     reason: Any = None
+    code: str | int | None = None
 
-    def __init__(self, delivery: Leased | None, reason: Any) -> None:
+    def __init__(self, delivery: Leased | None, reason: Any, code: str | int | None = None) -> None:
         super().__init__(*(() if reason is None else (reason,)))
         self._delivery = delivery
         self.reason = reason
+        self.code = code
 
     @property
     def delivery(self) -> Leased:
@@ -67,24 +70,24 @@ class Signal(Exception):
 
 
 class Reject(Signal):
-    """Never: the message becomes a dead letter at once. `Reject(delivery, "why")` settles that delivery;
+    """Do not retry: the message becomes a dead letter at once. `Reject(delivery, "why")` settles that delivery;
     `raise Reject("why")` in a handler settles the one it was called for."""
 
     @overload
-    def __init__(self, delivery: Leased, reason: Any = None) -> None: ...
+    def __init__(self, delivery: Leased, reason: Any = None, *, code: str | int | None = None) -> None: ...
     @overload
-    def __init__(self, reason: Any = None, /) -> None: ...
-    def __init__(self, delivery: Any = None, reason: Any = None) -> None:
+    def __init__(self, reason: Any = None, /, *, code: str | int | None = None) -> None: ...
+    def __init__(self, delivery: Any = None, reason: Any = None, *, code: str | int | None = None) -> None:
         if delivery is None or isinstance(delivery, str | BaseException):
             delivery, reason = None, reason if delivery is None else delivery
-        super().__init__(delivery, reason)
+        super().__init__(delivery, reason, code)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._delivery, self.reason)
+        return type(self), (self._delivery, self.reason), {"code": self.code}
 
 
 class Reschedule(Signal):
-    """Later, with attempts starting again; `expires_at` moves by the same delay. `Reschedule(delivery, 60)` settles
+    """Deliver later, with attempts reset; `expires_at` moves by the same delay. `Reschedule(delivery, 60)` settles
     that delivery; `raise Reschedule(60)` in a handler settles the one it was called for."""
 
     delay_seconds: float = 3600
@@ -95,9 +98,9 @@ class Reschedule(Signal):
     def __init__(self, delay_seconds: float = 3600, reason: Any = None, /) -> None: ...
     def __init__(self, delivery: Any = None, delay_seconds: Any = None, reason: Any = None) -> None:
         if delivery is None or isinstance(delivery, int | float):
-            said = [value for value in (delivery, delay_seconds, reason) if value is not None]
-            delay_seconds = said.pop(0) if said and isinstance(said[0], int | float) else None
-            delivery, reason = None, said[0] if said else None
+            given = [value for value in (delivery, delay_seconds, reason) if value is not None]
+            delay_seconds = given.pop(0) if given and isinstance(given[0], int | float) else None
+            delivery, reason = None, given[0] if given else None
         super().__init__(delivery, reason)
         if delay_seconds is not None:
             self.delay_seconds = delay_seconds
@@ -107,23 +110,25 @@ class Reschedule(Signal):
 
 
 class Retry(Signal):
-    """Try again, after the queue's backoff or after `delay_seconds`: `raise Retry(5, "the gateway is busy")`."""
+    """Retry, after the queue's backoff or after `delay_seconds`: `raise Retry(5, "the gateway is busy")`."""
 
-    def __init__(self, delay_seconds: float | None = None, reason: Any = None) -> None:
+    def __init__(
+        self, delay_seconds: float | None = None, reason: Any = None, *, code: str | int | None = None
+    ) -> None:
         if isinstance(delay_seconds, str | BaseException):
             delay_seconds, reason = None, delay_seconds
-        super().__init__(None, reason)
+        super().__init__(None, reason, code)
         self.delay_seconds = delay_seconds
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.delay_seconds, self.reason)
+        return type(self), (self.delay_seconds, self.reason), {"code": self.code}
 
 
 Settlement = Ack | Nak | Reject | Reschedule
 
 
 class Settle(msgspec.Struct, frozen=True):
-    """A checked settlement on its way into an engine."""
+    """A validated settlement, as engines take it."""
 
     event: Event
     id: str
@@ -131,14 +136,28 @@ class Settle(msgspec.Struct, frozen=True):
     token: int
     reason: str | None = None
     delay_seconds: float | None = None
+    code: str | None = None
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """The result of one settlement: the state it led to, or why it changed nothing."""
+    """The result of one settlement: the new state, or the error that prevented it. `is_repeat` is set when the same
+    token had settled the message in the same way before."""
 
     id: str
     state: State | None
     error: LeaseLost | OutOfOrder | None = None
+    is_repeat: bool = False
+
+    def __eq__(self, other: object) -> bool:
+        """A repeated settlement equals the first one."""
+        return isinstance(other, Settled) and self._result == other._result
+
+    def __hash__(self) -> int:
+        return hash(self._result)
+
+    @property
+    def _result(self) -> tuple[object, ...]:
+        return self.id, self.state, self.error
 
     @property
     def ok(self) -> bool:
@@ -162,7 +181,7 @@ def out_of_order(settle: Settle) -> Settled:
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """A leased message as `decide` sees it."""
+    """The facts about a leased message that `decide` needs."""
 
     attempt: int
     expires_at: int | None
@@ -170,8 +189,8 @@ class Attempt(msgspec.Struct, frozen=True):
     batch_cancelled: bool = False
 
 
-class Verdict(msgspec.Struct, frozen=True):
-    """Where a leased message goes. `due_at` and `attempt` matter only while it stays live."""
+class Decision(msgspec.Struct, frozen=True):
+    """The transition of a leased message. `due_at` and `attempt` matter only while it stays live."""
 
     event: Event
     state: State
@@ -187,71 +206,71 @@ def decide(
     now: int,
     random: Callable[[], float],
     delay_seconds: float | None = None,
-) -> Verdict:
+) -> Decision:
     if event is Event.ACK:
-        return Verdict(event, State.SUCCEEDED)
+        return Decision(event, State.SUCCEEDED)
     if event is Event.REJECT:
-        return Verdict(event, State.REJECTED)
+        return Decision(event, State.REJECTED)
     if event is Event.NAK:
         return _decide_nak(leased, policy, now, random, delay_seconds)
     if event is Event.RESCHEDULE:
         return _decide_reschedule(leased, now, delay_seconds or 0)
     if event is Event.RELEASE:
-        return _again(event, leased, now, 0, leased.attempt - 1)
+        return _live_again(event, leased, now, 0, leased.attempt - 1)
     if event is Event.LEASE_END:
         return _decide_lease_end(leased, policy, now)
     raise ValueError(f"{event} does not happen to a leased message")
 
 
 def would_end(event: Event, attempt: int, policy: Policy) -> bool:
-    """Whether the message would end by what its consumer says. In an ordered queue nothing may end before what comes
-    before it in the same lease: that one may have to be tried again."""
+    """Whether the settlement would end the message. In an ordered queue no message may end before the earlier ones of
+    its lease, because those may have to be retried."""
     return event in (Event.ACK, Event.REJECT) or (event is Event.NAK and not has_retries(policy, attempt))
 
 
 def _decide_nak(
     leased: Attempt, policy: Policy, now: int, random: Callable[[], float], delay_seconds: float | None
-) -> Verdict:
+) -> Decision:
     too_late = policy.at_most_once and leased.deadline_at is not None and leased.deadline_at <= now
     if too_late or not has_retries(policy, leased.attempt):
-        return Verdict(Event.NAK, State.FAILED)
+        return Decision(Event.NAK, State.FAILED)
     if delay_seconds is None:
         delay_seconds = backoff_seconds(policy, leased.attempt, random)
-    return _again(Event.NAK, leased, now, delay_seconds, leased.attempt)
+    return _live_again(Event.NAK, leased, now, delay_seconds, leased.attempt)
 
 
-def _decide_reschedule(leased: Attempt, now: int, delay_seconds: float) -> Verdict:
+def _decide_reschedule(leased: Attempt, now: int, delay_seconds: float) -> Decision:
     moved = leased.expires_at
     if moved is not None:
         moved += microseconds(max(0, delay_seconds))
-    return _again(Event.RESCHEDULE, leased, now, delay_seconds, 0, moved)
+    return _live_again(Event.RESCHEDULE, leased, now, delay_seconds, 0, moved)
 
 
-def _decide_lease_end(leased: Attempt, policy: Policy, now: int) -> Verdict:
+def _decide_lease_end(leased: Attempt, policy: Policy, now: int) -> Decision:
     if leased.expires_at is not None and leased.expires_at <= now:
-        return Verdict(Event.EXPIRE, State.EXPIRED)
+        return Decision(Event.EXPIRE, State.EXPIRED)
     if policy.at_most_once:
         if leased.deadline_at is not None and leased.deadline_at <= now:
-            return Verdict(Event.DEADLINE, State.EXPIRED)
-        return Verdict(Event.LEASE_END, State.LEASE_EXPIRED)
+            return Decision(Event.DEADLINE, State.EXPIRED)
+        return Decision(Event.LEASE_END, State.LEASE_EXPIRED)
     if not has_retries(policy, leased.attempt):
-        return Verdict(Event.LEASE_END, State.FAILED)
-    return _again(Event.LEASE_END, leased, now, 0, leased.attempt)
+        return Decision(Event.LEASE_END, State.FAILED)
+    return _live_again(Event.LEASE_END, leased, now, 0, leased.attempt)
 
 
-def _again(
+def _live_again(
     event: Event, leased: Attempt, now: int, delay_seconds: float, attempt: int, expires_at: int | None = None
-) -> Verdict:
-    """Live again, unless the batch was cancelled meanwhile."""
+) -> Decision:
+    """Live again, or cancelled if the batch was cancelled meanwhile."""
     if leased.batch_cancelled:
-        return Verdict(event, State.CANCELLED)
+        return Decision(event, State.CANCELLED)
     delay = microseconds(max(0, delay_seconds))
     state = State.HELD if delay else State.READY
-    return Verdict(event, state, now + delay, attempt, leased.expires_at if expires_at is None else expires_at)
+    return Decision(event, state, now + delay, attempt, leased.expires_at if expires_at is None else expires_at)
 
 
 def lease_end(leased: Attempt, now: int, lease_seconds: float) -> int:
-    """When a lease given now ends: a deadline that is still ahead, or the expiry, ends it early."""
+    """The end of a lease granted now. A later deadline or the expiry ends it early."""
     end = now + microseconds(lease_seconds)
     for limit in (leased.expires_at, leased.deadline_at):
         if limit is not None and now < limit < end:
@@ -259,9 +278,23 @@ def lease_end(leased: Attempt, now: int, lease_seconds: float) -> int:
     return end
 
 
-def spoken(value: Any) -> str | None:
-    """A reason as text that can be stored. Exceptions are the commonest reason there is, and a settlement must not fail
-    because its reason cannot be shown: file names that are not UTF-8 reach Python as lone surrogates."""
+def is_held(leased: Attempt, ends_at: int, now: int) -> bool:
+    """Whether the token of a lease that ends at `ends_at` and was not reclaimed still settles. A lease cut short by the
+    deadline of its message may be reclaimed from then on; until it is, its consumer may still settle."""
+    if ends_at > now:
+        return True
+    is_over = leased.expires_at is not None and leased.expires_at <= now
+    return ends_at == leased.deadline_at and not is_over
+
+
+def extended_end(leased: Attempt, ends_at: int, now: int, lease_seconds: float) -> int:
+    """The end of a lease that is extended now: never earlier than before, and unchanged once it has ended."""
+    return ends_at if ends_at <= now else max(ends_at, lease_end(leased, now, lease_seconds))
+
+
+def reason_text(value: Any) -> str | None:
+    """A reason, often an exception, as text that can be stored. Never fails: an error in `__str__` is ignored, and lone
+    surrogates (from file names that are not UTF-8) are escaped."""
     if value is None:
         return None
     try:
@@ -271,3 +304,18 @@ def spoken(value: Any) -> str | None:
     if isinstance(value, BaseException):
         text = f"{type(value).__name__}: {text}" if text else type(value).__name__
     return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+
+
+def error_code(code: object, reason: object) -> str | None:
+    """The error code to store: the given one, or the `code` attribute of an exception."""
+    if code is not None:
+        if isinstance(code, bool) or not isinstance(code, str | int):
+            raise InvalidInput(f"code must be a text or a whole number, not {type(code).__name__}: {shown(code)}")
+        return check_name("code", str(code))
+    own = getattr(reason, "code", None) if isinstance(reason, BaseException) else None
+    if isinstance(own, bool) or not isinstance(own, str | int):
+        return None
+    try:
+        return check_name("code", str(own))
+    except InvalidInput:
+        return None  # an invalid code of an exception must not fail the settlement

@@ -1,1 +1,1 @@
-"""Where messages live: one contract, and one folder per engine."""
+"""Engines: the contract, the queue over positions, and one folder per database."""

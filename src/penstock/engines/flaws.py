@@ -1,20 +1,21 @@
-"""Flaws: states that a fault left behind in a store. An engine finds them; `doctor` tells of each, and `repair` mends
-those that can be mended without a person's decision, or with the one that was given."""
+"""Flaws: states that a fault left behind in a store. `doctor` reports them; `repair` fixes those that need no decision,
+or for which `Choices` has one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from penstock.domain.names import shown
-from penstock.domain.observations import Check, Repair
+from penstock.domain.results import Check, Repair
+from penstock.domain.validation import shown
 
-# A batch that was opened again and got no message for this long was not meant to be.
+# A batch that was reopened and got no message for this long was opened by mistake.
 STRANDED_SECONDS = 600
 
 
 class Flaw(NamedTuple):
-    """`action` says what a repair does, and `mend` does it; None while a person has to decide: `advice` says what."""
+    """`action` describes the repair and `mend` performs it; `mend` is None while a decision is missing, and `advice`
+    names it."""
 
     name: str
     level: str
@@ -25,7 +26,7 @@ class Flaw(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """What a person has decided: what becomes of stranded batches, and whether sessions may be ended."""
+    """Decisions of the operator: what to do with stranded batches, and whether sessions may be terminated."""
 
     batches: str | None = None
     terminate: bool = False
@@ -51,7 +52,7 @@ def repaired(flaws: Iterable[Flaw], dry_run: bool) -> list[Repair]:
 
 
 def stranded(queue: str, batch: str, count: int, choice: str | None, end: Callable[[], object]) -> Flaw:
-    """A batch that nobody started: a message came just after the last batch of that name had ended."""
+    """A batch that was never started: a message was sent to it just after the previous batch of the name had ended."""
     finding = (
         f"{count} messages of queue {shown(queue)} wait in batch {shown(batch)}, which was opened after the last one "
         "of that name had ended, and was never started"

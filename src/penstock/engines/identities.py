@@ -17,8 +17,8 @@ _DIGITS = b"0123456789abcdef"
 
 
 def made_ids(created_at: Sequence[int] | Any, salt: int, positions: Sequence[int] | Any) -> pyarrow.Array:
-    """`identity.made_id` for many, from sequences or NumPy arrays: what stands before the position is the same for all
-    that were sent together."""
+    """`identity.made_id` for many messages, from sequences or NumPy arrays. Messages that were sent together share the
+    prefix."""
     import numpy
 
     arrow = pyarrow_module()

@@ -1,6 +1,6 @@
 """SQL lives in `.sql` files: blocks that begin with `-- name: receive`, then a sentence on what the statement does.
 
-statements = Statements("penstock.engines.sqlite", "sql/send.sql")
+statements = Statements("penstock.engines.sqlite", "statements")
 connection.execute(statements.append_message, …)
 """
 
@@ -13,15 +13,17 @@ _BLOCK = re.compile(r"^-- name: (\w+)\n((?:--[^\n]*\n)+)(.*?)(?=^-- name: |\Z)",
 
 
 class Statements:
-    """The named statements of one file, as attributes."""
+    """The named statements of one file, or of all files in a folder, as attributes."""
 
     def __init__(self, package: str, path: str) -> None:
-        text = files(package).joinpath(path).read_text(encoding="utf-8")
-        self.blocks = {name: body.strip().rstrip(";") for name, _, body in _BLOCK.findall(text)}
+        place = files(package).joinpath(path)
+        found = [place] if place.is_file() else [one for one in place.iterdir() if one.name.endswith(".sql")]
+        texts = [one.read_text(encoding="utf-8") for one in found]
+        self.blocks = {name: body.strip().rstrip(";") for text in texts for name, _, body in _BLOCK.findall(text)}
         self.__dict__.update(self.blocks)
-        if text.count("-- name:") != len(self.blocks):
-            raise ValueError(f"{path}: a named block without a description or without a statement")
+        if sum(text.count("-- name:") for text in texts) != len(self.blocks):
+            raise ValueError(f"{path}: a name is used twice, or a block has no description or no statement")
 
     def __getattr__(self, name: str) -> str:
-        """Only asked for what is not there; it also tells type checkers that the rest are strings."""
+        """Called only for names that are missing; it also tells type checkers that the others are strings."""
         raise AttributeError(f"no statement named {name!r}")

@@ -1,9 +1,9 @@
-"""What can be read by window, as Arrow schemas: the same columns from every engine.
+"""The tables that can be read by window, as Arrow schemas: the same columns from every engine.
 
-A row of `messages` is a message of the log. `archive` and `dead_letters` have the same columns and say how the message
-ended in a group; `audit` has one row per message and entry. `entry` counts what happened in the store, so (queue, id,
-group, entry) names a row of `archive` and of `audit`: a message that was redriven and ended again has another row,
-with a greater entry. A `group` of null means all groups alike.
+A row of `messages` is a message of the log. `archive` and `dead_letters` have the same columns and how the message
+ended in a group; `audit` has one row per message and entry. `entry` numbers the events of the store, so (queue, id,
+group, entry) identifies a row of `archive` and of `audit`: a message that was redriven and ended again has another row,
+with a greater entry. A null `group` means all groups.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, get_args
 
 from penstock.domain.errors import InvalidInput, MissingExtra
-from penstock.domain.names import nearest, shown
+from penstock.domain.validation import nearest, shown
 from penstock.engines.contract import Table
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TABLES: tuple[Table, ...] = get_args(Table)
 
-# Column by column: its name, its kind, and whether it may be null.
+# Name and kind of each column, and whether it may be null.
 _MESSAGE = (
     ("position", "integer", False),
     ("id", "text", False),
@@ -88,7 +88,7 @@ def columns_of(table: Table) -> tuple[str, ...]:
 
 
 def check_columns(table: Table, columns: Sequence[str] | None) -> tuple[str, ...]:
-    """The columns asked for, in that order; all of them when none are named."""
+    """The given columns in that order, or all columns."""
     known = columns_of(table)
     if columns is None:
         return known
@@ -124,5 +124,7 @@ def pyarrow_module() -> Any:
     try:
         import pyarrow
     except ImportError:
-        raise MissingExtra("windows are read as Arrow, which needs pyarrow: pip install 'penstock[spark]'") from None
+        raise MissingExtra(
+            "windows are read as Arrow, which needs pyarrow: pip install 'penstock-queue[spark]'"
+        ) from None
     return pyarrow

@@ -18,8 +18,8 @@ from functools import lru_cache
 import msgspec
 
 from penstock.domain.errors import InvalidInput
-from penstock.domain.names import check_name, nearest, shown
-from penstock.servers.globbing import matches
+from penstock.domain.validation import check_name, nearest, shown
+from penstock.servers.glob_pattern import matches
 from penstock.servers.passwords import check_hash, is_slow, keep_password, quick_digest, stand_in, verify
 
 DEFAULT = "default"
@@ -36,8 +36,8 @@ class Right(StrEnum):
     SEND = "send"
     RECEIVE = "receive"  # and settle
     LOOK = "look"
-    OPERATE = "operate"  # keep work going: redrive, pause and resume, run batches, sweep
-    MANAGE = "manage"  # change what is kept: policies, schedules, flush, purge, seek; and operate
+    OPERATE = "operate"  # keep work going: redrive, pause and resume, run batches and schedules, sweep
+    MANAGE = "manage"  # change what is kept: policies, schedules, flush, delete, purge, seek; and operate
 
 
 class Role(StrEnum):
@@ -75,7 +75,11 @@ class User(msgspec.Struct, frozen=True):
     @property
     def sees_all(self) -> bool:
         """Whether it may look at every queue, also at those to come."""
-        return Right.LOOK in self.rights and "*" in self.queues
+        return self.may_everywhere(Right.LOOK)
+
+    def may_everywhere(self, right: Right) -> bool:
+        """Whether it has the right for every queue, also for those to come."""
+        return right in self.rights and "*" in self.queues
 
     def may(self, right: Right, queue: str | None = None) -> bool:
         if right is Right.NOTHING:

@@ -1,4 +1,4 @@
-"""Logins: who may try a password now, and the checks that are under way.
+"""Logins: which attempts may be checked now, and the checks under way.
 
 Checking a password is slow on purpose, so it is what somebody who floods a server would make it do. Each address may
 have a few attempts per second, those under way included; what is beyond is refused before anything is computed. Checks
@@ -16,18 +16,18 @@ from typing import NamedTuple
 
 from penstock.domain.errors import PenstockError
 from penstock.servers.access import User, Users
-from penstock.servers.guard import Guard
+from penstock.servers.login_rate_limit import LoginRateLimit
 from penstock.servers.passwords import quick_digest
 
 # One check takes a core and 128 MiB for as long as it runs; half of the cores stay free for clients.
-MOST_AT_ONCE = max(1, min(2, (os.cpu_count() or 1) // 2))
+MAX_AT_ONCE = max(1, min(2, (os.cpu_count() or 1) // 2))
 # Attempts over all addresses, those that wait for their turn included.
-MOST_UNDER_WAY = 32
-_threads = ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="penstock-password")
+MAX_UNDER_WAY = 32
+_threads = ThreadPoolExecutor(MAX_AT_ONCE, thread_name_prefix="penstock-password")
 
 
 class TooManyLogins(PenstockError):
-    """Refused without a look: too many attempts of this address have failed or are under way, or of all addresses."""
+    """Refused unchecked: too many attempts of this address have failed or are under way, or of all addresses."""
 
 
 class _Attempt(NamedTuple):
@@ -37,23 +37,23 @@ class _Attempt(NamedTuple):
 
 
 class Logins:
-    """For one event loop."""
+    """The logins of one event loop."""
 
     def __init__(self, users: Users, failures_per_second: int) -> None:
         self._users = users
-        self._guard = Guard(failures_per_second)
-        self._lines: dict[str, deque[_Attempt]] = {}  # what waits, by address
-        self._turns: deque[str] = deque()  # addresses of which something waits and nothing is being checked
+        self._rate_limit = LoginRateLimit(failures_per_second)
+        self._lines: dict[str, deque[_Attempt]] = {}  # waiting attempts, by address
+        self._turns: deque[str] = deque()  # addresses with waiting attempts and no check under way
         self._same: dict[tuple[str, bytes], asyncio.Future[bool]] = {}
-        self._under_way: Counter[str] = Counter()  # by address, those that wait included
+        self._under_way: Counter[str] = Counter()  # by address, waiting ones included
         self._running = 0
 
     def by_token(self, address: str, token: str) -> User | None:
-        """A token cannot be guessed, so a right one is good however many others were wrong."""
+        """A token cannot be guessed, so a valid one is accepted whatever the rate limit."""
         user = self._users.find_by_token(token)
         if user is None:
             self._check(address)
-            self._guard.note_failure(address)
+            self._rate_limit.note_failure(address)
         return user
 
     async def by_password(self, address: str, name: str, password: bytes) -> User | None:
@@ -66,12 +66,12 @@ class Logins:
                 users.check(name, password) if users.is_quick(name) else await self._wait(address, name, password)
             )
             if not is_right:
-                self._guard.note_failure(address)
+                self._rate_limit.note_failure(address)
                 return None
         return users.find(name)
 
     def _check(self, address: str) -> None:
-        if not self._guard.allows(address, self._under_way[address]):
+        if not self._rate_limit.allows(address, self._under_way[address]):
             raise TooManyLogins("too many failed attempts to authenticate from this address: try again in a second")
 
     async def _wait(self, address: str, name: str, password: bytes) -> bool:
@@ -79,7 +79,7 @@ class Logins:
         key = (name, quick_digest(password))
         outcome = self._same.get(key)
         if outcome is None:
-            if self._under_way.total() >= MOST_UNDER_WAY:
+            if self._under_way.total() >= MAX_UNDER_WAY:
                 raise TooManyLogins("too many attempts to authenticate at the moment: try again in a second")
             outcome = self._same[key] = asyncio.get_running_loop().create_future()
             outcome.add_done_callback(lambda _: self._same.pop(key))
@@ -89,11 +89,11 @@ class Logins:
                 self._turns.append(address)
             self._lines[address].append(_Attempt(name, password, outcome))
             self._begin()
-        # Shielded, because one of several who wait may go away.
+        # Shielded, because one of several waiters may be cancelled.
         return await asyncio.shield(outcome)
 
     def _begin(self) -> None:
-        while self._turns and self._running < MOST_AT_ONCE:
+        while self._turns and self._running < MAX_AT_ONCE:
             address = self._turns.popleft()
             attempt = self._lines[address].popleft()
             self._running += 1

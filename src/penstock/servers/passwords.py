@@ -14,13 +14,13 @@ import secrets
 from collections.abc import Iterable
 
 from penstock.domain.errors import InvalidInput
-from penstock.domain.names import shown
+from penstock.domain.validation import shown
 
 COST, BLOCK, LANES = 2**17, 8, 1
 # Of hashes that say nothing about themselves: those of older versions.
 OLDER_COST = 2**14
 COSTS = frozenset(2**power for power in range(14, 21))
-MOST_MEMORY = 1024 * 1024 * 1024
+MAX_MEMORY = 1024 * 1024 * 1024
 SLOW, QUICK = "scrypt", "memory"
 _key = secrets.token_bytes(32)
 
@@ -66,7 +66,7 @@ def stand_in(stored: Iterable[str]) -> str:
 def check_hash(name: str, value: str) -> str:
     try:
         cost, block, lanes, _, digest = _read(value)
-        fits = cost in COSTS and block in range(1, 33) and lanes in range(1, 17) and 128 * cost * block <= MOST_MEMORY
+        fits = cost in COSTS and block in range(1, 33) and lanes in range(1, 17) and 128 * cost * block <= MAX_MEMORY
         if is_slow(value) and len(digest) == 32 and fits:
             return value
     except ValueError:

@@ -1,4 +1,4 @@
-"""Failures: reasons grouped by fingerprint, and the messages that fail again and again."""
+"""Failures: reasons grouped by fingerprint, and poison messages."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from pyspark.sql import functions as F
 
 from penstock.domain.fingerprints import EXAMINED_CHARACTERS, KEPT_CHARACTERS, NO_REASON, RULES
 from penstock.domain.lifecycle import Event
+from penstock.spark.audit import FAILING, count_when, has_ended, is_event, state_name, state_number
 from penstock.spark.schemas import FAILURES, POISON, conform
-from penstock.spark.trails import FAILING, count_when, has_ended, is_event, state_name, state_number
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
 
-# What happens by itself has no reason but its kind.
+# Events without a reason of their own.
 BY_ITSELF = {
     Event.LEASE_END: "the lease ended: its consumer vanished or was too slow",
     Event.EXPIRE: "its time to live was over",
@@ -24,8 +25,8 @@ POISON_FAILURES = 3
 
 
 def pattern(reason: Column) -> Column:
-    """The reason without what differs from one time to the next: `domain.fingerprints.fingerprint` for a column, so
-    that a failure has the same name here and where dead letters are listed."""
+    """The reason with its variable parts blanked out: `domain.fingerprints.fingerprint` as a column expression, so
+    that a failure has the same name here and in lists of dead letters."""
     text = F.substring(reason, 1, EXAMINED_CHARACTERS)
     for search, stand_in in RULES:
         text = F.regexp_replace(text, search, stand_in)
@@ -34,11 +35,9 @@ def pattern(reason: Column) -> Column:
 
 
 def failing(audit: DataFrame) -> DataFrame:
-    """What did not work, one row for each message, group and pattern. Both tables come of it, so it is worth keeping
-    until both are made.
+    """One row for each message, group and pattern that failed. Persist it to compute both tables from it.
 
-    A message mostly fails for the same reason again, so reasons are counted first: then each is taken through the
-    rules once.
+    A message mostly repeats its reason, so reasons are counted first and the rules applied once to each.
     """
     by_itself = F.create_map(*(F.lit(str(word)) for pair in BY_ITSELF.items() for word in pair))[F.col("event")]
     reasons = (
@@ -66,19 +65,27 @@ def failing(audit: DataFrame) -> DataFrame:
 
 
 def failures(failing: DataFrame) -> DataFrame:
-    """How often each kind of failure happened, to how many messages, and how often to the same one."""
-    worst = F.max_by("repeated", "times")
-    by_times = failing.groupBy("queue", "group", "pattern", "times").agg(
-        F.min_by("example", "first_at").alias("example"),
+    """How often each pattern occurred, for how many messages, and how often for one message."""
+    return kinds(by_times(failing))
+
+
+def by_times(failing: DataFrame) -> DataFrame:
+    """How many messages failed how often with the same pattern."""
+    return failing.groupBy("queue", "group", "pattern", "times").agg(
+        _first_example(),
         F.count("*").alias("repeated"),
         F.sum("ended").alias("dead"),
         F.min("first_at").alias("first_at"),
         F.max("last_at").alias("last_at"),
     )
+
+
+def kinds(by_times: DataFrame) -> DataFrame:
+    worst = F.max_by("repeated", "times")
     return (
         by_times.groupBy("queue", "group", "pattern")
         .agg(
-            F.min_by("example", "first_at").alias("example"),
+            _first_example(),
             F.sum(F.col("times") * F.col("repeated")).alias("failures"),
             F.sum("repeated").alias("messages"),
             F.sum("dead").alias("dead"),
@@ -92,14 +99,19 @@ def failures(failing: DataFrame) -> DataFrame:
     )
 
 
-def poison(failing: DataFrame, at_least: int = POISON_FAILURES) -> DataFrame:
-    """Messages that failed at least so often with the same error in one group."""
+def poison(failing: DataFrame, at_least: int = POISON_FAILURES, schema: StructType = POISON) -> DataFrame:
+    """Messages that failed at least this often with the same pattern in one group."""
     return (
         failing.where(F.col("times") >= at_least)
         .withColumnRenamed("times", "failures")
         .withColumn("fingerprint", _fingerprint())
-        .transform(conform(POISON))
+        .transform(conform(schema))
     )
+
+
+def _first_example() -> Column:
+    """The earliest example; ties are broken by its text."""
+    return F.min(F.struct("first_at", "example"))["example"].alias("example")
 
 
 def _fingerprint() -> Column:

@@ -1,4 +1,4 @@
-"""The jobs of the pipeline: each opens the store and Spark, does its work, and leaves a note of its run."""
+"""The jobs of the pipeline. Each opens the store and Spark, does its work, and records its run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.client.connecting import absolute_url, connect, redacted
+from penstock.client.connection import absolute_url, connect, redacted
 from penstock.client.pipeline import (
     LakeStatus,
     PipelineRun,
@@ -21,18 +21,17 @@ from penstock.client.pipeline import (
     note_run,
 )
 from penstock.domain.errors import InvalidInput
-from penstock.domain.names import shown
-from penstock.domain.times import to_time
-from penstock.spark.lake.archiving import Archived, archive
-from penstock.spark.lake.compacting import compact, drop_old
-from penstock.spark.lake.frames import read_table
-from penstock.spark.lake.opening import GROUP, Lake, open_lake
-from penstock.spark.lake.verifying import Verdict, verify
+from penstock.domain.validation import shown
+from penstock.spark.lake.archive import ArchiveRun, archive
+from penstock.spark.lake.compaction import compact, drop_old
+from penstock.spark.lake.lake import GROUP, Lake, open_lake
+from penstock.spark.lake.rows import LAKE_TABLES
+from penstock.spark.lake.table_update import update_tables
+from penstock.spark.lake.verification import Verification, verify
 from penstock.spark.report.findings import Finding, findings
 from penstock.spark.report.page import page
 from penstock.spark.report.summary import summarise, width_for
 from penstock.spark.session import open_session
-from penstock.spark.tables import Tables, compute
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,8 +41,8 @@ if TYPE_CHECKING:
 Say = Callable[[str], None]
 
 
-class Place(msgspec.Struct, frozen=True):
-    """Where a job works: on which store and which lake, on which Spark."""
+class JobTarget(msgspec.Struct, frozen=True):
+    """The store, lake and Spark master of a job."""
 
     url: str
     lake: str
@@ -52,11 +51,12 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Upkeep(msgspec.Struct, frozen=True):
-    """What the archive job does besides archiving."""
+    """Settings of the archive job."""
 
     keep_days: int | None = None
     accept_gap: bool = False
     group: str = GROUP
+    compact: bool = True
 
 
 class Reported(msgspec.Struct, frozen=True):
@@ -65,13 +65,13 @@ class Reported(msgspec.Struct, frozen=True):
 
 
 class Job:
-    """One run of a job, from the opening of the store and of Spark to the note that it leaves."""
+    """One run of a job."""
 
-    def __init__(self, name: str, place: Place, say: Say) -> None:
+    def __init__(self, name: str, target: JobTarget, say: Say) -> None:
         self.name = name
-        self.place = place
+        self.target = target
         self.say = say
-        self.url = absolute_url(place.url)
+        self.url = absolute_url(target.url)
         self.result: dict[str, Any] = {}
 
     @contextmanager
@@ -82,7 +82,7 @@ class Job:
             began_at, began = engine_time(engine), time.monotonic()
             self.say("Starting Spark")
             try:
-                with open_session(f"pipeline {self.name}", self.place.master, self.place.conf) as spark:
+                with open_session(f"pipeline {self.name}", self.target.master, self.target.conf) as spark:
                     yield engine, spark
             except Exception as error:
                 note_run(engine, PipelineRun(self.name, began_at, time.monotonic() - began, False, {}, str(error)))
@@ -90,39 +90,39 @@ class Job:
             note_run(engine, PipelineRun(self.name, began_at, time.monotonic() - began, True, self.result))
 
 
-def run_archive(place: Place, upkeep: Upkeep, say: Say) -> Archived:
+def run_archive(target: JobTarget, upkeep: Upkeep, say: Say) -> ArchiveRun:
     check_keep_days(upkeep.keep_days)
-    job = Job("archive", place, say)
+    job = Job("archive", target, say)
     with job.running() as (engine, spark):
         done = _archive(job, engine, spark, upkeep)
         job.result = msgspec.to_builtins(done)
     return done
 
 
-def run_verify(place: Place, say: Say) -> Verdict:
-    job = Job("verify", place, say)
+def run_verify(target: JobTarget, say: Say) -> Verification:
+    job = Job("verify", target, say)
     with job.running() as (engine, spark):
         say("Comparing every row")
-        with open_lake(spark, engine, place.lake) as lake:
+        with open_lake(spark, engine, target.lake) as lake:
             verdict = verify(spark, lake, job.url)
         job.result = msgspec.to_builtins(verdict)
     return verdict
 
 
-def run_report(place: Place, out: str, say: Say) -> Reported:
+def run_report(target: JobTarget, out: str, say: Say) -> Reported:
     check_out(out)
-    job = Job("report", place, say)
+    job = Job("report", target, say)
     with job.running() as (engine, spark):
         reported = _report(job, engine, spark, out)
         job.result = {"path": reported.path}
     return reported
 
 
-def run_all(place: Place, out: str, upkeep: Upkeep, say: Say) -> tuple[Archived, Reported]:
+def run_all(target: JobTarget, out: str, upkeep: Upkeep, say: Say) -> tuple[ArchiveRun, Reported]:
     """Archive, tables and report, with one session."""
     check_keep_days(upkeep.keep_days)
     check_out(out)
-    job = Job("run", place, say)
+    job = Job("run", target, say)
     with job.running() as (engine, spark):
         done = _archive(job, engine, spark, upkeep)
         reported = _report(job, engine, spark, out)
@@ -136,7 +136,7 @@ def check_keep_days(keep_days: int | None) -> None:
 
 
 def check_out(out: str) -> None:
-    """Before any work is done: whether the report can be written there."""
+    """Check before any work whether the report can be written there."""
     path = Path(out)
     if path.is_dir():
         raise InvalidInput(f"{shown(out)} is a directory: name a file for the report")
@@ -144,35 +144,34 @@ def check_out(out: str) -> None:
         raise InvalidInput(f"there is no directory {shown(str(path.parent))} for the report")
 
 
-def _archive(job: Job, engine: Engine, spark: SparkSession, upkeep: Upkeep) -> Archived:
-    lake = open_lake(spark, engine, job.place.lake, create=True, group=upkeep.group)
+def _archive(job: Job, engine: Engine, spark: SparkSession, upkeep: Upkeep) -> ArchiveRun:
+    lake = open_lake(spark, engine, job.target.lake, create=True, group=upkeep.group)
     job.say("Archiving what is new")
     done = archive(spark, lake, job.url, accept_gap=upkeep.accept_gap, say=lambda line: job.say(f"  {line}"))
     if upkeep.keep_days is not None:
         dropped = drop_old(lake, upkeep.keep_days)
         job.say(f"  dropped {dropped:,} old files")
-    compacted = compact(spark, lake)
-    if compacted.before:
-        job.say(f"  {compacted.before:,} small files became {compacted.after:,}")
+    if upkeep.compact:
+        compacted = compact(spark, lake)
+        if compacted.before:
+            job.say(f"  {compacted.before:,} small files became {compacted.after:,}")
     _note_lake(engine, lake)
     return done
 
 
 def _note_lake(engine: Engine, lake: Lake) -> None:
-    files = lake.manifest.files()
-    size = sum(entry.size for entry in files.values())
-    windows = lake.manifest.state.windows
-    note_lake(engine, lake.manifest.lake, LakeStatus(lake.folder.path, engine_time(engine), windows, len(files), size))
+    sizes = [entry.size for table in LAKE_TABLES for entry in lake.manifest.files(table).values()]
+    windows, now = lake.manifest.state.windows, engine_time(engine)
+    note_lake(engine, lake.manifest.lake, LakeStatus(lake.folder.path, now, windows, len(sizes), sum(sizes)))
 
 
 def _report(job: Job, engine: Engine, spark: SparkSession, out: str) -> Reported:
-    with open_lake(spark, engine, job.place.lake) as lake:
-        lake.finish()
+    with open_lake(spark, engine, job.target.lake) as lake:
         job.say("Computing tables")
-        tables = _tables(job, spark, lake)
+        tables = update_tables(spark, lake, width_for, lambda name: job.say(f"  {name}"))
         job.say("Writing the report")
         made_at = engine_time(engine)
-        summary = summarise(tables, redacted(job.place.url), made_at)
+        summary = summarise(tables, redacted(job.target.url), made_at)
     path = Path(out).absolute()
     aside_file = path.with_name(f".{path.name}.new")
     aside_file.write_text(page(summary), encoding="utf-8")
@@ -180,12 +179,3 @@ def _report(job: Job, engine: Engine, spark: SparkSession, out: str) -> Reported
     found = findings(summary)
     note_report(engine, ReportStatus(str(path), made_at, [one.sentence for one in found]))
     return Reported(out, found)
-
-
-def _tables(job: Job, spark: SparkSession, lake: Lake) -> Tables:
-    audit = read_table(spark, lake, "audit")
-    aside, upto_at = f"{lake.staging()}-tables", lake.manifest.state.upto_at
-    until = None if upto_at is None else to_time(upto_at)
-    tables = compute(spark, audit, lake.folder, aside, width_for, lambda name: job.say(f"  {name}"), until)
-    lake.folder.remove(aside)
-    return tables

@@ -8,8 +8,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from penstock.domain.lifecycle import Event
-from penstock.spark.schemas import LEASES, LIFECYCLES, OUTCOMES, conform
-from penstock.spark.trails import (
+from penstock.spark.audit import (
     MICROSECONDS,
     by_group,
     has_ended,
@@ -17,6 +16,7 @@ from penstock.spark.trails import (
     is_revival,
     seconds_between,
 )
+from penstock.spark.schemas import LEASES, LIFECYCLES, OUTCOMES, conform
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -25,13 +25,17 @@ LIFE = ("queue", "id", "group")
 
 
 def lifecycles(audit: DataFrame) -> DataFrame:
-    """What became of each message in each group of its queue.
+    """The lifecycle of each message in each group of its queue."""
+    return lives(audit).where("is_read").transform(conform(LIFECYCLES))
 
-    The entries of a message are brought together and put in the order in which they happened, which is that of `entry`:
-    the clock may have been set back between two of them. Each life is added up as its entries pass by.
+
+def lives(audit: DataFrame, readers: DataFrame | None = None) -> DataFrame:
+    """The same, with messages that do not belong to the group (not `is_read`).
+
+    Entries of a message are ordered by `entry`, not by time, because the clock may have been set back.
     """
     found = (
-        _told(by_group(audit))
+        _facts(by_group(audit, readers))
         .groupBy(*LIFE)
         .agg(
             F.max(F.struct("entry", "at", "state", "attempt")).alias("last"),
@@ -44,11 +48,11 @@ def lifecycles(audit: DataFrame) -> DataFrame:
             F.sum("leased_micros").alias("leased_micros"),
             F.array_sort(F.collect_list("turn")).alias("turns"),
             F.max("is_read").alias("is_read"),
+            F.max("position").alias("position"),
         )
     )
     return (
-        found.where("is_read")
-        .withColumn("state", F.col("last.state"))
+        found.withColumn("state", F.col("last.state"))
         .withColumn("attempts", F.col("last.attempt"))
         .withColumn("last_reason", F.col("last_with_reason.reason"))
         .withColumn("ready_at", F.col("ready.at"))
@@ -58,12 +62,12 @@ def lifecycles(audit: DataFrame) -> DataFrame:
         .withColumn("total_seconds", seconds_between(F.col("sent_at"), F.col("finished_at")))
         .withColumn("processed_seconds", F.col("leased_micros") / F.lit(float(MICROSECONDS)))
         .withColumn("spells", _spells())
-        .transform(conform(LIFECYCLES))
+        .select(*LIFECYCLES.names, "is_read")
     )
 
 
-def _told(entries: DataFrame) -> DataFrame:
-    """What each entry adds to the life of its message: looked at once, before anything is grouped."""
+def _facts(entries: DataFrame) -> DataFrame:
+    """The contribution of each entry to the lifecycle of its message, computed before grouping."""
     at, place = F.col("at"), F.struct("entry", "at")
     received = is_event(Event.RECEIVE)
     ready = (F.col("state") == "ready") & is_event(Event.SEND, Event.DUE, Event.BATCH_START)
@@ -71,20 +75,20 @@ def _told(entries: DataFrame) -> DataFrame:
     leased = F.coalesce(F.greatest(F.lit(0), F.unix_micros(following) - F.unix_micros(at)), F.lit(0))
     turns = is_event(Event.SEND) | is_revival() | has_ended()
     return entries.select(
-        *(*LIFE, "entry", "at", "state", "attempt", "reason", "is_read"),
+        *(*LIFE, "position", "entry", "at", "state", "attempt", "reason", "is_read"),
         F.when(is_event(Event.SEND), at).alias("sent_at"),
         F.when(ready, place).alias("ready"),
         F.when(received, place).alias("received"),
         F.when(received, F.col("by")).alias("worker"),
-        # A delivery ends with the next entry of its message; one in flight does not count yet.
+        # A delivery ends with the next entry of its message; one in flight is not counted.
         F.when(received, leased).alias("leased_micros"),
         F.when(turns, F.struct("entry", "at", F.when(has_ended(), F.col("state")).alias("outcome"))).alias("turn"),
     )
 
 
 def _spells() -> Column:
-    """When the message was live: from its send to its end, and again from each redrive or seek to the next end. The
-    first one has no beginning when the send is not in the history."""
+    """The periods in which the message was live: from its send, and from each redrive or seek, to the next end. The
+    first has no beginning when the send is not in the audit."""
     turns = F.col("turns")
     begins = F.transform(F.filter(turns, lambda turn: turn["outcome"].isNull()), lambda turn: turn["at"])
     unknown = F.array(F.lit(None).cast("timestamp"))
@@ -100,21 +104,30 @@ def _spells() -> Column:
 
 
 def leases(audit: DataFrame) -> DataFrame:
-    """Each delivery with the entry that ended it: the next one of the same message in the same group."""
+    """Each delivery with the entry that ended it: the next of the same message and group."""
+    return _deliveries(audit, "at").transform(conform(LEASES))
+
+
+def deliveries(audit: DataFrame) -> DataFrame:
+    """Deliveries from the audit of a lake, with the window in which they ended."""
+    found = _deliveries(audit, "at", "window")
+    return found.select("worker", "leased_at", "ended_at", "ended_by", "ended_window")
+
+
+def _deliveries(audit: DataFrame, *columns: str) -> DataFrame:
     following = Window.partitionBy(*LIFE).orderBy("entry")
+    ended = {f"ended_{name}": F.lead(name).over(following) for name in columns}
     return (
         audit.where(F.col("group").isNotNull())
-        .withColumn("ended_at", F.lead("at").over(following))
-        .withColumn("ended_by", F.lead("event").over(following))
+        .withColumns({**ended, "ended_by": F.lead("event").over(following)})
         .where(is_event(Event.RECEIVE))
         .withColumn("seconds", seconds_between(F.col("at"), F.col("ended_at")))
         .withColumnsRenamed({"by": "worker", "at": "leased_at"})
-        .transform(conform(LEASES))
     )
 
 
 def outcomes(lifecycles: DataFrame) -> DataFrame:
-    """How messages ended, by queue and group; those that have not ended are counted under their state."""
+    """Messages by queue, group and outcome, or by state when they have not ended."""
     return (
         lifecycles.groupBy("queue", "group", F.col("state").alias("outcome"))
         .agg(F.count("*").alias("messages"))

@@ -1,21 +1,22 @@
-"""Metrics: what happened per queue, group and stretch of time, a minute unless said otherwise.
+"""Metrics: rates, percentiles and backlog per queue, group and time bucket, by default a minute.
 
-Deliveries are counted where the entries are, and what became of messages where the lives are: a group's backlog is then
-that of the messages it reads. All that follows works on as many rows as there are stretches.
+Deliveries are counted from entries, and outcomes from lifecycles, so that a group's backlog has only messages that the
+group reads. All later steps work on one row per bucket.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from penstock.domain.lifecycle import Event
-from penstock.spark.schemas import BACKLOG, METRICS, conform
-from penstock.spark.trails import (
+from penstock.spark.audit import (
+    MICROSECONDS,
     SETTLING,
     count_when,
     has_ended,
@@ -24,25 +25,91 @@ from penstock.spark.trails import (
     seconds_between,
     stretch,
 )
+from penstock.spark.schemas import BACKLOG, METRICS, conform
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 MINUTE = 60
 KEY = ("queue", "group", "starts_at")
-# What entries tell, and what lives tell.
+# Counts taken from entries, and from lifecycles.
 ENTRIES = ("received", "settled", "retried")
 TURNS = ("sent", "revived", "succeeded", "dead")
 PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 TIMED = ("waited", "processed")
-# Exact up to this many values in a stretch, and within one part in so many beyond.
-ACCURACY = 1000
-# The age of the oldest message is exact to this part of a stretch.
-COHORTS = 60
+# Significant digits of percentiles: durations are rounded to them and counted.
+DIGITS = 3
+
+
+# Adds columns `last`, the start of the last bucket, and `until`, its end.
+Last = Callable[["DataFrame"], "DataFrame"]
+
+
+class Parts(NamedTuple):
+    """The inputs of metrics: additive counts."""
+
+    flows: DataFrame
+    turns: DataFrame
+    durations: DataFrame
+    spells: DataFrame
+    older: DataFrame
+
+
+def metrics(
+    flows: DataFrame, lifecycles: DataFrame, width_seconds: float = MINUTE, until: datetime | None = None
+) -> DataFrame:
+    """Rates, percentiles and backlog of each bucket, from `flows` and `lifecycles` of the same audit, up to a time or
+    to the last entry.
+
+    Waiting time counts in the bucket of the first receive, processing time in that of the end.
+    """
+    counted = parts(flows, lifecycles, width_seconds)
+    return assembled(counted, last_of(counted, width_seconds, until), width_seconds)
+
+
+def backlog(
+    flows: DataFrame, lifecycles: DataFrame, width_seconds: float = MINUTE, until: datetime | None = None
+) -> DataFrame:
+    """The number of live messages at the end of each bucket, and the age of the oldest.
+
+    Each queue and group has a row for every bucket from its first entry to the last bucket of all.
+    """
+    counted = parts(flows, lifecycles, width_seconds)
+    return _backlog(counted, last_of(counted, width_seconds, until), width_seconds)
+
+
+def parts(flows: DataFrame, lifecycles: DataFrame, width_seconds: float) -> Parts:
+    return Parts(
+        flows,
+        turns(lifecycles, width_seconds),
+        durations(lifecycles, width_seconds),
+        spells(lifecycles, width_seconds),
+        older(lifecycles),
+    )
+
+
+def assembled(parts: Parts, last: Last, width_seconds: float) -> DataFrame:
+    frames = [
+        parts.flows,
+        parts.turns,
+        percentiles(parts.durations, KEY),
+        _backlog(parts, last, width_seconds),
+    ]
+    united = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
+    values = [column for column in united.columns if column not in KEY]
+    finished = F.col("succeeded") + F.col("dead")
+    return (
+        united.groupBy(*KEY)
+        .agg(*(F.max(column).alias(column) for column in values))
+        .fillna(0, subset=[*ENTRIES, *TURNS, "backlog"])
+        .withColumn("finished", finished)
+        .withColumn("failure_rate", F.when(finished > 0, F.col("dead") / finished))
+        .transform(conform(METRICS))
+    )
 
 
 def flows(audit: DataFrame, width_seconds: float = MINUTE) -> DataFrame:
-    """How many deliveries began and ended in each stretch."""
+    """Deliveries that began and ended in each bucket."""
     return (
         audit.where(F.col("group").isNotNull())
         .withColumn("starts_at", stretch(F.col("at"), width_seconds))
@@ -56,92 +123,101 @@ def flows(audit: DataFrame, width_seconds: float = MINUTE) -> DataFrame:
 
 
 def turns(lifecycles: DataFrame, width_seconds: float = MINUTE) -> DataFrame:
-    """How many messages became live and how many ended in each stretch."""
+    """Messages that became live and that ended in each bucket."""
+    return (
+        each_turn(lifecycles)
+        .groupBy("queue", "group", stretch(F.col("at"), width_seconds).alias("starts_at"))
+        .agg(*(count_when(F.col("turn") == name).alias(name) for name in TURNS))
+    )
+
+
+def each_turn(lifecycles: DataFrame) -> DataFrame:
     spells = lifecycles.select("queue", "group", F.posexplode("spells").alias("place", "spell"))
     begins = (F.col("spell.begins_at"), F.when(F.col("place") == 0, F.lit("sent")).otherwise(F.lit("revived")))
-    ends = (F.col("spell.ends_at"), F.col("spell.outcome"))
-    turn = F.col("turn")
+    is_good = F.col("spell.outcome") == "succeeded"
+    ends = (F.col("spell.ends_at"), F.when(is_good, F.lit("succeeded")).otherwise(F.lit("dead")))
+    found = spells.select("queue", "group", F.stack(F.lit(2), *begins, *ends).alias("at", "turn"))
+    return found.where(F.col("at").isNotNull())
+
+
+def durations(lifecycles: DataFrame, width_seconds: float = MINUTE) -> DataFrame:
+    """How many messages had each waiting and processing time."""
+    starts_at = stretch(F.col("at"), width_seconds).alias("starts_at")
+    found = each_duration(lifecycles).groupBy("queue", "group", starts_at, "what", "seconds")
+    return found.agg(F.count("*").alias("messages"))
+
+
+def each_duration(lifecycles: DataFrame) -> DataFrame:
+    """Durations, rounded to significant digits."""
+    received = (F.col("first_received_at"), F.lit(TIMED[0]), F.col("waited_seconds"))
+    finished = (F.col("finished_at"), F.lit(TIMED[1]), F.col("processed_seconds"))
     return (
-        spells.select("queue", "group", F.stack(F.lit(2), *begins, *ends).alias("at", "turn"))
-        .where(F.col("at").isNotNull())
-        .groupBy("queue", "group", stretch(F.col("at"), width_seconds).alias("starts_at"))
-        .agg(
-            *(count_when(turn == name).alias(name) for name in TURNS[:-1]),
-            count_when(~turn.isin(*TURNS[:-1])).alias("dead"),
-        )
+        lifecycles.select("queue", "group", F.stack(F.lit(2), *received, *finished).alias("at", "what", "seconds"))
+        .where(F.col("at").isNotNull() & F.col("seconds").isNotNull())
+        .withColumn("seconds", _rounded(F.col("seconds")))
     )
 
 
-def metrics(
-    flows: DataFrame, lifecycles: DataFrame, width_seconds: float = MINUTE, until: datetime | None = None
-) -> DataFrame:
-    """Rates, percentiles and backlog of each stretch, from `flows` and `lifecycles` of the same audit, up to a time or
-    to the last thing that happened.
-
-    Waiting counts where a message was first received, processing where it ended.
-    """
-    turned = turns(lifecycles, width_seconds)
-    last = _last(flows, turned, width_seconds, until)
-    parts = [
-        flows,
-        turned,
-        _percentiles(lifecycles, width_seconds),
-        _backlog(flows, turned, lifecycles, last, width_seconds),
-    ]
-    united = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
-    values = [column for column in united.columns if column not in KEY]
-    finished = F.col("succeeded") + F.col("dead")
-    return (
-        united.groupBy(*KEY)
-        .agg(*(F.max(column).alias(column) for column in values))
-        .fillna(0, subset=[*ENTRIES, *TURNS, "backlog"])
-        .withColumn("finished", finished)
-        .withColumn("failure_rate", F.when(finished > 0, F.col("dead") / finished))
-        .transform(conform(METRICS))
-    )
+def _rounded(seconds: Column) -> Column:
+    micros = F.round(seconds * MICROSECONDS).cast("long")
+    unit = F.pow(F.lit(10), F.greatest(F.lit(0), F.length(micros.cast("string")) - DIGITS)).cast("long")
+    return F.round(micros / unit).cast("long") * unit / F.lit(float(MICROSECONDS))
 
 
-def _percentiles(lifecycles: DataFrame, width_seconds: float) -> DataFrame:
-    """Each life counts at two times, in one pass."""
-    nothing = F.lit(None).cast("double")
-    received = (F.col("first_received_at"), F.col("waited_seconds"), nothing)
-    finished = (F.col("finished_at"), nothing, F.col("processed_seconds"))
+def percentiles(durations: DataFrame, key: Sequence[str]) -> DataFrame:
+    """Nearest-rank percentiles."""
+    kind = Window.partitionBy(*key, "what")
+    upto = F.sum("messages").over(kind.orderBy("seconds").rowsBetween(Window.unboundedPreceding, 0))
+    ranked = durations.groupBy(*key, "what", "seconds").agg(F.sum("messages").alias("messages"))
+    ranked = ranked.withColumn("upto", upto).withColumn("every", F.sum("messages").over(kind))
     found = (
-        lifecycles.select("queue", "group", F.stack(F.lit(2), *received, *finished).alias("at", *TIMED))
-        .where(F.col("at").isNotNull() & F.coalesce(*TIMED).isNotNull())
-        .groupBy("queue", "group", stretch(F.col("at"), width_seconds).alias("starts_at"))
-        .agg(*(F.percentile_approx(what, list(PERCENTILES.values()), ACCURACY).alias(what) for what in TIMED))
+        F.min(F.when((F.col("what") == what) & (F.col("upto") >= part * F.col("every")), F.col("seconds"))).alias(
+            f"{what}_{name}"
+        )
+        for what in TIMED
+        for name, part in PERCENTILES.items()
     )
-    percentiles = (
-        F.col(what)[place].alias(f"{what}_{name}") for what in TIMED for place, name in enumerate(PERCENTILES)
+    return ranked.groupBy(*key).agg(*found)
+
+
+def spells(lifecycles: DataFrame, width_seconds: float = MINUTE) -> DataFrame:
+    """The first and last bucket in which messages were live, and when the oldest of them was sent. Messages that ended
+    in the bucket in which they began are not in any backlog, and are left out."""
+    cut = (stretch(F.col(name), width_seconds).alias(name) for name in ("begins_at", "ends_at"))
+    return (
+        each_spell(lifecycles)
+        .groupBy("queue", "group", "is_first", *cut)
+        .agg(F.min("sent_at").alias("oldest_sent_at"))
+        .where(F.col("ends_at").isNull() | (F.col("begins_at") < F.col("ends_at")))
     )
-    return found.select(*KEY, *percentiles)
 
 
-def backlog(
-    flows: DataFrame, lifecycles: DataFrame, width_seconds: float = MINUTE, until: datetime | None = None
-) -> DataFrame:
-    """What was live when each stretch ended, and how old the oldest of it was.
-
-    Every stretch has a row from the first to the last that anything happened in, by queue and group.
-    """
-    turned = turns(lifecycles, width_seconds)
-    last = _last(flows, turned, width_seconds, until)
-    return _backlog(flows, turned, lifecycles, last, width_seconds)
+def each_spell(lifecycles: DataFrame) -> DataFrame:
+    lives = lifecycles.where(F.col("sent_at").isNotNull())
+    return lives.select("queue", "group", "sent_at", F.posexplode("spells").alias("place", "spell")).select(
+        *("queue", "group", "sent_at", (F.col("place") == 0).alias("is_first"), "spell.begins_at", "spell.ends_at")
+    )
 
 
-def _backlog(
-    flows: DataFrame, turned: DataFrame, lifecycles: DataFrame, last: DataFrame, width_seconds: float
-) -> DataFrame:
+def older(lifecycles: DataFrame) -> DataFrame:
+    """Messages that were already live when the audit begins."""
+    return lifecycles.where(was_there()).groupBy("queue", "group").agg(F.count("*").alias("messages"))
+
+
+def was_there() -> Column:
+    return F.get("spells", F.lit(0))["begins_at"].isNull()
+
+
+def _backlog(parts: Parts, last: Last, width_seconds: float) -> DataFrame:
     upto = Window.partitionBy("queue", "group").orderBy("starts_at").rowsBetween(Window.unboundedPreceding, 0)
     change = F.col("sent") + F.col("revived") - F.col("succeeded") - F.col("dead")
-    counted = _filled(flows, turned, last, width_seconds).withColumn("change", F.sum(change).over(upto))
-    oldest = _oldest(lifecycles, last, width_seconds)
+    counted = _filled(parts, last, width_seconds).withColumn("change", F.sum(change).over(upto))
+    oldest = _oldest(parts.spells, last, width_seconds)
     ends_at = F.least(F.col("starts_at") + interval(width_seconds), F.col("until"))
     return (
         counted.alias("counted")
-        .join(oldest.alias("oldest"), _same("counted", "oldest", *KEY), "left")
-        .join(F.broadcast(_older(lifecycles)).alias("older"), _same("counted", "older", "queue", "group"), "left")
+        .join(oldest.hint("merge").alias("oldest"), _same("counted", "oldest", *KEY), "left")
+        .join(parts.older.hint("merge").alias("older"), _same("counted", "older", "queue", "group"), "left")
         .withColumn("backlog", F.col("change") + F.coalesce("older.messages", F.lit(0)))
         .select(*(f"counted.{name}" for name in KEY), "backlog", "oldest_sent_at", "counted.until")
         .withColumn(
@@ -152,11 +228,11 @@ def _backlog(
     )
 
 
-def _filled(flows: DataFrame, turned: DataFrame, last: DataFrame, width_seconds: float) -> DataFrame:
-    """How many turns each stretch had, with a row of zeros where nothing happened, up to the last stretch of all
-    queues."""
-    seen = flows.select(*KEY).unionByName(turned, allowMissingColumns=True)
-    spans = seen.groupBy("queue", "group").agg(F.min("starts_at").alias("first")).crossJoin(last)
+def _filled(parts: Parts, last: Last, width_seconds: float) -> DataFrame:
+    """The turns of each bucket, with zeros for buckets without any, up to the last bucket of all queues."""
+    turned = parts.turns
+    seen = parts.flows.select(*KEY).unionByName(turned, allowMissingColumns=True)
+    spans = seen.groupBy("queue", "group").agg(F.min("starts_at").alias("first")).transform(last)
     step = interval(width_seconds)
     empty = spans.select("queue", "group", "until", F.explode(F.sequence("first", "last", step)).alias("starts_at"))
     return (
@@ -166,90 +242,56 @@ def _filled(flows: DataFrame, turned: DataFrame, last: DataFrame, width_seconds:
     )
 
 
-def _last(flows: DataFrame, turned: DataFrame, width_seconds: float, until: datetime | None) -> DataFrame:
-    """The last stretch, and the time at which it ends: one row, for every task."""
-    found = flows.select("starts_at").union(turned.select("starts_at")).agg(F.max("starts_at").alias("last"))
+def last_of(parts: Parts, width_seconds: float, until: datetime | None) -> Last:
+    """The last bucket and when it ends, from the counts."""
+    seen = parts.flows.select("starts_at").union(parts.turns.select("starts_at"))
+    found = seen.agg(F.max("starts_at").alias("last"))
     if until is None:
-        return F.broadcast(found.withColumn("until", F.col("last") + interval(width_seconds)))
-    end = F.lit(until)
-    return F.broadcast(
-        found.withColumn("until", F.when(F.col("last").isNotNull(), F.greatest(F.col("last"), end))).withColumn(
+        row = found.withColumn("until", F.col("last") + interval(width_seconds))
+    else:
+        end = F.when(F.col("last").isNotNull(), F.greatest(F.col("last"), F.lit(until)))
+        row = found.withColumn("until", end).withColumn(
             "last", F.greatest("last", stretch(F.col("until"), width_seconds))
         )
-    )
+    return lambda frame: frame.crossJoin(F.broadcast(row))
 
 
-def _oldest(lifecycles: DataFrame, last: DataFrame, width_seconds: float) -> DataFrame:
-    """For each stretch, when the oldest message was sent that was live at its end."""
-    lives = lifecycles.where(F.col("sent_at").isNotNull()).select("queue", "group", "sent_at", "spells")
+def last_at(until: datetime, width_seconds: float) -> Last:
+    """The same where no count is later than a known time."""
+    end = F.lit(until)
+    return lambda frame: frame.withColumns({"until": end, "last": stretch(end, width_seconds)})
+
+
+def _oldest(spells: DataFrame, last: Last, width_seconds: float) -> DataFrame:
+    """For each bucket, when the oldest message was sent that was live at its end.
+
+    In their first spell, messages that end before an older one are never the oldest, and the others follow each other
+    without overlap. Later spells (redrive, seek) are few.
+    """
+    live = spells.withColumn("ends", F.coalesce("ends_at", _never()))
+    earlier = Window.partitionBy("queue", "group").orderBy("oldest_sent_at").rowsBetween(Window.unboundedPreceding, -1)
+    first = live.where("is_first").withColumn("first", F.greatest("begins_at", F.max("ends").over(earlier)))
+    later = live.where(~F.col("is_first")).withColumn("first", F.col("begins_at"))
     return (
-        _first_turns(lives, last, width_seconds)
-        .unionByName(_later_turns(lives, last, width_seconds))
+        _stretches(first.unionByName(later), last, width_seconds)
         .groupBy(*KEY)
         .agg(F.min("oldest_sent_at").alias("oldest_sent_at"))
     )
 
 
-def _first_turns(lives: DataFrame, last: DataFrame, width_seconds: float) -> DataFrame:
-    """Of messages that live for the first time: for each stretch at least the oldest.
-
-    Messages sent at about the same time are one cohort, which lives as long as the last of them. A cohort that ends
-    before an older one is never the oldest; the others take turns, so each stretch is looked at once.
-    """
-    cohort_seconds = min(width_seconds, max(1.0, width_seconds / COHORTS))
-    ends_at = F.get("spells", F.lit(0))["ends_at"]
-    cohorts = (
-        lives.withColumn("cohort", stretch(F.col("sent_at"), cohort_seconds))
-        .withColumn("until", F.coalesce(stretch(ends_at, width_seconds), _never()))
-        .groupBy("queue", "group", "cohort")
-        # Of those that live longest the oldest: the greatest end, and then the least time.
-        .agg(F.max(F.struct("until", -F.unix_micros("sent_at"))).alias("longest"))
-        .select(
-            *("queue", "group", "cohort", "longest.until"),
-            F.timestamp_micros(-F.col("longest.col2")).alias("oldest_sent_at"),
-        )
-    )
-    older = Window.partitionBy("queue", "group").orderBy("cohort").rowsBetween(Window.unboundedPreceding, -1)
-    found = cohorts.withColumn("after", F.max("until").over(older)).withColumn(
-        "first", F.greatest(stretch(F.col("cohort"), width_seconds), F.col("after"))
-    )
-    return _stretches(found, last, width_seconds)
-
-
-def _later_turns(lives: DataFrame, last: DataFrame, width_seconds: float) -> DataFrame:
-    """Of messages that were redriven or read again. They are few, and those that came and went in the same stretches
-    are one."""
-    spells = lives.where(F.size("spells") > 1).select(
-        "queue", "group", "sent_at", F.explode(F.slice("spells", 2, 2**31 - 1)).alias("spell")
-    )
-    found = spells.groupBy(
-        "queue",
-        "group",
-        stretch(F.col("spell.begins_at"), width_seconds).alias("first"),
-        F.coalesce(stretch(F.col("spell.ends_at"), width_seconds), _never()).alias("until"),
-    ).agg(F.min("sent_at").alias("oldest_sent_at"))
-    return _stretches(found, last, width_seconds)
-
-
-def _stretches(found: DataFrame, last: DataFrame, width_seconds: float) -> DataFrame:
-    """A row for each stretch from `first` to before `until`."""
+def _stretches(found: DataFrame, last: Last, width_seconds: float) -> DataFrame:
+    """A row for each bucket from `first` to before `ends`."""
     step = interval(width_seconds)
     return (
-        found.crossJoin(last.select("last"))
-        .withColumn("final", F.least(F.col("until") - step, F.col("last")))
+        found.transform(last)
+        .withColumn("final", F.least(F.col("ends") - step, F.col("last")))
         .where(F.col("first") <= F.col("final"))
         .select("queue", "group", "oldest_sent_at", F.explode(F.sequence("first", "final", step)).alias("starts_at"))
     )
 
 
-def _older(lifecycles: DataFrame) -> DataFrame:
-    """Messages that were live already when the history begins."""
-    was_there = F.get("spells", F.lit(0))["begins_at"].isNull()
-    return lifecycles.where(was_there).groupBy("queue", "group").agg(F.count("*").alias("messages"))
-
-
 def _same(one: str, other: str, *columns: str) -> Column:
-    """A group of None is a group like any other."""
+    """Equal, with nulls equal to each other."""
     pairs = (F.col(f"{one}.{name}").eqNullSafe(F.col(f"{other}.{name}")) for name in columns)
     return reduce(lambda first, second: first & second, pairs)
 

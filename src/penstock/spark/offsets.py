@@ -1,6 +1,6 @@
-"""Where a stream stands, as Spark keeps it in its checkpoint: the store's epoch, the table, and a mark for each queue.
+"""Stream offsets as Spark keeps them in a checkpoint: the store's epoch, the table, and a mark for each queue.
 
-Spark takes offsets for equal when their texts are: keys are always written in the same order.
+Spark compares offsets as text, so keys are written in a fixed order.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from penstock.domain.errors import InvalidInput
-from penstock.domain.names import shown
+from penstock.domain.validation import shown
 from penstock.engines.contract import Mark
 
 VERSION = 1
@@ -36,7 +36,7 @@ def from_document(document: dict[str, Any]) -> Offsets:
 
 
 def check_same(offsets: Offsets, epoch: str, table: str, queues: set[str] | None) -> None:
-    """A checkpoint belongs to one store and to what is read from it; `queues` is None for a pattern."""
+    """Check that a checkpoint belongs to this store, table and queues; `queues` is None for a pattern."""
     advice = "name another checkpointLocation, or start again with an empty one"
     if offsets.epoch != epoch:
         raise InvalidInput(

@@ -1,4 +1,4 @@
-"""The options of `format("penstock")`: every one of them known, checked and explained before any work starts."""
+"""Options of `format("penstock")`, checked before any work starts."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from datetime import datetime
 
 import msgspec
 
-from penstock.client.connecting import absolute_url
+from penstock.client.connection import absolute_url
 from penstock.domain.errors import InvalidInput, InvalidUrl
-from penstock.domain.names import check_name, nearest, shown
-from penstock.domain.times import from_time
+from penstock.domain.validation import check_name, from_time, nearest, shown
 from penstock.engines.contract import Mark, Table
 from penstock.engines.tables import check_columns, check_table, columns_of
 
@@ -33,14 +32,14 @@ READING = (
     "failOnDataLoss",
 )
 WRITING = ("url", "queue", "ledger", "batch", "contentType")
-# What Spark itself adds to the options of a stream.
+# Added by Spark to the options of a stream.
 SPARKS_OWN = ("checkpointlocation",)
-# And to those of a table in its catalog.
+# Added by Spark to the options of a catalog table.
 OF_TABLE = "provider"
 
 
 class Position(msgspec.Struct, frozen=True):
-    """Where reading starts or ends: at a word (`group`, `start`, `end`), a time, or marks queue by queue."""
+    """Where reading starts or ends: a word (`group`, `start`, `end`), a time, or a mark for each queue."""
 
     word: str | None = None
     at: int | None = None
@@ -106,7 +105,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
 
 
 def store_url(given: str | None) -> str:
-    """The URL itself, or that of an environment variable: `env:NAME`, and PENSTOCK_URL when nothing is given."""
+    """The URL given, or read from an environment variable: `env:NAME`, by default PENSTOCK_URL."""
     given = given or f"{VARIABLE}{URL_VARIABLE}"
     if not given.startswith(VARIABLE):
         return reachable_url(given)
@@ -121,14 +120,14 @@ def store_url(given: str | None) -> str:
 
 
 def reachable_url(url: str) -> str:
-    """For other processes, wherever they were started."""
+    """A URL that processes with another working directory can open."""
     if url.endswith("/:memory:"):
         raise InvalidUrl(f"{url} lives in the memory of one process, and Spark has several: use a file")
     return absolute_url(url)
 
 
 def _known(given: Mapping[str, str], names: tuple[str, ...], doing: str) -> dict[str, str]:
-    """Under their own spelling, whatever the caller's: Spark does not mind upper and lower case."""
+    """Check names and restore their spelling: Spark options are case-insensitive."""
     if OF_TABLE in given:
         raise InvalidInput(
             "Spark does not give the options of a table to who reads it: use create temporary view … using penstock"

@@ -1,7 +1,4 @@
-"""The columns of every table that the pipeline computes: explicit, so that a plan which drifts fails at once.
-
-A table is a function from frames to a frame; the last thing each does is `conform`.
-"""
+"""The columns of the computed tables. Each table is a function from frames to a frame that ends with `conform`."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
     ArrayType,
+    BooleanType,
     DataType,
     DoubleType,
     LongType,
@@ -21,7 +19,7 @@ from pyspark.sql.types import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 TEXT, WHOLE, NUMBER, TIME = StringType(), LongType(), DoubleType(), TimestampType()
 
@@ -30,12 +28,13 @@ def _columns(**types: DataType) -> StructType:
     return StructType([StructField(name, kind) for name, kind in types.items()])
 
 
-# One row per message and group. Times are None for what has not happened (yet).
+# One row per message and group. Times are null for what has not happened.
 LIFECYCLES = _columns(
     queue=TEXT,
     id=TEXT,
-    group=TEXT,  # None when no group has ever read the queue
-    state=TEXT,  # the last one: an outcome when the message has ended in the group
+    group=TEXT,  # null when no group has ever read the queue
+    position=WHOLE,
+    state=TEXT,  # the last state: an outcome when the message has ended in the group
     sent_at=TIME,
     ready_at=TIME,
     first_received_at=TIME,
@@ -59,12 +58,12 @@ LEASES = _columns(
     worker=TEXT,
     attempt=WHOLE,
     leased_at=TIME,
-    ended_at=TIME,  # None while it is in flight
+    ended_at=TIME,  # null while it is in flight
     ended_by=TEXT,  # the event
     seconds=NUMBER,
 )
 
-# One row per queue, group and stretch of time.
+# One row per queue, group and time bucket.
 METRICS = _columns(
     queue=TEXT,
     group=TEXT,
@@ -72,19 +71,33 @@ METRICS = _columns(
     sent=WHOLE,
     received=WHOLE,
     settled=WHOLE,  # deliveries that ended
-    retried=WHOLE,  # of those the ones that are tried again
+    retried=WHOLE,  # of those, the ones to be retried
     finished=WHOLE,
     succeeded=WHOLE,
     dead=WHOLE,
-    failure_rate=NUMBER,  # dead of finished; None when nothing finished
+    failure_rate=NUMBER,  # dead of finished; null when nothing finished
     waited_p50=NUMBER,
     waited_p95=NUMBER,
     waited_p99=NUMBER,
     processed_p50=NUMBER,
     processed_p95=NUMBER,
     processed_p99=NUMBER,
-    backlog=WHOLE,  # sent and not ended, when the stretch ends
-    oldest_age_seconds=NUMBER,  # of those the oldest; None without a backlog
+    backlog=WHOLE,  # live messages at the end of the bucket
+    oldest_age_seconds=NUMBER,  # of the oldest of those; null without a backlog
+)
+
+# One row per queue and group.
+READERS = _columns(
+    queue=TEXT,
+    group=TEXT,
+    sent=WHOLE,
+    deliveries=WHOLE,
+    waited_p50=NUMBER,
+    waited_p95=NUMBER,
+    waited_p99=NUMBER,
+    processed_p50=NUMBER,
+    processed_p95=NUMBER,
+    processed_p99=NUMBER,
 )
 
 BACKLOG = _columns(queue=TEXT, group=TEXT, starts_at=TIME, backlog=WHOLE, oldest_age_seconds=NUMBER)
@@ -108,12 +121,12 @@ FAILURES = _columns(
     last_at=TIME,
 )
 
-# One row per message that failed again and again with the same error.
+# One row per message that failed repeatedly with the same error.
 POISON = _columns(
     queue=TEXT, group=TEXT, id=TEXT, fingerprint=TEXT, pattern=TEXT, failures=WHOLE, state=TEXT, last_at=TIME
 )
 
-# One row per worker and stretch of time.
+# One row per worker and time bucket.
 WORKERS = _columns(
     worker=TEXT,
     starts_at=TIME,
@@ -121,13 +134,60 @@ WORKERS = _columns(
     succeeded=WHOLE,
     failed=WHOLE,
     busy_seconds=NUMBER,  # with at least one delivery in hand
-    utilisation=NUMBER,  # of the stretch
+    utilisation=NUMBER,  # of the bucket
     in_hand=NUMBER,  # deliveries in hand, on average
 )
 
 
+# Tables with a row per message are partitioned by the day on which it ended; READ are the tables of the report.
+DATED = {"lifecycles": LIFECYCLES, "poison": POISON}
+READ = {
+    "readers": READERS,
+    "outcomes": OUTCOMES,
+    "metrics": METRICS,
+    "failures": FAILURES,
+    "poison": POISON,
+    "workers": WORKERS,
+}
+
+# Deliveries whose counts are not final, and the busy time that is already counted (`is_counted`).
+HELD_LEASES = StructType(
+    [
+        *_columns(worker=TEXT, leased_at=TIME, ended_at=TIME, ended_by=TEXT),
+        StructField("is_counted", BooleanType()),
+    ]
+)
+
+# Additive counts. Rows with the same key (all but the last five columns) are added up.
+COUNTS = _columns(
+    kind=TEXT,
+    queue=TEXT,
+    group=TEXT,
+    label=TEXT,
+    starts_at=TIME,
+    ends_at=TIME,
+    value=NUMBER,
+    count=WHOLE,
+    also=WHOLE,  # a second sum
+    first_at=TIME,  # minimum
+    last_at=TIME,  # maximum
+    example=TEXT,  # of the smallest first_at
+)
+
+
+def dated(schema: StructType) -> StructType:
+    """With the day on which the message ended; null while it is live."""
+    return StructType([*schema, StructField("day", TEXT)])
+
+
+def empty_frame(spark: SparkSession, schema: StructType) -> DataFrame:
+    """A frame without rows that the optimizer knows to be empty, so that plans become smaller."""
+    nulls = (F.lit(None).cast(field.dataType).alias(field.name) for field in schema)
+    return spark.range(0).where(F.lit(False)).select(*nulls)
+
+
 def conform(schema: StructType) -> Callable[[DataFrame], DataFrame]:
-    """The last step of a table: its columns, in order, with their types."""
+    """Select the columns of a schema, in order and with their types."""
 
     def select(frame: DataFrame) -> DataFrame:
         return frame.select(*(F.col(f"`{field.name}`").cast(field.dataType).alias(field.name) for field in schema))

@@ -1,4 +1,4 @@
-"""A Spark session for the jobs: on this machine, on a cluster, or the one that `spark-submit` has made."""
+"""The Spark session of a job: local, on a cluster, or the one that `spark-submit` created."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.domain.errors import InvalidInput, MissingExtra, SparkUnavailable
-from penstock.domain.names import shown
+from penstock.domain.validation import shown
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL = "local[*]"
 JAVA_ADVICE = "install it (Debian: openjdk-17-jre-headless) or set JAVA_HOME"
-# Enough for the jobs to group tens of millions of audit entries on one machine; --conf spark.driver.memory says else.
+# Enough to group tens of millions of audit entries on one machine; --conf spark.driver.memory overrides it.
 LOCAL_MEMORY = "2g"
 
 
 @contextmanager
 def open_session(name: str, master: str | None = None, conf: Mapping[str, str] | None = None) -> Iterator[SparkSession]:
-    """A session that is stopped at the end, unless it was there before."""
+    """The active session, or a new one that is stopped at the end."""
     session_type = _session_type()
     active = session_type.getActiveSession()
     if active is not None:
@@ -42,14 +42,14 @@ def open_session(name: str, master: str | None = None, conf: Mapping[str, str] |
 
 
 def check_spark() -> None:
-    """Whether Spark can run here at all: for saying so before anything is begun."""
+    """Raise MissingExtra when Spark or Java is not installed."""
     _session_type()
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         check_java()
 
 
 def parse_conf(settings: list[str]) -> dict[str, str]:
-    """`key=value` texts as Spark's own settings."""
+    """Parse `key=value` settings."""
     parsed = {}
     for setting in settings:
         key, equals, value = setting.partition("=")
@@ -63,7 +63,7 @@ def _session_type() -> type[SparkSession]:
     try:
         from pyspark.sql import SparkSession
     except ImportError:
-        raise MissingExtra("the pipeline needs Spark: pip install 'penstock[spark]'") from None
+        raise MissingExtra("the pipeline needs Spark: pip install 'penstock-queue[spark]'") from None
     return SparkSession
 
 
@@ -71,8 +71,8 @@ def _start(
     session_type: type[SparkSession], name: str, master: str | None, conf: dict[str, str]
 ) -> tuple[SparkSession, str]:
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    # Executors would start whatever `python3` they find, which may lack our packages. Spark takes the setting only from
-    # `spark-submit`, and else looks at the variable.
+    # Executors would start the first `python3` on the PATH, which may lack our packages. Outside `spark-submit` Spark
+    # reads the variable, not the setting.
     python = conf.setdefault("spark.pyspark.python", os.environ.get("PYSPARK_PYTHON", sys.executable))
     os.environ["PYSPARK_PYTHON"] = python
     builder: Any = session_type.builder.appName(f"penstock {name}")
@@ -87,13 +87,13 @@ def _start(
         except Exception as error:
             raise SparkUnavailable(_why_not(error, master, log)) from None
     session.sparkContext.setLogLevel("ERROR")
-    # Errors are raised; PySpark would print each as JSON besides.
+    # Errors are raised; PySpark would also log each as JSON.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     return session, log
 
 
 def check_java() -> str:
-    """The path of Java, which Spark runs on."""
+    """The path of the Java executable."""
     home = os.environ.get("JAVA_HOME")
     if home:
         path = os.path.join(home, "bin", "java")
@@ -109,14 +109,13 @@ def check_java() -> str:
 
 
 def _settings(master: str | None) -> dict[str, str]:
-    """What every job needs; `master` is None when somebody else has chosen it."""
+    """Settings of every job; `master` is None under `spark-submit`."""
     settings = {
         "spark.sql.session.timeZone": "UTC",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        # Code that was generated and compiled for a plan is kept for the next like it: the tables need 170 pieces,
-        # and Spark keeps 100.
+        # The tables need 170 generated classes; Spark caches 100 by default.
         "spark.sql.codegen.cache.maxEntries": "1000",
     }
     if master is not None and master.startswith("local"):
@@ -125,7 +124,7 @@ def _settings(master: str | None) -> dict[str, str]:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.memory": LOCAL_MEMORY,
             "spark.ui.enabled": "false",
-            # 200 is for clusters: on one machine starting so many tasks takes longer than their work.
+            # The default of 200 is for clusters; on one machine starting the tasks would take longer than running them.
             "spark.sql.shuffle.partitions": str(4 * (os.cpu_count() or 1)),
         }
     return settings
@@ -133,10 +132,8 @@ def _settings(master: str | None) -> dict[str, str]:
 
 @contextmanager
 def _quiet() -> Iterator[str]:
-    """Java's greetings go to a file instead of the terminal, also those it has for us later; gives the file's path.
-
-    The Java process keeps the error stream it was started with, so the stream is exchanged only while it starts.
-    """
+    """Send Java's log to a file and return its path. Java keeps the error stream it inherits, so the stream is
+    replaced only while Java starts."""
     sys.stderr.flush()
     handle, path = tempfile.mkstemp(prefix="penstock-spark-", suffix=".log")
     kept = os.dup(2)

@@ -1,9 +1,8 @@
-"""Queues as a sink of Spark: rows become messages exactly once, whatever dies on the way.
+"""Queues as a Spark sink: each row is sent exactly once, whichever processes crash.
 
-Tasks put their rows aside in the store, each under a name of its own, so that a task that runs twice does no harm. When
-all have finished, the driver sends what the successful ones put aside: in one transaction, together with an entry in
-the ledger that says so. A batch that Spark runs again, because the driver died before it could write down that it was
-done, finds the entry and sends nothing.
+Tasks stage their rows in the store under unique names, so that a task that runs twice does no harm. When all have
+finished, the driver sends the rows of the successful attempts and records the batch in the ledger, in one transaction.
+A batch that Spark repeats because the driver died before committing it finds the entry and sends nothing.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from penstock.domain.errors import InvalidInput
+from penstock.spark.engine_cache import engine_at
 from penstock.spark.options import WriteOptions, write_options
-from penstock.spark.rows import check_rows, messages
-from penstock.spark.stores import engine_at
+from penstock.spark.sink_rows import check_rows, messages
 
 if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import DataFrame
 
-# Set by Spark for every task of a stream.
+# Local properties that Spark sets for the tasks of a stream.
 QUERY_ID = "sql.streaming.queryId"
 BATCH_ID = "streaming.sql.batchId"
 KIND = "sink"
@@ -41,7 +40,7 @@ def check_append(overwrite: bool) -> None:
 
 @dataclass
 class Staged(WriterCommitMessage):
-    """What one task has put aside."""
+    """The rows that one task has staged."""
 
     key: str
     part: str
@@ -76,7 +75,7 @@ def _present(staged: list[Any]) -> list[Staged]:
 
 
 class BatchWriter(_Writing, DataSourceArrowWriter):
-    """One write is one batch of a ledger: of the caller's, or of one that is never used again."""
+    """A write is one batch in the caller's ledger, or in a new one that is dropped after the commit."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         super().__init__(options, schema)
@@ -95,7 +94,7 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
 
 
 class StreamWriter(_Writing, DataSourceStreamArrowWriter):
-    """The ledger of a stream is its query id, which stays the same for as long as its checkpoint does."""
+    """The ledger of a stream is named by its query id, which the checkpoint keeps."""
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> Staged:
         context = TaskContext.get()
@@ -118,7 +117,7 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
 
 
 def forget_earlier(options: WriteOptions, ledger: str, batch: int) -> None:
-    """A stream runs at most its last batch again: the entries of earlier ones go."""
+    """Delete the entries of earlier batches: a stream repeats only its last one."""
     earlier = []
     for key in engine_at(options.url).ledger(KIND, f"{ledger}/"):
         number, _, queue = key.removeprefix(f"{ledger}/").partition("/")
@@ -133,7 +132,7 @@ def _forget(url: str, keys: list[str]) -> None:
 
 
 def each_batch(queue: str, url: str | None = None) -> Callable[[DataFrame, int], None]:
-    """For `writeStream.foreachBatch`: sends each micro-batch exactly once, however often Spark runs it."""
+    """A function for `writeStream.foreachBatch` that sends each micro-batch exactly once."""
 
     def send(frame: DataFrame, batch_id: int) -> None:
         query = frame.sparkSession.sparkContext.getLocalProperty(QUERY_ID)

@@ -1,7 +1,7 @@
-"""`format("penstock")`: queues as a source of Spark, streaming and batch, and as its sink.
+"""`format("penstock")`: queues as a Spark source, streaming and batch, and as a sink.
 
-Spark makes these objects in processes of its own and hands them on by pickling, so none keeps a connection: a store is
-opened where it is used. What is wrong with the options is said in `schema`, before any work starts.
+Spark creates these objects in its own processes and pickles them, so none holds a connection: a store is opened where
+it is used. Invalid options are reported by `schema`, before any work starts.
 """
 
 from __future__ import annotations
@@ -30,21 +30,19 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from penstock.domain.errors import InvalidInput, LogDiverged, RangeTrimmed
-from penstock.domain.observations import Part
+from penstock.domain.results import Part
 from penstock.engines import tables
 from penstock.engines.contract import Engine, Mark
-from penstock.spark.holder import Holder
+from penstock.spark.engine_cache import engine_at
+from penstock.spark.group_owner import GroupOwner
 from penstock.spark.offsets import Offsets, check_same, from_document
 from penstock.spark.options import ReadOptions, read_options, write_options
-from penstock.spark.reach import Reach, with_advice
-from penstock.spark.stores import engine_at
+from penstock.spark.scan import Scan, read_part, with_advice
 
 if TYPE_CHECKING:
     import pyarrow
 
 logger = logging.getLogger("penstock.spark")
-# A batch costs as much as a thousand rows, however small it is.
-BATCH_ROWS = 20_000
 
 
 class PenstockSource(DataSource):
@@ -54,7 +52,7 @@ class PenstockSource(DataSource):
 
     def schema(self) -> StructType:
         options = read_options(self.options)
-        Reach(engine_at(options.url), options).queues()
+        Scan(engine_at(options.url), options).queues()
         return from_arrow_schema(tables.schema(options.table, options.columns), prefer_timestamp_ntz=False)
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -82,14 +80,14 @@ class PenstockSource(DataSource):
 
 
 def _with_columns(options: ReadOptions, schema: StructType) -> ReadOptions:
-    """A schema of the caller's own names the columns as the option does."""
+    """A schema given by the caller selects columns, as option `columns` does."""
     import msgspec
 
     return msgspec.structs.replace(options, columns=tables.check_columns(options.table, schema.names))
 
 
 class Task(InputPartition):
-    """What one task reads. It holds no URL: that travels with the reader, which is never shown."""
+    """The parts that one task reads. The URL is in the reader instead, which Spark never prints."""
 
     def __init__(self, parts: tuple[Part, ...]) -> None:
         super().__init__(None)
@@ -99,15 +97,15 @@ class Task(InputPartition):
         return f"Task({', '.join(f'{part.queue}: {part.count}' for part in self.parts)})"
 
 
-class _Reading:
-    """What both readers do: read the parts of a task as record batches of exactly the schema that Spark expects."""
+class _ArrowReader:
+    """Reads the parts of a task as record batches of exactly the schema that Spark expects."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self.options = options
         self.spark_schema = schema
 
     def read(self, partition: InputPartition | None) -> Iterator[pyarrow.RecordBatch]:
-        """Spark asks for None where a read has no partitions at all."""
+        """Spark passes None when a read has no partitions."""
         return self._batches(partition) if isinstance(partition, Task) else iter(())
 
     def _batches(self, task: Task) -> Iterator[pyarrow.RecordBatch]:
@@ -115,7 +113,7 @@ class _Reading:
         expected = to_arrow_schema(self.spark_schema, timezone="UTC")
         for part in task.parts:
             try:
-                for batch in engine.read(part, BATCH_ROWS, self.options.columns):
+                for batch in read_part(engine, part, self.options.columns):
                     yield batch.cast(expected)
             except RangeTrimmed as error:
                 if self.options.fail_on_data_loss or isinstance(error, LogDiverged):
@@ -123,30 +121,30 @@ class _Reading:
                 logger.warning("rows of %s were lost while they were read, and failOnDataLoss is false", part.queue)
 
 
-class BatchReader(_Reading, DataSourceReader):
+class BatchReader(_ArrowReader, DataSourceReader):
     def partitions(self) -> list[InputPartition]:
-        reach = Reach(engine_at(self.options.url), self.options)
-        queues = reach.queues()
-        return [Task(parts) for parts in reach.tasks(reach.starts(queues), reach.ends(queues))]
+        scan = Scan(engine_at(self.options.url), self.options)
+        queues = scan.queues()
+        return [Task(parts) for parts in scan.tasks(scan.starts(queues), scan.ends(queues))]
 
 
-class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Lives on the driver for as long as the query runs; the copy that reads on executors is another one."""
+class StreamReader(_ArrowReader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Runs on the driver for the lifetime of the query; executors read with copies of it."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         super().__init__(options, schema)
         self._targets: dict[str, Mark] | None = None
         self._latest: Offsets | None = None
-        self._placed: Offsets | None = None
-        self._holder = None if options.group is None else Holder(options.group)
+        self._group_at: Offsets | None = None
+        self._owner = None if options.group is None else GroupOwner(options.group)
 
     @property
     def _engine(self) -> Engine:
         return engine_at(self.options.url)
 
     @property
-    def _reach(self) -> Reach:
-        return Reach(self._engine, self.options)
+    def _scan(self) -> Scan:
+        return Scan(self._engine, self.options)
 
     @cached_property
     def _epoch(self) -> str:
@@ -155,67 +153,68 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
     # -- offsets ---------------------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:
-        reach = self._reach
-        offsets = Offsets(self._epoch, self.options.table, reach.starts(reach.queues()))
-        self._place(offsets)
+        scan = self._scan
+        offsets = Offsets(self._epoch, self.options.table, scan.starts(scan.queues()))
+        self._move_group(offsets)
         return offsets.document()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Spark knows no limit of both rows and bytes: `latestOffset` looks at the options itself."""
+        """Spark has no limit on both rows and bytes, so `latestOffset` applies the options itself."""
         if self.options.max_rows is not None:
             return ReadMaxRows(self.options.max_rows)
         return ReadAllAvailable() if self.options.max_bytes is None else ReadMaxBytes(self.options.max_bytes)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        reach = self._reach
-        self._targets = reach.ends(reach.queues())
+        scan = self._scan
+        self._targets = scan.ends(scan.queues())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Asked for when everything up to `start` has been processed, so this is also where the group stands now."""
+        """Spark calls this when everything up to `start` has been processed, so the group is moved there."""
         offsets = self._checked(start)
-        self._place(offsets)
-        reach = self._reach
-        targets = self._targets if self._targets is not None else reach.ends(self._reading(reach, offsets))
+        self._move_group(offsets)
+        scan = self._scan
+        targets = (
+            self._targets
+            if self._targets is not None
+            else scan.ends(scan.queues() if scan.is_pattern else sorted(offsets.marks))
+        )
         self._latest = offsets.moved(targets)
         limited = not isinstance(limit, ReadAllAvailable)
         marks: dict[str, Mark] = {}
         for queue, target in targets.items():
             if queue in offsets.marks:
-                marks[queue] = reach.next_mark(queue, offsets.marks[queue], target, len(targets), limited)
+                marks[queue] = scan.next_mark(queue, offsets.marks[queue], target, len(targets), limited)
             else:
-                # A queue that was made meanwhile: its messages come with the next trigger, from the first one on.
-                marks[queue] = self._engine.earliest(queue, self.options.table)
+                # A queue created since the last trigger: its messages are read by the next one, from the first on.
+                marks[queue] = scan.earliest(queue)
         return offsets.moved(marks).document()
-
-    def _reading(self, reach: Reach, offsets: Offsets) -> list[str]:
-        return reach.queues() if reach.is_pattern else sorted(offsets.marks)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         return None if self._latest is None else self._latest.document()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         begins, ends = self._checked(start), self._checked(end)
-        return [Task(parts) for parts in self._reach.tasks(begins.marks, ends.marks)]
+        return [Task(parts) for parts in self._scan.tasks(begins.marks, ends.marks)]
 
     def commit(self, end: dict[str, Any]) -> None:
-        self._place(self._checked(end))
+        self._move_group(self._checked(end))
 
     def _checked(self, document: dict[str, Any]) -> Offsets:
         offsets = from_document(document)
-        reach = self._reach
-        check_same(offsets, self._epoch, self.options.table, None if reach.is_pattern else set(reach.queues()))
+        scan = self._scan
+        check_same(offsets, self._epoch, self.options.table, None if scan.is_pattern else set(scan.queues()))
         return offsets
 
-    def _place(self, offsets: Offsets) -> None:
-        """Show in `stats` how far the group has come; a group that workers or another query use is refused here."""
-        if self.options.group is None or self._holder is None:
+    def _move_group(self, offsets: Offsets) -> None:
+        """Move the group's cursor, which `stats` shows. A group in use by workers or by another query is refused."""
+        if self.options.group is None or self._owner is None:
             return
-        self._holder.hold(self._engine, offsets.marks)
-        if offsets == self._placed:
+        self._owner.hold(self._engine, offsets.marks)
+        if offsets == self._group_at:
             return
         for queue, mark in offsets.marks.items():
             try:
                 self._engine.advance(queue, self.options.group, mark, self.options.table)
             except LogDiverged as error:
                 raise with_advice(error) from None
-        self._placed = offsets
+        self._group_at = offsets

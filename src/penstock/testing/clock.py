@@ -1,10 +1,11 @@
-"""Time that stands still until it is moved."""
+"""A clock that only moves when a test moves it."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from penstock.domain.times import from_time, microseconds, to_time
+from penstock.domain.timestamps import microseconds, to_time
+from penstock.domain.validation import from_time
 
 
 class Clock:

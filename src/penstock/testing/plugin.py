@@ -1,4 +1,4 @@
-"""Fixtures for pytest, found by it through the entry point `pytest11`. Penstock itself is loaded when one is used."""
+"""Fixtures for pytest, registered by the entry point `pytest11`. Penstock itself is imported when one is used."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from penstock.client.store import Store
     from penstock.testing.clock import Clock
-    from penstock.testing.running import Handled
+    from penstock.testing.runner import Handled
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def penstock_clock() -> Clock:
 @pytest.fixture
 def penstock_store(penstock_clock: Clock) -> Iterator[Store]:
     """An empty store in memory, on `penstock_clock`."""
-    from penstock.testing.running import memory_store
+    from penstock.testing.runner import memory_store
 
     with memory_store(penstock_clock) as store:
         yield store
@@ -32,8 +32,8 @@ def penstock_store(penstock_clock: Clock) -> Iterator[Store]:
 
 @pytest.fixture
 def penstock_run(penstock_store: Store) -> Callable[..., list[Handled]]:
-    """`penstock_run(app)` runs everything that is due in `penstock_store`, and says what each message came to."""
-    from penstock.testing.running import run_due
+    """`penstock_run(app)` runs everything that is due in `penstock_store`, and returns the outcome of each message."""
+    from penstock.testing.runner import run_due
 
     def run(handlers: Any, **options: Any) -> list[Handled]:
         return run_due(penstock_store, handlers, **options)

@@ -1,26 +1,25 @@
-"""Handlers and what they need: registered once, run by any number of workers."""
+"""Apps: handlers and schedules, registered once and run by any number of workers."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, Unpack
 
 import msgspec
 
 from penstock.client.store import Store
 from penstock.domain.errors import InvalidInput
-from penstock.domain.names import check_name, nearest, shown
-from penstock.domain.policy import Policy, check_changes
-from penstock.domain.recurrence import check_cron
-from penstock.domain.times import check_integer, check_seconds
-from penstock.workers.signature import Signature, named, read_signature
+from penstock.domain.policy import Policy, PolicyFields, check_changes
+from penstock.domain.recurrence import ScheduleOptions, check_cron
+from penstock.domain.validation import check_integer, check_name, check_seconds, nearest, shown
+from penstock.workers.signature import HandlerSignature, named, read_signature
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Run = Literal["thread", "process"]
 MAX_CONCURRENCY = 10_000
 MAX_BATCH = 100_000
-# A handler that never ends must not hold its message for ever.
+# Default limit, so that a handler that hangs does not hold its message forever.
 MAX_SECONDS = 3600.0
 
 
@@ -29,7 +28,7 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
 
     queue: str
     function: Callable[..., Any]
-    signature: Signature
+    signature: HandlerSignature
     group: str | None = None
     concurrency: int | None = None
     run: Run = "thread"
@@ -44,6 +43,18 @@ class Handler(msgspec.Struct, frozen=True, kw_only=True):
         return named(self.function)
 
 
+class HandlerOptions(PolicyFields, total=False):
+    """How a function is run, and the policy of its queue: see `App.handler`."""
+
+    group: str | None
+    concurrency: int
+    run: Run
+    batch_size: int
+    batch_seconds: float
+    max_seconds: float | None
+    prefetch: int
+
+
 class App:
     """What a worker runs: `app = penstock.App()`, then `@app.handler("orders")` on a function, which stays callable."""
 
@@ -51,7 +62,7 @@ class App:
         self.handlers: dict[tuple[str, str | None], Handler] = {}
         self.schedules: dict[str, dict[str, Any]] = {}
 
-    def handler(self, queue: str, **options: Any) -> Callable[[Function], Function]:
+    def handler(self, queue: str, **options: Unpack[HandlerOptions]) -> Callable[[Function], Function]:
         """Run the function for every message of the queue.
 
         Returning acks, raising naks with the error as reason; `raise Reject/Reschedule/Retry(...)` do what they say.
@@ -68,7 +79,7 @@ class App:
 
         return register
 
-    def add(self, queue: str, function: Callable[..., Any], **options: Any) -> Handler:
+    def add(self, queue: str, function: Callable[..., Any], **options: Unpack[HandlerOptions]) -> Handler:
         """As `handler`, for a function that is not defined here."""
         handler = make_handler(queue, function, options)
         key = (handler.queue, handler.group)
@@ -78,7 +89,7 @@ class App:
         self.handlers[key] = handler
         return handler
 
-    def schedule(self, name: str, cron: str, queue: str, payload: Any, **options: Any) -> None:
+    def schedule(self, name: str, cron: str, queue: str, payload: Any, **options: Unpack[ScheduleOptions]) -> None:
         """A schedule that every worker of this app declares when it starts; the options are those of
         `store.schedule`."""
         _check_schedule(name, cron, queue, options)
@@ -89,7 +100,7 @@ class App:
 
 
 def _check_schedule(name: str, cron: str, queue: str, options: Mapping[str, Any]) -> None:
-    """A mistake is told where it was written, not when a worker starts."""
+    """Report mistakes where the schedule is declared, not when a worker starts."""
     check_name("schedule", name)
     check_name("queue", queue)
     check_cron(cron, options.get("timezone", "UTC"))
@@ -134,7 +145,7 @@ def make_handler(queue: str, function: Callable[..., Any], options: Mapping[str,
     return Handler(queue=queue, function=function, signature=signature, policy=check_changes(rest), **own)
 
 
-def _check_process(function: Callable[..., Any], signature: Signature, where: str) -> None:
+def _check_process(function: Callable[..., Any], signature: HandlerSignature, where: str) -> None:
     if signature.is_async:
         raise InvalidInput(f"{where} is `async def`, which runs on an event loop: leave out run='process'")
     if "<locals>" in named(function) or "<lambda>" in named(function):

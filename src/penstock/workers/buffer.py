@@ -1,15 +1,15 @@
-"""Messages that were received and wait for a slot, best priority first. Slots take from it without a lock."""
+"""Received messages that wait for a slot, best priority first. Slots pop from it without a lock."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
 
-from penstock.workers.lease_batch import AnyHeld, Item
+from penstock.workers.lease_batch import AnyDelivery, Item
 
 
 class Buffer:
-    """Every operation on a lane is one call of a `deque`, which is atomic: an item is taken by one thread only."""
+    """Every operation on a lane is one call of a `deque`, which is atomic: only one thread gets an item."""
 
     def __init__(self) -> None:
         self._lanes: tuple[tuple[int, deque[Item]], ...] = ()
@@ -21,7 +21,7 @@ class Buffer:
         return sum(len(lane) for _, lane in lanes)
 
     def extend(self, items: Sequence[Item]) -> None:
-        """In the order of a receive: best priority first."""
+        """Add items in the order of a receive, best priority first."""
         if not items:
             return
         first, last = priority_of(items[0]), priority_of(items[-1])
@@ -35,7 +35,7 @@ class Buffer:
         return [priority for priority, lane in self._lanes if lane]
 
     def pop(self, priority: int | None = None) -> Item | None:
-        """The best one, or the oldest of a priority; None when there is none."""
+        """The first item of the best priority, or of the given one; None when there is none."""
         for lane_priority, lane in self._lanes:
             if lane and priority in (None, lane_priority):
                 try:
@@ -45,7 +45,7 @@ class Buffer:
         return None
 
     def remove(self, item: Item) -> bool:
-        """Take out this one; False when a slot has it."""
+        """Remove an item; returns False when a slot has taken it."""
         for _, lane in self._lanes:
             try:
                 lane.remove(item)
@@ -67,9 +67,9 @@ def priority_of(item: Item) -> int:
     return item[0].priority if isinstance(item, deque) else item.priority
 
 
-def emptied(shard: deque[AnyHeld]) -> list[AnyHeld]:
-    """What was left of a shard, in order; from the right, so that a slot may go on at the left meanwhile."""
-    rest: list[AnyHeld] = []
+def emptied(shard: deque[AnyDelivery]) -> list[AnyDelivery]:
+    """Empty a shard and return what was left, in order. Pops from the right, because a slot pops from the left."""
+    rest: list[AnyDelivery] = []
     while True:
         try:
             rest.append(shard.pop())

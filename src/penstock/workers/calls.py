@@ -1,6 +1,6 @@
-"""What a slot does with an item, all but the call itself: a thread makes it, an event loop awaits it.
+"""The steps of a slot for one item, without the handler's call itself, which a thread makes and an event loop awaits.
 
-So each of these is a generator: out come the arguments of the next call of the handler, in goes what came of it.
+Each function is a generator: it yields the arguments of the next call and receives its result.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from typing import Any, NamedTuple, TypeVar
 
 from penstock.domain.lifecycle import Event
 from penstock.workers.buffer import emptied
-from penstock.workers.lease_batch import AnyHeld, Item
+from penstock.workers.lease_batch import AnyDelivery, Item
 from penstock.workers.outcome import batch_outcomes, event_of, outcome_of
 from penstock.workers.slots import WorkSlot
-from penstock.workers.source import Source
+from penstock.workers.source import QueueSource
 
 T = TypeVar("T")
 
 
-class Answer(NamedTuple):
-    """What came of a call. An error is its result too."""
+class CallResult(NamedTuple):
+    """The result of a handler call; for an error, `result` is the error as well."""
 
     result: Any
     error: BaseException | None = None
 
 
-Calls = Generator[tuple[Any, ...], Answer, T]
+Calls = Generator[tuple[Any, ...], CallResult, T]
 
 
-def handle(source: Source, slot: WorkSlot, item: Item, is_stopping: Callable[[], bool]) -> Calls[None]:
-    """An item from its first call to its last."""
+def handle(source: QueueSource, slot: WorkSlot, item: Item, is_stopping: Callable[[], bool]) -> Calls[None]:
+    """Make all calls that an item needs."""
     if isinstance(item, deque):
         yield from _in_order(source, slot, item, is_stopping)
     elif source.handler.batch_size is not None:
@@ -40,8 +40,10 @@ def handle(source: Source, slot: WorkSlot, item: Item, is_stopping: Callable[[],
         yield from _alone(source, slot, item)
 
 
-def _in_order(source: Source, slot: WorkSlot, shard: deque[AnyHeld], is_stopping: Callable[[], bool]) -> Calls[None]:
-    """A shard of an ordered queue, in the pieces that the handler is called with."""
+def _in_order(
+    source: QueueSource, slot: WorkSlot, shard: deque[AnyDelivery], is_stopping: Callable[[], bool]
+) -> Calls[None]:
+    """A shard of an ordered queue, in order, as many messages per call as the handler takes."""
     is_batch = source.handler.batch_size is not None
     while not is_stopping() and (several := _next(shard, source.at_once)):
         again = yield from _together(source, slot, several) if is_batch else _alone(source, slot, several[0])
@@ -51,18 +53,18 @@ def _in_order(source: Source, slot: WorkSlot, shard: deque[AnyHeld], is_stopping
     source.release(emptied(shard), "the worker stops")
 
 
-def _next(shard: deque[AnyHeld], most: int) -> list[AnyHeld]:
-    several: list[AnyHeld] = []
+def _next(shard: deque[AnyDelivery], most: int) -> list[AnyDelivery]:
+    several: list[AnyDelivery] = []
     while len(several) < most:
         try:
             several.append(shard.popleft())
-        except IndexError:  # the rest was given back, or there is none
+        except IndexError:  # empty, or the rest was released
             break
     return several
 
 
-def _alone(source: Source, slot: WorkSlot, delivery: AnyHeld) -> Calls[bool]:
-    """Whether the message will come again."""
+def _alone(source: QueueSource, slot: WorkSlot, delivery: AnyDelivery) -> Calls[bool]:
+    """Returns whether the message will be retried."""
     began_at = time.monotonic()
     if not source.begins(delivery, began_at):
         return False
@@ -73,8 +75,8 @@ def _alone(source: Source, slot: WorkSlot, delivery: AnyHeld) -> Calls[bool]:
     return finish(source, slot, several, answer, began_at)
 
 
-def _together(source: Source, slot: WorkSlot, several: list[AnyHeld]) -> Calls[bool]:
-    """Whether one of the messages will come again."""
+def _together(source: QueueSource, slot: WorkSlot, several: list[AnyDelivery]) -> Calls[bool]:
+    """Returns whether one of the messages will be retried."""
     began_at = time.monotonic()
     several, payloads = _fitting(source, several)
     if not several:
@@ -85,15 +87,17 @@ def _together(source: Source, slot: WorkSlot, several: list[AnyHeld]) -> Calls[b
     return finish(source, slot, several, answer, began_at)
 
 
-def finish(source: Source, slot: WorkSlot, several: list[AnyHeld], answer: Answer, began_at: float) -> bool:
-    """Hand over the outcome of a call to be settled, unless the call was given up meanwhile."""
+def finish(
+    source: QueueSource, slot: WorkSlot, several: list[AnyDelivery], answer: CallResult, began_at: float
+) -> bool:
+    """Queue the outcome of a call for settlement, unless the call was given up meanwhile."""
     if not slot.end():
         return False
     result, error = answer
     if source.handler.batch_size is None:
         delivery = several[0]
         if result is None and delivery._settled is None:
-            source.finish_well(delivery, began_at)
+            source.finish_acked(delivery, began_at)
             return False
         settles = [None if result is None else outcome_of(delivery, result)]
     else:
@@ -101,12 +105,12 @@ def finish(source: Source, slot: WorkSlot, several: list[AnyHeld], answer: Answe
     seconds = (time.monotonic() - began_at) / len(several)
     for delivery, settle in zip(several, settles, strict=True):
         source.finish(delivery, settle, error, seconds)
-    # An ordered queue gives back what lies behind a message of its shard that is tried again.
+    # An ordered queue releases the messages behind one that is retried.
     return any(event_of(*one) in (Event.NAK, Event.RESCHEDULE) for one in zip(several, settles, strict=True))
 
 
-def _filled(source: Source, first: AnyHeld) -> list[AnyHeld]:
-    """More of the same priority, up to the size of a batch."""
+def _filled(source: QueueSource, first: AnyDelivery) -> list[AnyDelivery]:
+    """Fill the batch with messages of the same priority."""
     several = [first]
     while len(several) < source.at_once and (more := source.buffer.pop(first.priority)) is not None:
         several += more if isinstance(more, deque) else [more]
@@ -114,15 +118,15 @@ def _filled(source: Source, first: AnyHeld) -> list[AnyHeld]:
     return several
 
 
-def _fitting(source: Source, several: list[AnyHeld]) -> tuple[list[AnyHeld], list[Any]]:
-    """The messages of a batch that are still ours and whose payload can be decoded, with the payloads. One that does
-    not fit is rejected by itself."""
+def _fitting(source: QueueSource, several: list[AnyDelivery]) -> tuple[list[AnyDelivery], list[Any]]:
+    """The messages of a batch whose lease is still held and whose payload can be decoded, with the payloads. A message
+    that cannot be decoded is settled alone."""
     now = time.monotonic()
     several = [delivery for delivery in several if source.begins(delivery, now)]
     decode = source.handler.signature.decode
     if decode is None:
         return several, []
-    fit: list[AnyHeld] = []
+    fit: list[AnyDelivery] = []
     payloads: list[Any] = []
     for delivery in several:
         try:

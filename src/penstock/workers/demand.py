@@ -1,4 +1,4 @@
-"""What is known about one queue: whether a receive would bring anything."""
+"""What the fetcher knows about one queue: whether a receive would return messages."""
 
 from __future__ import annotations
 
@@ -9,73 +9,73 @@ LONGEST_MISS_SECONDS = 0.5
 ENOUGH_MISSES = 4
 
 
-class State(Enum):
+class Supply(Enum):
     UNKNOWN = "unknown"
     """Ask the store (`ready_in`) before the next receive."""
     READY = "ready"
-    """A receive should bring messages."""
+    """A receive should return messages."""
     EMPTY = "empty"
-    """There is nothing, until something is committed or `check_at` has come."""
+    """Nothing to receive until a commit, or until `check_at`."""
     CONTENDED = "contended"
-    """Messages are there, but a receive brought none: other consumers are faster. Try again at `check_at`."""
+    """There are messages, but a receive returned none: other consumers are faster. Retry at `check_at`."""
     BLOCKED = "blocked"
-    """Messages are there, but no slot of the worker is free for their priority, until a slot or a commit changes it."""
+    """There are messages, but no slot is free for their priority, until a slot is freed or a commit comes."""
 
 
 class Demand:
     def __init__(self) -> None:
-        self.state = State.UNKNOWN
+        self.state = Supply.UNKNOWN
         self.check_at: float | None = None
         self._misses = 0
 
     def committed(self, receives_lightly: bool) -> None:
-        """Something was committed somewhere. Where a receive in vain disturbs nobody it is the quickest way to see."""
-        if self.state is State.EMPTY:
-            self._become(State.READY if receives_lightly else State.UNKNOWN)
-        elif self.state is State.BLOCKED:
-            self._become(State.READY)
+        """After any commit. Where an empty receive is cheap, receive at once instead of asking first."""
+        if self.state is Supply.EMPTY:
+            self._become(Supply.READY if receives_lightly else Supply.UNKNOWN)
+        elif self.state is Supply.BLOCKED:
+            self._become(Supply.READY)
 
     def slot_freed(self) -> None:
-        if self.state is State.BLOCKED:
-            self._become(State.READY)
+        if self.state is Supply.BLOCKED:
+            self._become(Supply.READY)
 
     def passed(self, now: float) -> None:
-        """Time has passed: what was to come may be there."""
+        """Leave a waiting state once `check_at` has come."""
         if self.check_at is not None and now >= self.check_at:
-            self._become(State.UNKNOWN if self.state is State.EMPTY else State.READY)
+            self._become(Supply.UNKNOWN if self.state is Supply.EMPTY else Supply.READY)
 
     def checked(self, seconds: float | None, now: float) -> None:
-        """The store's answer: seconds until a receive could bring something, None for not before a commit."""
+        """The result of `ready_in`: seconds until a receive could return something, None for not before a commit."""
         if seconds != 0:
             self._misses = 0
-            self._become(State.EMPTY, None if seconds is None else now + seconds)
+            self._become(Supply.EMPTY, None if seconds is None else now + seconds)
         elif self._misses:
-            self._become(State.CONTENDED, now + min(MISS_SECONDS * 2**self._misses, LONGEST_MISS_SECONDS))
+            self._become(Supply.CONTENDED, now + min(MISS_SECONDS * 2**self._misses, LONGEST_MISS_SECONDS))
         else:
-            self._become(State.READY)
+            self._become(Supply.READY)
 
     def received(self, count: int, limit: int) -> None:
-        """A receive brought fewer than it may have: whether there are more is not known."""
+        """After a receive. Fewer messages than the limit do not prove that there are no more."""
         self._misses = 0 if count else self._misses + 1
-        self._become(State.READY if count == limit else State.UNKNOWN)
+        self._become(Supply.READY if count == limit else Supply.UNKNOWN)
 
     def blocked(self) -> None:
-        self._become(State.BLOCKED)
+        self._become(Supply.BLOCKED)
 
-    def doubted(self) -> None:
-        """Whether there is more matters more than usual."""
-        if self.state is State.READY:
-            self._become(State.UNKNOWN)
+    def recheck(self) -> None:
+        """Ask the store again before the next receive."""
+        if self.state is Supply.READY:
+            self._become(Supply.UNKNOWN)
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is nothing to do in this queue now."""
-        return self.state is State.EMPTY or (self.state is State.CONTENDED and self._misses >= ENOUGH_MISSES)
+        """Whether this queue has nothing to do now."""
+        return self.state is Supply.EMPTY or (self.state is Supply.CONTENDED and self._misses >= ENOUGH_MISSES)
 
     @property
     def awaits_commit(self) -> bool:
-        return self.state in (State.EMPTY, State.BLOCKED, State.CONTENDED)
+        return self.state in (Supply.EMPTY, Supply.BLOCKED, Supply.CONTENDED)
 
-    def _become(self, state: State, check_at: float | None = None) -> None:
+    def _become(self, state: Supply, check_at: float | None = None) -> None:
         self.state = state
         self.check_at = check_at

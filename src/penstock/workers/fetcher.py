@@ -1,7 +1,7 @@
-"""The thread of a worker that receives what its handlers can start soon, and settles what they have finished.
+"""The thread of a worker that receives messages for its handlers and settles what they have finished.
 
-It receives first, so that handlers work while settlements wait for the disk; meanwhile more of them gather, so the
-faster the handlers are, the more a transaction carries.
+It receives before it settles, so that handlers run while settlements wait for the disk. More settlements gather
+meanwhile: the faster the handlers, the larger the transactions.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ import threading
 import time
 from collections.abc import Callable
 
-from penstock.client.calling import BACKSTOP_SECONDS
+from penstock.client.executor import BACKSTOP_SECONDS
+from penstock.domain.errors import ConsumerRemoved
 from penstock.engines.contract import Engine
-from penstock.workers.demand import Demand, State
-from penstock.workers.listener import Listener
-from penstock.workers.patience import PASSING, Patience
+from penstock.workers.backoff import TRANSIENT, Backoff
+from penstock.workers.demand import Demand, Supply
+from penstock.workers.listener import CommitListener
 from penstock.workers.priority_slots import Offer, PrioritySlots
 from penstock.workers.settler import LINGER_SECONDS, Settler
 from penstock.workers.slots import Slots
-from penstock.workers.source import Source
+from penstock.workers.source import QueueSource
 
 
 class Fetcher:
@@ -27,10 +28,11 @@ class Fetcher:
         self,
         engine: Engine,
         consumer: str,
-        sources: dict[Source, Slots],
+        sources: dict[QueueSource, Slots],
         priority_slots: PrioritySlots | None,
         fail: Callable[[BaseException], None],
         on_idle: Callable[[], None],
+        register_again: Callable[[QueueSource], None],
     ) -> None:
         self._engine = engine
         self._consumer = consumer
@@ -40,6 +42,7 @@ class Fetcher:
         self._settler = Settler(engine, sources)
         self._fail = fail
         self._on_idle = on_idle
+        self._register_again = register_again
         self._awake = threading.Event()
         self._has_commit = False
         self._has_free_slot = False
@@ -48,7 +51,7 @@ class Fetcher:
         self._is_receiving = True
         self._receiving = threading.Lock()
         self._finishing = threading.Event()
-        self._listener = Listener(engine, self.committed)
+        self._listener = CommitListener(engine, self.committed)
         self._thread = threading.Thread(target=self._run, name="penstock-fetcher", daemon=True)
 
     def start(self) -> None:
@@ -60,7 +63,7 @@ class Fetcher:
             self._awake.set()
 
     def committed(self) -> None:
-        """Something was committed, here or elsewhere: queues that were empty may not be."""
+        """After a commit anywhere: empty queues may have messages now."""
         self._has_commit = True
         self.wake()
 
@@ -69,8 +72,8 @@ class Fetcher:
         self.wake()
 
     def stop_receiving(self, within_seconds: float) -> bool:
-        """Receive nothing from now on; whether the receive under way, if there is one, has returned. Until then nobody
-        can give back its messages, and the end of the consumer would cost them an attempt."""
+        """Stop receiving; returns whether a receive in progress has returned. Until it has, its messages cannot be
+        released, and deregistering the consumer would cost them an attempt."""
         self._is_receiving = False
         if not self._receiving.acquire(timeout=within_seconds):
             return False
@@ -78,7 +81,7 @@ class Fetcher:
         return True
 
     def finish(self, within_seconds: float) -> bool:
-        """After `stop_receiving`: settle what is left and end; whether all of it was settled in time."""
+        """After `stop_receiving`: settle the rest and end; returns whether everything was settled in time."""
         self._finishing.set()
         self.wake()
         self._listener.stop()
@@ -86,15 +89,15 @@ class Fetcher:
         return not self._thread.is_alive() and not self._settler.has_unsettled
 
     def _run(self) -> None:
-        patience = Patience("the store of this worker")
+        backoff = Backoff("the store of this worker")
         while True:
             self._awake.clear()
             try:
                 timeout = self._cycle()
-                patience.worked()
-            except PASSING as error:
-                timeout = patience.failed(error)
-                # Not `_awake`: whoever finishes meanwhile must not turn an outage into a spin.
+                backoff.succeeded()
+            except TRANSIENT as error:
+                timeout = backoff.failed(error)
+                # Not `_awake`: handlers that finish during an outage must not cause a busy loop.
                 if self._finishing.wait(timeout):
                     self._awake.wait(min(timeout, 0.1))
                 timeout = 0.0
@@ -106,10 +109,10 @@ class Fetcher:
             if timeout > 0:
                 self._awake.wait(timeout)
 
-    # -- one turn --------------------------------------------------------------------------------------------------
+    # -- one cycle -------------------------------------------------------------------------------------------------
 
     def _cycle(self) -> float:
-        """Do what there is to do; seconds until there may be more."""
+        """Receive and settle once; returns the seconds until the next cycle."""
         with self._receiving:
             if self._is_receiving:
                 self._check(time.monotonic())
@@ -119,13 +122,13 @@ class Fetcher:
                 else:
                     self._receive_by_priority(self._priority_slots)
         if self._settler.settle(everything=self._finishing.is_set()):
-            # What was settled may make other messages ready: a retry, the next of a shard, the end of a batch.
+            # A settlement may make messages ready: a retry, the next of a shard, the end message of a batch.
             self._note_commit(lightly=False)
             return 0.0
         return self._rest()
 
     def _check(self, now: float) -> None:
-        """Find out about queues of which nothing is known. Asking takes no write lock."""
+        """Ask the store about queues in the unknown state. This takes no write lock."""
         self._seen = self._engine.seen()
         if self._has_commit:
             self._has_commit = False
@@ -136,18 +139,18 @@ class Fetcher:
                 demand.slot_freed()
         for source, demand in self._demands.items():
             demand.passed(now)
-            if demand.state is State.UNKNOWN and source.accepted and self._could_use(source):
+            if demand.state is Supply.UNKNOWN and source.accepted and self._could_use(source):
                 demand.checked(self._engine.ready_in(source.name, source.group), time.monotonic())
 
     def _note_commit(self, lightly: bool) -> None:
         for demand in self._demands.values():
             demand.committed(lightly)
 
-    def _could_use(self, source: Source) -> bool:
+    def _could_use(self, source: QueueSource) -> bool:
         return self._room(source) > 0 or self._sources[source].can_grow
 
     def _rest(self) -> float:
-        """How long nothing will happen by itself."""
+        """Seconds until the next cycle unless somebody wakes the thread."""
         now = time.monotonic()
         wait = LINGER_SECONDS if self._settler.has_unsettled else BACKSTOP_SECONDS
         is_idle, listens = not any(source.batches for source in self._sources), False
@@ -167,47 +170,51 @@ class Fetcher:
                 self._listener.listen(self._seen)
         return wait
 
-    def _can_go_on(self, source: Source, demand: Demand) -> bool:
-        if demand.state is State.UNKNOWN:
+    def _can_go_on(self, source: QueueSource, demand: Demand) -> bool:
+        if demand.state is Supply.UNKNOWN:
             return self._could_use(source)
-        return demand.state is State.READY and self._room(source) > 0
+        return demand.state is Supply.READY and self._room(source) > 0
 
     # -- receiving -------------------------------------------------------------------------------------------------
 
-    def _room(self, source: Source) -> int:
-        """How many messages to ask for. Not before half of what may wait here has been used up: receives are cheaper
-        in large pieces."""
+    def _room(self, source: QueueSource) -> int:
+        """How many messages to receive: 0 until half of the buffer is used up, because large receives are cheaper."""
         slots = self._sources[source]
         capacity = slots.capacity
         target = source.target(capacity)
         source.low_water = max((target - capacity * source.at_once) // 2, source.at_once - 1)
         if self._priority_slots is None and len(source.buffer) > source.low_water:
             return 0
-        # A handler that waits for another message holds its own, but no slot.
+        # A handler that waits for another message holds its own message, but no slot.
         return target - source.held + (slots.unfinished - slots.busy) * source.at_once
 
-    def _receive(self, source: Source, room: int) -> None:
+    def _receive(self, source: QueueSource, room: int) -> None:
         demand, slots = self._demands[source], self._sources[source]
-        if demand.state is not State.READY or not source.accepted:
-            source.low_water = -1 if demand.state is State.EMPTY else source.low_water
+        if demand.state is not Supply.READY or not source.accepted:
+            source.low_water = -1 if demand.state is Supply.EMPTY else source.low_water
             return
         if room <= 0:
             slots.grow()
             return
         asked_at = time.monotonic()
-        receipt = self._engine.receive(source.name, source.group, self._consumer, room, source.policy.lease_seconds)
+        lease_seconds = source.policy.lease_seconds
+        try:
+            receipt = self._engine.receive(source.name, source.group, self._consumer, room, lease_seconds)
+        except ConsumerRemoved:
+            self._register_again(source)
+            return
         demand.received(len(receipt.rows), room)
         if slots.can_grow:
-            demand.doubted()
+            demand.recheck()
         if receipt.rows:
             source.add(receipt, asked_at)
-            slots.kick()
+            slots.notify()
 
     def _receive_by_priority(self, priority_slots: PrioritySlots) -> None:
-        """Slots that all queues share go to the best priority of any of them."""
+        """Give the slots that all queues share to the best priorities."""
         waiting = sum(-(-len(source.buffer) // source.at_once) for source in self._sources)
         free = priority_slots.most - priority_slots.running - waiting
-        ready = [source for source, demand in self._demands.items() if demand.state is State.READY and source.accepted]
+        ready = [source for source, demand in self._demands.items() if demand.state is Supply.READY and source.accepted]
         if free <= 0:
             for source in ready:
                 self._demands[source].blocked()
@@ -225,7 +232,7 @@ class Fetcher:
             else:
                 self._sources[source].grow()
 
-    def _offer(self, source: Source, free: int) -> Offer:
+    def _offer(self, source: QueueSource, free: int) -> Offer:
         """The priorities of the calls that a queue could start with the free slots."""
         calls = min(free, self._room(source) // source.at_once)
         running = self._sources[source].busy

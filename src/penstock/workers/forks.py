@@ -1,5 +1,5 @@
-"""Handlers that fork. The copy of the process must end with the handler: if it returned into the code of the worker,
-it would go on as a second worker on the same leases and connections."""
+"""Handlers that fork. The forked process must exit when the handler returns: otherwise it would continue as a second
+worker with the same leases and connections."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def ends_copies(call: Callable[..., Any], is_async: bool) -> Callable[..., Any]:
-    """The same call; a process that was forked during the call exits at its end."""
+    """Wrap a call so that a process forked during it exits at its end."""
     return _awaited(call) if is_async else _called(call)
 
 
@@ -40,7 +40,8 @@ def _awaited(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _exit() -> None:
-    """As the interpreter would, without what belongs to the parent: no clean-up, no output of its buffers."""
+    """Exit with the status that the interpreter would use, without cleanup and without flushing the parent's
+    buffers."""
     error = sys.exc_info()[1]
     if error is None:
         os._exit(0)

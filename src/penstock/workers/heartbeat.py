@@ -1,8 +1,7 @@
-"""Staying alive: registration, heartbeats, and leases that are kept while handlers run.
+"""Registration, heartbeats and lease renewal.
 
-A worker that dies is found out by its silence: a sweep of the living removes it after two missed heartbeats, and what
-it held is free at once. A worker that was only slow, or stopped for a while, learns that it was removed, and registers
-again.
+A sweep removes a worker that missed two heartbeats and releases its leases at once. A worker that was only slow or
+suspended learns that it was removed, and registers again.
 """
 
 from __future__ import annotations
@@ -16,30 +15,30 @@ from typing import Any
 
 from penstock.domain.errors import ConsumerRemoved, HandlerUnavailable, PenstockError, StoreError
 from penstock.domain.lifecycle import Event
-from penstock.domain.observations import ConsumerInfo
+from penstock.domain.results import ConsumerInfo
 from penstock.engines.contract import Engine
+from penstock.workers.backoff import TRANSIENT, Backoff
 from penstock.workers.lease_batch import RENEW_SHARE, LeaseBatch
 from penstock.workers.outcome import make_settle
-from penstock.workers.patience import PASSING, Patience
 from penstock.workers.slots import Slots, WorkSlot
-from penstock.workers.source import Source, about_delivery
+from penstock.workers.source import QueueSource, about_delivery
 
 logger = logging.getLogger("penstock.worker")
-# Removal comes after two missed heartbeats: beating this much more often leaves room for a slow disk.
+# Share of the heartbeat interval after which one is sent: two missed intervals mean removal, and disks can be slow.
 BEAT_SHARE = 0.6
 SHORTEST_TICK_SECONDS = 0.02
 LONGEST_TICK_SECONDS = 1.0
 
 
-class Keeper:
-    """A thread that sends heartbeats, renews leases before they end, gives up handlers that run too long, and gives
-    back messages that wait too long for one. It depends on no handler and on no event loop."""
+class LeaseKeeper:
+    """A thread that sends heartbeats, renews leases, gives up handlers that exceed `max_seconds`, and releases messages
+    that wait too long for a slot. It depends on no handler and no event loop."""
 
     def __init__(
         self,
         engine: Engine,
         consumer: str,
-        sources: dict[Source, Slots],
+        sources: dict[QueueSource, Slots],
         heartbeat_seconds: float,
         fail: Callable[[BaseException], None],
         probe: Callable[[float], None] = lambda now: None,
@@ -50,8 +49,8 @@ class Keeper:
         self._heartbeat_seconds = heartbeat_seconds
         self._fail = fail
         self._probe = probe
-        self.infos: dict[Source, ConsumerInfo] = {}
-        self._stuck: set[Source] = set()
+        self.infos: dict[QueueSource, ConsumerInfo] = {}
+        self._stuck: set[QueueSource] = set()
         self._has_failed = False
         self._beat_at = 0.0
         self._stop = threading.Event()
@@ -69,30 +68,30 @@ class Keeper:
         self._thread.join(LONGEST_TICK_SECONDS)
 
     def deregister(self) -> None:
-        """Leave, and let go of whatever is still held under this name."""
+        """Deregister the consumer in all queues, which releases what it still holds."""
         for source in self._sources:
             self._engine.deregister(source.name, source.group, self._consumer)
 
-    def _register(self, source: Source) -> None:
+    def _register(self, source: QueueSource) -> None:
         self.infos[source] = self._engine.register(source.name, source.group, self._consumer, self._heartbeat_seconds)
         self._beat_at = time.monotonic() + self._heartbeat_seconds * BEAT_SHARE
 
     def _run(self) -> None:
-        patience = Patience("heartbeats of this worker")
+        backoff = Backoff("heartbeats of this worker")
         pause = self._tick_seconds()
         while not self._stop.wait(pause):
             try:
                 self._tick()
-                patience.worked()
+                backoff.succeeded()
                 pause = self._tick_seconds()
-            except PASSING as error:
-                pause = patience.failed(error)
+            except TRANSIENT as error:
+                pause = backoff.failed(error)
             except BaseException as error:
                 self._fail(error)
                 return
 
     def _tick_seconds(self) -> float:
-        """Often enough for the shortest of all times that it watches."""
+        """The interval of the thread, short enough for every duration that it watches."""
         times = [self._heartbeat_seconds * BEAT_SHARE / 2, LONGEST_TICK_SECONDS]
         for source in self._sources:
             times.append(source.policy.lease_seconds * RENEW_SHARE / 2)
@@ -101,7 +100,7 @@ class Keeper:
         return max(SHORTEST_TICK_SECONDS, min(times))
 
     def _tick(self) -> None:
-        # First what needs no store: a handler that runs too long is given up even while the store is away.
+        # First what needs no store: handlers are given up even while the store is unavailable.
         self._probe(time.monotonic())
         for source, slots in self._sources.items():
             self._give_up_late(source, slots)
@@ -115,12 +114,12 @@ class Keeper:
     # -- heartbeats ------------------------------------------------------------------------------------------------
 
     def _beat(self) -> None:
-        """For all queues in one transaction, in an order that is the same for all workers."""
+        """Send the heartbeats of all queues in one transaction, in the same order in all workers to avoid deadlocks."""
         sources = sorted(self._sources, key=lambda source: (source.name, source.group))
         beats = [partial(self._engine.heartbeat, source.name, source.group, self._consumer) for source in sources]
         for source, info in zip(sources, self._engine.together(beats), strict=True):
             if isinstance(info, ConsumerRemoved):
-                self._register_again(source)
+                self.register_again(source)
             elif isinstance(info, BaseException):
                 raise info
             else:
@@ -128,7 +127,7 @@ class Keeper:
             source.policy = self._engine.policy(source.name)
         self._beat_at = time.monotonic() + self._heartbeat_seconds * BEAT_SHARE
 
-    def _register_again(self, source: Source) -> None:
+    def register_again(self, source: QueueSource) -> None:
         logger.warning(
             "worker %s was removed from queue %s for its silence; it registers again",
             self._consumer,
@@ -137,11 +136,11 @@ class Keeper:
         )
         self._register(source)
         for batch in list(source.batches.values()):
-            batch.renew_at = 0.0  # the leases went with the place: find out at once
+            batch.renew_at = 0.0  # its leases were released: check at once
 
     # -- leases ----------------------------------------------------------------------------------------------------
 
-    def _renew(self, source: Source, slots: Slots) -> None:
+    def _renew(self, source: QueueSource, slots: Slots) -> None:
         now = time.monotonic()
         due = [batch for batch in list(source.batches.values()) if now >= batch.renew_at]
         leases = [(batch.receipt.token, position) for batch in due for position in batch.open_positions()]
@@ -156,16 +155,16 @@ class Keeper:
             if positions:
                 self._lose(source, slots, batch, positions)
 
-    def _lose(self, source: Source, slots: Slots, batch: LeaseBatch, positions: set[int]) -> None:
-        """Others may have these messages now: what has not begun does not begin, and what runs is ended if it can be.
-        What has ended and waits to be settled will be refused by the store."""
+    def _lose(self, source: QueueSource, slots: Slots, batch: LeaseBatch, positions: set[int]) -> None:
+        """Handle lost leases: other consumers may have these messages. Buffered ones are not started, running handlers
+        are given up. The store refuses the settlements of those that have ended."""
         ended = {delivery.position for delivery in list(batch.acked)}
         ended |= {settle.position for settle in list(batch.others)}
         positions -= ended | batch.closed
         ids = [one.id for one in source.make(batch.receipt) if one.position in positions]
         batch.closed |= positions
         if ids:
-            # Logged before anything is ended: a log should give the reason first.
+            # Logged before handlers are given up, so that the log gives the reason first.
             source.note_lost(ids, "it ended or was taken over while this worker was away")
         for slot in slots.running():
             several = slot.several
@@ -176,7 +175,7 @@ class Keeper:
 
     # -- handlers that run too long --------------------------------------------------------------------------------
 
-    def _give_up_late(self, source: Source, slots: Slots) -> None:
+    def _give_up_late(self, source: QueueSource, slots: Slots) -> None:
         limit = source.handler.max_seconds
         if limit is None:
             return
@@ -186,7 +185,7 @@ class Keeper:
                 give_up(source, slots, slot, f"the handler ran longer than max_seconds ({limit:g})")
 
     def _check_stuck(self) -> None:
-        """A queue whose handlers are stuck is not received from. A worker without any other can only be replaced."""
+        """Stop receiving from a queue whose handlers are stuck. If all queues are stuck, the worker fails."""
         for source, slots in self._sources.items():
             if slots.is_stuck and source not in self._stuck:
                 self._stuck.add(source)
@@ -209,9 +208,9 @@ class Keeper:
             )
 
 
-def give_up(source: Source, slots: Slots, slot: WorkSlot, reason: str) -> None:
-    """End a handler where possible, and settle its messages so that they are tried again. An at_most_once message is
-    not: its handler may have done its work already."""
+def give_up(source: QueueSource, slots: Slots, slot: WorkSlot, reason: str) -> None:
+    """End a handler where possible, and nak its messages. An at_most_once message is rejected instead: its handler may
+    have done its work already."""
     several = slots.give_up(slot, reason)
     event = Event.REJECT if source.policy.at_most_once else Event.NAK
     for delivery in several:
@@ -219,8 +218,9 @@ def give_up(source: Source, slots: Slots, slot: WorkSlot, reason: str) -> None:
         source.finish(delivery, make_settle(event, delivery, reason), None, time.monotonic() - slot.began_at)
 
 
-def quietly(action: Callable[[], Any], doing: str) -> bool:
-    """For the end of a worker: what fails now heals by itself when leases end, but it is told."""
+def log_failure(action: Callable[[], Any], doing: str) -> bool:
+    """Log a failure at shutdown instead of raising it: leases end by themselves. Returns whether the action
+    succeeded."""
     try:
         action()
     except (PenstockError, StoreError) as error:

@@ -1,4 +1,4 @@
-"""The messages of one receive, until all of them are settled."""
+"""The messages of one receive until all are settled."""
 
 from __future__ import annotations
 
@@ -8,71 +8,70 @@ from typing import Any, Protocol
 
 from penstock.client.aio.delivery import AsyncDelivery
 from penstock.client.delivery import Delivery
-from penstock.client.settling import checked
+from penstock.client.settlements import checked
 from penstock.domain.lifecycle import Event
 from penstock.domain.settlement import Ack, Nak, Reject, Reschedule, Settle, Settled, Settlement
-from penstock.domain.times import SECOND
+from penstock.domain.timestamps import SECOND
 from penstock.engines.contract import LEASE_ENDS_AT, POSITION, Receipt
 
-# Leases are renewed when this share of them is over: two renewals may fail before one is lost.
+# Leases are renewed after this share of their duration: two renewals may fail before a lease is lost.
 RENEW_SHARE = 1 / 3
-# A message that waits in a worker is given back after this share of its lease, and after so many seconds at the latest.
+# A buffered message is released after this share of its lease, and after LONGEST_WAIT_SECONDS at the latest.
 WAIT_SHARE = RENEW_SHARE
 LONGEST_WAIT_SECONDS = 10.0
 EVENTS: dict[type, Event] = {Ack: Event.ACK, Nak: Event.NAK, Reject: Event.REJECT, Reschedule: Event.RESCHEDULE}
 
 
-class Before(Protocol):
-    """Who knows what a handler's own settlement has to wait for."""
+class PrecedingSettlements(Protocol):
+    """Knows the settlements that must reach the store before the one of a handler."""
 
-    def said_before(self, delivery: Any) -> list[Settle]: ...
+    def preceding(self, delivery: Any) -> list[Settle]: ...
 
 
-class Held(Delivery, eq=False, gc=False):
-    """A delivery in a worker, which remembers how its handler has settled it. In an ordered queue the store is
-    told what came before at the same time: it settles a lease in order."""
+class WorkerDelivery(Delivery, eq=False, gc=False):
+    """A delivery in a worker; remembers how its handler settled it. In an ordered queue it sends the settlements of the
+    messages before it along, because a lease is settled in order."""
 
     _settled: Event | None = None
-    _before: Before | None = None
+    _before: PrecedingSettlements | None = None
 
     def _settle(self, settlement: Settlement) -> None:
         if self._before is None:
             super()._settle(settlement)
         else:
-            settles = [*self._before.said_before(self), checked(settlement, self.queue)]
-            _raise_refusal(self._queue._settle(self.group, settles))
+            settles = [*self._before.preceding(self), checked(settlement, self.queue)]
+            _raise_refusal(self._queue.executor.settle(self._queue.name, self.group, settles))
         self._settled = EVENTS[type(settlement)]
 
 
-class AsyncHeld(AsyncDelivery, eq=False, gc=False):
+class AsyncWorkerDelivery(AsyncDelivery, eq=False, gc=False):
     _settled: Event | None = None
-    _before: Before | None = None
+    _before: PrecedingSettlements | None = None
 
     async def _settle(self, settlement: Settlement) -> None:
         if self._before is None:
             await super()._settle(settlement)
         else:
-            settles = [*self._before.said_before(self), checked(settlement, self.queue)]
-            _raise_refusal(await self._queue._settle(self.group, settles))
+            settles = [*self._before.preceding(self), checked(settlement, self.queue)]
+            _raise_refusal(await self._queue.executor.settle(self._queue.name, self.group, settles))
         self._settled = EVENTS[type(settlement)]
 
 
 def _raise_refusal(results: list[Settled]) -> None:
-    """Of the handler's own settlement, which is the last."""
+    """Raise the error of the handler's own settlement, which is the last one."""
     if results[-1].error is not None:
         raise results[-1].error
 
 
-AnyHeld = Held | AsyncHeld
-# What a slot takes at once: one message; or those of one shard of an ordered queue, which are handled one after the
-# other. The slot takes them from the left, and whoever gives back what waits takes them from the right.
-Item = AnyHeld | deque[AnyHeld]
+AnyDelivery = WorkerDelivery | AsyncWorkerDelivery
+# What a slot takes from the buffer: a message, or the messages of one shard of an ordered queue, which are handled in
+# order. The slot pops from the left; a release pops from the right.
+Item = AnyDelivery | deque[AnyDelivery]
 
 
 class LeaseBatch:
-    """Slots add to `acked` and `others`; the settler alone removes from them. Times are of the local monotonic clock,
-    counted from before the receive was sent: a lease that has ended here may still run in the store, never the other
-    way around."""
+    """Slots append to `acked` and `others`; only the settler removes from them. Times are local monotonic times,
+    counted from before the receive was sent: a lease never ends later here than in the store."""
 
     __slots__ = (
         "_early",
@@ -94,7 +93,7 @@ class LeaseBatch:
         self.receipt = receipt
         self.items = items
         self.size = len(receipt.rows)
-        self.acked: list[AnyHeld] = []
+        self.acked: list[AnyDelivery] = []
         self.others: list[Settle] = []
         self.closed: set[int] = set()
         self.touched_at: float | None = None
@@ -109,11 +108,11 @@ class LeaseBatch:
         self.renew_at = at + lease_seconds * RENEW_SHARE
 
     def given_back(self) -> None:
-        """Nothing of it waits any more."""
+        """Nothing of it is buffered any more."""
         self.give_back_at = math.inf
 
     def has_ended(self, position: int, now: float) -> bool:
-        """Whether the lease of a message has surely ended."""
+        """Whether the lease of a message has ended for certain."""
         if now >= self.ends_at:
             return True
         return bool(self._early) and now >= self._early.get(position, self.ends_at)
@@ -125,7 +124,7 @@ class LeaseBatch:
 
     @property
     def is_all_acked(self) -> bool:
-        """Acked as a whole, which costs one statement however many they are."""
+        """Whether the receive can be acked as a whole, by one statement."""
         return len(self.acked) == self.size
 
     def open_positions(self) -> list[int]:
@@ -133,7 +132,7 @@ class LeaseBatch:
 
 
 def _early_ends(rows: list[Any], ends_at: float) -> dict[int, float]:
-    """Messages whose expiry or deadline ends their lease before that of the others."""
+    """Ends of leases that an expiry or a deadline cuts short, by position."""
     ends = {row[LEASE_ENDS_AT] for row in rows}
     if len(ends) == 1:
         return {}

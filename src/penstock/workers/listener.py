@@ -1,22 +1,22 @@
-"""Hearing of commits while there is nothing to do."""
+"""Wake-ups by commits while the worker is idle."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
 
-from penstock.client.calling import BACKSTOP_SECONDS
+from penstock.client.executor import BACKSTOP_SECONDS
 from penstock.domain.errors import StoreError
 from penstock.engines.contract import Engine
-from penstock.workers.patience import FIRST_SECONDS
+from penstock.workers.backoff import FIRST_SECONDS
 
 
-class Listener:
-    """A thread that sleeps in `engine.wait` while the fetcher has room and found nothing, and wakes it."""
+class CommitListener:
+    """A thread that blocks in `engine.wait` while the queues are empty, and wakes the fetcher."""
 
-    def __init__(self, engine: Engine, heard: Callable[[], None]) -> None:
+    def __init__(self, engine: Engine, on_commit: Callable[[], None]) -> None:
         self._engine = engine
-        self._heard = heard
+        self._on_commit = on_commit
         self._asked = threading.Condition()
         self._seen: int | None = None
         self._stopped = False
@@ -26,13 +26,13 @@ class Listener:
         self._thread.start()
 
     def listen(self, seen: int) -> None:
-        """Say when something is committed after this mark."""
+        """Call `on_commit` after the next commit behind this mark."""
         with self._asked:
             self._seen = seen
             self._asked.notify()
 
     def stop(self) -> None:
-        """Without waiting: it may sleep in the engine for a moment longer."""
+        """Returns at once; the thread may block in the engine a little longer."""
         with self._asked:
             self._stopped = True
             self._asked.notify()
@@ -49,6 +49,6 @@ class Listener:
                 assert seen is not None
                 self._engine.wait(seen, BACKSTOP_SECONDS)
             except StoreError:
-                # The fetcher will meet the same error and log it; here it must only not turn into a spin.
+                # The fetcher gets the same error and logs it; here a pause only prevents a busy loop.
                 threading.Event().wait(FIRST_SECONDS)
-            self._heard()
+            self._on_commit()

@@ -1,4 +1,4 @@
-"""Logs of a worker: every record that is written while a handler runs says which message it is about."""
+"""Logging of a worker: records written while a handler runs carry the message that it handles."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s%(about)s"
 
 
 class MessageFilter(logging.Filter):
-    """Adds the message that is being handled, if any. Put it on a handler of your own logging:
+    """Adds the message that is being handled, if any, to log records. Add it to your own logging handlers:
     `handler.addFilter(penstock.workers.logs.MessageFilter())`."""
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -34,7 +34,7 @@ class MessageFilter(logging.Filter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON document in a line."""
+    """Formats each record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
         document: dict[str, Any] = {
@@ -53,7 +53,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def write_logs(form: Format, level: str) -> None:
-    """Send everything that the program logs to the error stream."""
+    """Send all log records of the program to stderr."""
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(MessageFilter())
     handler.setFormatter(JsonFormatter() if form == "json" else logging.Formatter(TEXT))

@@ -1,6 +1,6 @@
-"""Slots on an event loop: `async def` handlers run here, all of a worker on one loop in one thread.
+"""Slots on an event loop, for `async def` handlers; a worker has one loop in one thread.
 
-A task takes one message after the other and ends when there is none. All state belongs to the loop.
+A task handles messages until the buffer is empty. All state belongs to the loop.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from penstock.client.aio.store import AsyncStore
 from penstock.client.slot import current_slot
 from penstock.domain.errors import LeaseLost
 from penstock.engines.contract import Engine
-from penstock.workers.calls import Answer, handle
-from penstock.workers.lease_batch import AnyHeld, Item
+from penstock.workers.calls import CallResult, handle
+from penstock.workers.lease_batch import AnyDelivery, Item
 from penstock.workers.slots import WorkSlot
-from penstock.workers.source import Source
+from penstock.workers.source import QueueSource
 
 logger = logging.getLogger("penstock.worker")
-# Handlers that never wait for anything must still let the loop breathe.
-BREATHE_SECONDS = 0.005
-# A loop that has not answered for so long is blocked: nothing is received for its handlers.
+# Yield to the loop this often, also when handlers never await anything.
+YIELD_SECONDS = 0.005
+# A loop that does not respond for this long is blocked: nothing is received for its handlers.
 BLOCKED_SECONDS = 1.0
 PROBE_SECONDS = 0.2
-# Tasks that were cancelled and go on cost little, but not nothing.
-MOST_STUCK = 1_000
+# Limit of tasks that ignore their cancellation.
+MAX_STUCK = 1_000
 
 
-class Borrowed:
-    """The worker's engine as its asynchronous store sees it: closing that store leaves the engine open."""
+class SharedEngine:
+    """The worker's engine for its asynchronous store, whose `close` must leave the engine open."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -49,9 +49,9 @@ class LoopThread:
     """The event loop, its thread, and an asynchronous store on it."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine: Any = Borrowed(engine)
+        self._engine: Any = SharedEngine(engine)
         self.loop = asyncio.new_event_loop()
-        # Slots whose call was given up, until their task ends: cancelling is a request.
+        # Slots whose call was given up, until their task ends: a task may ignore its cancellation.
         self.given_up: set[LoopSlot] = set()
         self._asked_at: float | None = None
         self._is_blocked = False
@@ -74,8 +74,8 @@ class LoopThread:
         return self._is_blocked
 
     def probe(self, now: float) -> bool:
-        """Called now and then from another thread: ask the loop for a sign of life; whether `is_blocked` has changed.
-        A handler that blocks stops every task of the loop, and only another thread can notice."""
+        """Called regularly by another thread: schedule a callback and see whether the loop runs it. Returns whether
+        `is_blocked` has changed."""
         if self._asked_at is None:
             self._asked_at = now
             self.loop.call_soon_threadsafe(self._answer)
@@ -86,8 +86,8 @@ class LoopThread:
         self._asked_at = None
 
     def close(self) -> None:
-        """Finish what the store has begun, however long it takes. A loop that a handler blocks cannot be closed: it is
-        left behind with its thread."""
+        """Let the store finish its calls, however long they take. A loop that a handler blocks cannot be closed and is
+        abandoned with its thread."""
         closing = asyncio.run_coroutine_threadsafe(self._close(), self.loop)
         while not closing.done():
             concurrent.futures.wait([closing], PROBE_SECONDS)
@@ -119,7 +119,7 @@ class LoopSlot(WorkSlot):
         self.slots.leave(self)
 
     def enter(self) -> None:
-        """A blocking wait on the loop: nobody else could run meanwhile, so there is nothing to wait for."""
+        """After a blocking wait on the loop: no other task could run, so the slot is still free."""
         self.slots.come_back(self)
 
     async def enter_async(self) -> None:
@@ -129,7 +129,7 @@ class LoopSlot(WorkSlot):
 class LoopSlots:
     can_grow = False
 
-    def __init__(self, source: Source, thread: LoopThread) -> None:
+    def __init__(self, source: QueueSource, thread: LoopThread) -> None:
         self.source = source
         self._thread = thread
         self.call: Callable[..., Any] = source.handler.signature.call
@@ -138,7 +138,7 @@ class LoopSlots:
         self._returning: list[asyncio.Future[None]] = []
         self._busy = 0
         self._away = 0
-        self._kicked = False
+        self._notified = False
         self._timer: asyncio.TimerHandle | None = None
         self._stopping = False
 
@@ -152,11 +152,11 @@ class LoopSlots:
 
     @property
     def is_stuck(self) -> bool:
-        """A call that was given up and blocks the loop stops every handler on it."""
+        """Also true when a call that was given up blocks the loop."""
         thread = self._thread
         if thread.is_blocked and thread.given_up:
             return True
-        return bool(thread.given_up) and self.stuck > max(MOST_STUCK, self.source.concurrency)
+        return bool(thread.given_up) and self.stuck > max(MAX_STUCK, self.source.concurrency)
 
     @property
     def busy(self) -> int:
@@ -170,26 +170,26 @@ class LoopSlots:
         return [slot for slot in list(self._slots) if slot.several]
 
     def start(self) -> None:
-        """Tasks are made when there is work for them."""
+        """Tasks are started on demand."""
 
     def grow(self) -> None:
-        """They are made at once."""
+        """Tasks need no preparation."""
 
-    def kick(self) -> None:
-        if not self._kicked:
-            self._kicked = True
+    def notify(self) -> None:
+        if not self._notified:
+            self._notified = True
             self._loop.call_soon_threadsafe(self._start)
 
     def stop(self) -> None:
         self._stopping = True
-        self.kick()
+        self.notify()
 
     def close(self) -> None:
-        """The tasks have ended with their handlers."""
+        """The tasks ended with their handlers."""
 
-    def give_up(self, slot: WorkSlot, reason: str) -> list[AnyHeld]:
+    def give_up(self, slot: WorkSlot, reason: str) -> list[AnyDelivery]:
         assert isinstance(slot, LoopSlot)
-        # Before it is given up: its task may end at any moment, and takes it out.
+        # Added before the call is given up, because its task removes it when it ends.
         self._thread.given_up.add(slot)
         several = slot.give_up(reason)
         if not several:
@@ -201,7 +201,7 @@ class LoopSlots:
     # -- on the event loop -----------------------------------------------------------------------------------------
 
     def _end(self, slot: LoopSlot) -> None:
-        """Cancel the handler. One that ignores it is left behind."""
+        """Cancel the handler. One that ignores the cancellation is abandoned."""
         self._slots.discard(slot)
         if slot.away:
             self._away -= 1
@@ -212,11 +212,11 @@ class LoopSlots:
         self._start()
 
     def _start(self) -> None:
-        self._kicked = False
+        self._notified = False
         source = self.source
         while self._returning and self._busy < source.concurrency:
             self._returning.pop(0).set_result(None)
-            self._busy += 1  # taken for the one that comes back, before anybody new
+            self._busy += 1  # reserved for the returning handler, before new ones
         ready = len(source.buffer)
         if self.is_stuck or not source.may_start():
             return
@@ -249,7 +249,7 @@ class LoopSlots:
 
     async def _drain(self, slot: LoopSlot) -> None:
         source = self.source
-        breathed_at = time.monotonic()
+        yielded_at = time.monotonic()
         while not self._returning and not slot.is_over:
             item = source.next_item()
             if item is None:
@@ -259,18 +259,18 @@ class LoopSlots:
                 self._free_priority_slot()
             if source.handler.batch_seconds and source.waits_for_more(time.monotonic()) > 0:
                 return
-            if time.monotonic() - breathed_at > BREATHE_SECONDS:
+            if time.monotonic() - yielded_at > YIELD_SECONDS:
                 await asyncio.sleep(0)
-                breathed_at = time.monotonic()
+                yielded_at = time.monotonic()
 
     async def _run_item(self, slot: LoopSlot, item: Item) -> None:
         calls = handle(self.source, slot, item, lambda: self._stopping)
         arguments = next(calls, None)
         while arguments is not None:
             try:
-                answer = Answer(await self.call(*arguments))
+                answer = CallResult(await self.call(*arguments))
             except BaseException as error:
-                answer = Answer(error, error)
+                answer = CallResult(error, error)
             try:
                 arguments = calls.send(answer)
             except StopIteration:
@@ -288,7 +288,7 @@ class LoopSlots:
             self.source.wake()
 
     async def enter(self, slot: LoopSlot) -> None:
-        """Those who come back go before those who begin."""
+        """Returning handlers take precedence over new ones."""
         if not slot.away:
             return
         priority_slots = self.source.priority_slots
@@ -305,7 +305,7 @@ class LoopSlots:
             self._busy -= 1
             if priority_slots is None or priority_slots.enter(slot.priority):
                 break
-            await asyncio.sleep(BREATHE_SECONDS)
+            await asyncio.sleep(YIELD_SECONDS)
         self.come_back(slot)
 
     def come_back(self, slot: LoopSlot) -> None:

@@ -1,7 +1,7 @@
 """Prometheus metrics of a worker. Needs the extra `metrics`.
 
-What the store counts (messages waiting, dead letters) is not here: every worker would report it again, and sums would
-multiply. Ask one server for it.
+Counts of the store (waiting messages, dead letters) are exported by the server: if every worker reported them, sums
+would be wrong.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.domain.errors import InvalidInput, MissingExtra
 from penstock.domain.lifecycle import Event
-from penstock.domain.times import check_integer
-from penstock.workers.lease_batch import AnyHeld
-from penstock.workers.source import Source
+from penstock.domain.validation import check_integer
+from penstock.workers.lease_batch import AnyDelivery
+from penstock.workers.source import QueueSource
 
 if TYPE_CHECKING:
     from penstock.workers.worker import Worker
@@ -33,7 +33,7 @@ class Metrics:
 
     def __init__(self, registry: Any = None) -> None:
         if prometheus_client is None:
-            raise MissingExtra("metrics need prometheus-client: pip install 'penstock[metrics]'")
+            raise MissingExtra("metrics need prometheus-client: pip install 'penstock-queue[metrics]'")
         self.registry = prometheus_client.REGISTRY if registry is None else registry
         made: dict[str, Any] = {"registry": self.registry}
         self._received = prometheus_client.Counter("penstock_received", "Messages received.", LABELS, **made)
@@ -45,22 +45,22 @@ class Metrics:
             "penstock_handler_seconds", "How long handlers ran.", LABELS, buckets=SECONDS, **made
         )
 
-    def received(self, source: Source, count: int) -> None:
+    def received(self, source: QueueSource, count: int) -> None:
         self._received.labels(source.name, source.group).inc(count)
 
-    def finished(self, source: Source, delivery: AnyHeld, event: Event, seconds: float) -> None:
+    def finished(self, source: QueueSource, delivery: AnyDelivery, event: Event, seconds: float) -> None:
         self._settled.labels(source.name, source.group, str(event)).inc()
         self._handled.labels(source.name, source.group).observe(seconds)
 
-    def lost(self, source: Source, count: int) -> None:
+    def lost(self, source: QueueSource, count: int) -> None:
         self._lost.labels(source.name, source.group).inc(count)
 
     def watch(self, worker: Worker) -> None:
-        """Also tell how busy the worker is, whenever somebody asks."""
-        self.registry.register(Business(worker))
+        """Also export the state of the worker at each scrape."""
+        self.registry.register(StatusCollector(worker))
 
     def serve(self, host: str, port: int) -> int:
-        """Answer scrapes in the background; the port, which was chosen by the system if 0 was given."""
+        """Serve scrapes in the background; returns the port, which the system chooses if 0 is given."""
         check_integer("port", port, 0, 65_535)
         try:
             server, _ = prometheus_client.start_http_server(port, host, self.registry)
@@ -69,7 +69,7 @@ class Metrics:
         return int(server.server_port)
 
 
-class Business:
+class StatusCollector:
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
 

@@ -1,4 +1,4 @@
-"""Slots of a whole worker, by priority: urgent work always finds room, in whichever queue it is.
+"""Slots of a whole worker by priority, shared by all its queues: urgent messages always find a free slot.
 
 `{0: 10, 5: 4}` lets ten handlers run at the same time, but starts a message of priority 5 or worse only while fewer
 than four run. The limit of a priority is that of the nearest better one that is named.
@@ -13,16 +13,15 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from penstock.domain.errors import InvalidInput
-from penstock.domain.message import MAX_PRIORITY
-from penstock.domain.names import shown
-from penstock.domain.times import check_integer
+from penstock.domain.limits import MAX_PRIORITY
+from penstock.domain.validation import check_integer, shown
 
 MAX_SLOTS = 1_000_000
 
 
 class Offer(NamedTuple):
-    """The calls that a queue could start now, by priority, best first; how many of its handlers run; and when it was
-    last granted one."""
+    """The calls that a queue could start now, by priority, best first; how many of its handlers run; and when it last
+    got a slot."""
 
     priorities: list[int]
     running: int
@@ -64,7 +63,7 @@ class PrioritySlots:
                 return granted
             best = min(open_offers, key=lambda place: _rank(offers[place], granted[place]))
             if taken >= self.limit(offers[best].priorities[granted[best]]):
-                return granted  # what is worse has no more room
+                return granted  # worse priorities have no free slot either
             granted[best] += 1
             taken += 1
 

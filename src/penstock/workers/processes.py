@@ -1,9 +1,9 @@
-"""Slots that are processes: a function that keeps a core busy, or may crash, runs in a process of its own.
+"""Slots that are processes, for handlers that are CPU-bound or may crash.
 
-Each slot is a thread that hands its work to a child and waits for the answer. So a handler can be ended from outside,
-and a child that dies takes only its own message with it. Children hold no store: what their handlers settle or extend
-goes through the worker. A slot counts once its child has imported the handler, so no message is received for a child
-that may never be able to run it; and it ends with its child.
+Each slot is a thread that sends its calls to a child process and waits for the result. A handler can be killed, and a
+child that dies takes only its own message with it. Children do not open the store: their handlers settle and extend
+through the worker. A slot counts towards the capacity once its child has imported the handler, so no message is
+received for a child that cannot run it; it ends with its child.
 """
 
 from __future__ import annotations
@@ -22,34 +22,35 @@ import msgspec
 from penstock.client.slot import current_slot
 from penstock.domain.errors import HandlerUnavailable, LeaseLost, PenstockError
 from penstock.domain.lifecycle import Event
-from penstock.domain.names import shown
 from penstock.domain.settlement import Ack, Nak, Reject, Reschedule, Retry, Signal
-from penstock.workers.child import DEFERRED, Word, decode_word, encode_work, work_forever
-from penstock.workers.lease_batch import AnyHeld
-from penstock.workers.source import Source, about_delivery
+from penstock.domain.validation import shown
+from penstock.workers.child import DEFERRED, ChildMessage, decode_message, encode_request, serve_calls
+from penstock.workers.error_trace import shortened
+from penstock.workers.lease_batch import AnyDelivery
+from penstock.workers.source import QueueSource, about_delivery
 from penstock.workers.threads import ThreadSlot, ThreadSlots
 
 logger = logging.getLogger("penstock.worker")
-# A process costs more to make than a thread: an idle one is kept longer.
+# Processes start slower than threads, so idle ones are kept longer.
 IDLE_SECONDS = 300.0
 END_SECONDS = 2.0
-# A thread that was given up first learns how its child died and then ends it.
+# A thread whose call was given up first waits for the exit code of its child, then reaps it.
 CLOSE_SECONDS = 3 * END_SECONDS
 START_SECONDS = 300.0
 _spawn = multiprocessing.get_context("spawn")
 
 
 class Child:
-    """Made by the thread of its slot, and ended before that thread ends: Linux kills it together with the thread."""
+    """Started by the thread of its slot and ended before that thread exits: Linux kills the child with the thread."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: QueueSource) -> None:
         handler = source.handler
         self.connection, theirs = _spawn.Pipe()
         arguments = (theirs, handler.queue, handler.batch_size is not None, os.getpid())
-        self.process = _spawn.Process(target=work_forever, args=arguments, name=f"penstock-{source.name}", daemon=True)
+        self.process = _spawn.Process(target=serve_calls, args=arguments, name=f"penstock-{source.name}", daemon=True)
         _start_without_signals(self.process)
         theirs.close()
-        # Not as an argument: what fails to import while arguments are read ends the child without a word.
+        # Not as an argument of the process: an import error while arguments are unpickled would end the child silently.
         with contextlib.suppress(OSError):  # the child has ended already, and `await_ready` finds out
             self.connection.send(handler.function)
 
@@ -59,17 +60,17 @@ class Child:
             if not self.connection.poll(START_SECONDS):
                 self.kill()
                 return f"it was not ready after {START_SECONDS:g} seconds"
-            word = decode_word(self.connection.recv_bytes())
+            message = decode_message(self.connection.recv_bytes())
         except (EOFError, OSError):
             return self._death()
-        return None if word.say == "ready" else word.reason
+        return None if message.kind == "ready" else message.reason
 
     def kill(self) -> None:
-        """From any thread, also when it has ended already: that is why nobody closes the process object."""
+        """From any thread, also after the exit; the process object is therefore never closed."""
         self.process.kill()
 
     def end(self) -> None:
-        """Politely; it has nothing to do."""
+        """End an idle child: close its pipe, and kill it if it does not exit."""
         self.connection.close()
         self.process.join(END_SECONDS)
         if self.process.is_alive():
@@ -87,12 +88,12 @@ class Child:
 
 
 def _start_without_signals(process: Any) -> None:
-    """A signal to the whole process group must not end a child that cannot deal with it yet: the child inherits the
-    mask, and lifts it when it has set its own handlers."""
+    """A signal to the process group must not end a child that has not set its handlers yet: the child inherits the
+    signal mask and unblocks the signals afterwards."""
     if not hasattr(signal, "pthread_sigmask"):
         process.start()
         return
-    # Started on first use otherwise, which would lift the mask.
+    # Otherwise started on first use, which resets the mask.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, DEFERRED)
     try:
@@ -102,11 +103,11 @@ def _start_without_signals(process: Any) -> None:
 
 
 class ProcessSlots(ThreadSlots):
-    """Each thread makes its child, asks it, and ends it when it ends itself. Other threads only kill a child."""
+    """Each thread starts, calls and ends its own child. Other threads only kill a child."""
 
     idle_seconds = IDLE_SECONDS
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: QueueSource) -> None:
         super().__init__(source)
         self.call = self._call_child
         self._children: dict[ThreadSlot, Child] = {}
@@ -121,12 +122,12 @@ class ProcessSlots(ThreadSlots):
             return min(self.source.concurrency, sum(not slot.away for slot in self._ready))
 
     @property
-    def can_grow(self) -> bool:  # type: ignore[override]  # a constant where threads are made at once
+    def can_grow(self) -> bool:  # type: ignore[override]  # a constant for threads
         with self._changed:
             return self._room_to_grow() > 0
 
     def start(self) -> None:
-        """The first child shows at once whether the handler can be imported."""
+        """Start the first child at once, to find out whether the handler can be imported."""
         self.grow()
 
     def grow(self) -> None:
@@ -144,7 +145,7 @@ class ProcessSlots(ThreadSlots):
         present = sum(not slot.away for slot in self._slots)
         return min(max(1, present), self.source.concurrency - present)
 
-    def kick(self) -> None:
+    def notify(self) -> None:
         waiting = len(self.source.buffer)
         with self._changed:
             if waiting or self._returning:
@@ -178,7 +179,7 @@ class ProcessSlots(ThreadSlots):
 
     def _start_child(self, slot: ThreadSlot) -> str | None:
         child = self._children[slot] = Child(self.source)
-        if self._stopping:  # before there was a child that could be killed
+        if self._stopping:  # `stop` came before the child existed
             child.kill()
         return child.await_ready()
 
@@ -194,8 +195,8 @@ class ProcessSlots(ThreadSlots):
             slot.thread.join(max(0.0, ends - time.monotonic()))
             child.kill()
 
-    def _left_behind(self, slot: ThreadSlot) -> None:
-        """A process can be ended: nothing is left behind."""
+    def _abandon(self, slot: ThreadSlot) -> None:
+        """Kill the process: nothing is left behind."""
         self._ready.discard(slot)
         self._children[slot].kill()
 
@@ -206,33 +207,33 @@ class ProcessSlots(ThreadSlots):
         child = self._children.get(slot)
         if child is not None:
             child.end()
-            del self._children[slot]  # not before: whoever closes the slots waits for the threads of these
-        self.kick()
+            del self._children[slot]  # last: `close` joins the threads of the remaining children
+        self.notify()
         self.source.wake()
 
     # -- calls -----------------------------------------------------------------------------------------------------
 
     def _call_child(self, given: Any, payloads: Any = None) -> Any:
-        """In the place of the handler."""
+        """Called instead of the handler."""
         slot = current_slot.get()
         assert isinstance(slot, ThreadSlot)
         return self._ask(slot, given) if isinstance(given, list) else self._ask(slot, [given])[0]
 
-    def _ask(self, slot: ThreadSlot, several: list[AnyHeld]) -> list[Signal | None]:
-        """The child's outcomes, one for each message: None for an ack."""
+    def _ask(self, slot: ThreadSlot, several: list[AnyDelivery]) -> list[Signal | None]:
+        """The outcome of each message; None for an ack."""
         child = self._children[slot]
         try:
-            child.connection.send_bytes(encode_work(several))
+            child.connection.send_bytes(encode_request(several))
             while True:
-                word = decode_word(child.connection.recv_bytes())
-                if word.say == "result":
-                    return self._outcomes(several, word)
-                child.connection.send_bytes(msgspec.msgpack.encode(self._answer(slot, several, word)))
+                message = decode_message(child.connection.recv_bytes())
+                if message.kind == "result":
+                    return self._outcomes(several, message)
+                child.connection.send_bytes(msgspec.msgpack.encode(self._answer(slot, several, message)))
         except (EOFError, OSError):
             return self._died(slot, child, several)
 
-    def _died(self, slot: ThreadSlot, child: Child, several: list[AnyHeld]) -> list[Signal | None]:
-        """Nobody knows how far it came: at most once means not again."""
+    def _died(self, slot: ThreadSlot, child: Child, several: list[AnyDelivery]) -> list[Signal | None]:
+        """The handler may have done its work: an at_most_once message is not retried."""
         with self._changed:
             self._ready.discard(slot)
             slot.is_over = True
@@ -241,43 +242,49 @@ class ProcessSlots(ThreadSlots):
         at_most_once = self.source.policy.at_most_once
         return [Reject(why) if at_most_once else Retry(None, why) for _ in several]
 
-    def _outcomes(self, several: list[AnyHeld], word: Word) -> list[Signal | None]:
-        if word.trace:
+    def _outcomes(self, several: list[AnyDelivery], message: ChildMessage) -> list[Signal | None]:
+        if message.trace:
             about = about_delivery(several[0])
-            logger.warning("handler of message %s raised:\n%s", several[0].id, word.trace, extra=about)
-        return [None if one is None else _signal(*one) for one in word.outcomes]
+            logger.warning("handler of message %s raised:\n%s", several[0].id, message.trace, extra=about)
+            failed = [one for one, outcome in zip(several, message.outcomes, strict=True) if outcome is not None]
+            self.source.traces.update(
+                {one.position: shortened(message.trace) for one in failed if one._settled is None}
+            )
+        return [None if one is None else _signal(*one) for one in message.outcomes]
 
-    def _answer(self, slot: ThreadSlot, several: list[AnyHeld], word: Word) -> Any:
-        """What the child's handler asked for; an error goes back as text."""
-        delivery: Any = several[word.place]
+    def _answer(self, slot: ThreadSlot, several: list[AnyDelivery], message: ChildMessage) -> Any:
+        """Serve a request of the child's handler; an error is returned as text."""
+        delivery: Any = several[message.place]
         try:
-            if word.say == "leave":
+            if message.kind == "leave":
                 self.leave(slot)
-            elif word.say == "enter":
+            elif message.kind == "enter":
                 self.enter(slot)
-            elif word.say == "extend":
-                delivery.extend(word.seconds)
+            elif message.kind == "extend":
+                delivery.extend(message.seconds)
                 return [None, delivery._row[-1]]
-            elif word.say == "settle":
-                delivery._settle(_settlement(delivery, word))
+            elif message.kind == "cancelled":
+                return [None, delivery.is_cancelled()]
+            elif message.kind == "settle":
+                delivery._settle(_settlement(delivery, message))
         except PenstockError as error:
             return [type(error).__name__ if isinstance(error, LeaseLost) else "PenstockError", str(error)]
         return [None, None]
 
 
-def _signal(event: str, reason: str | None, delay_seconds: float | None) -> Signal:
+def _signal(event: str, reason: str | None, delay_seconds: float | None, code: str | None) -> Signal:
     if event == Event.REJECT:
-        return Reject(reason)
+        return Reject(reason, code=code)
     if event == Event.RESCHEDULE:
         return Reschedule(delay_seconds or 0, reason)
-    return Retry(delay_seconds, reason)
+    return Retry(delay_seconds, reason, code=code)
 
 
-def _settlement(delivery: AnyHeld, word: Word) -> Ack | Nak | Reject | Reschedule:
-    if word.event == Event.ACK:
-        return Ack(delivery, word.reason)
-    if word.event == Event.NAK:
-        return Nak(delivery, word.reason, word.seconds)
-    if word.event == Event.REJECT:
-        return Reject(delivery, word.reason)
-    return Reschedule(delivery, word.seconds or 0, word.reason)
+def _settlement(delivery: AnyDelivery, message: ChildMessage) -> Ack | Nak | Reject | Reschedule:
+    if message.event == Event.ACK:
+        return Ack(delivery, message.reason)
+    if message.event == Event.NAK:
+        return Nak(delivery, message.reason, message.seconds, message.code)
+    if message.event == Event.REJECT:
+        return Reject(delivery, message.reason, code=message.code)
+    return Reschedule(delivery, message.seconds or 0, message.reason)

@@ -1,17 +1,18 @@
-"""Schedules on time: the sweep that fires them is woken for their ticks.
+"""Wakes the sweep for the ticks of schedules.
 
-A tick is fired by the transaction that moves the schedule on, by the engine's own clock. So it is fired once however
-many processes are woken for it, and however much their own clocks differ.
+The transaction that advances a schedule also sends its message, by the engine's clock. A tick is therefore sent once,
+however many processes are woken for it and however much their clocks differ.
 """
 
 from __future__ import annotations
 
-from penstock.domain.times import SECOND, from_time
+from penstock.domain.timestamps import SECOND
+from penstock.domain.validation import from_time
 from penstock.engines.contract import Engine
 
-# Whoever comes first at a tick sweeps; those who come within this time need not.
+# After a sweep for a tick, other processes need not sweep within this time.
 TICK_SECONDS = 0.2
-# Never sooner than this: a tick that is due again and again must not turn into a spin.
+# Shortest pause, so that a tick that stays due does not cause a busy loop.
 SHORTEST_SECONDS = 0.05
 
 
@@ -20,8 +21,7 @@ class Scheduler:
         self._engine = engine
 
     def claim_seconds(self, otherwise: float) -> float:
-        """How long ago the last sweep must have been for another one to be right: a tick that has come is worth one of
-        its own."""
+        """The minimum age of the last sweep for another one to be due; shorter when a tick is due."""
         return min(TICK_SECONDS, otherwise) if self._seconds_to_tick() <= 0 else otherwise
 
     def next_in(self, at_most: float) -> float:

@@ -1,7 +1,7 @@
-"""Settlements of a worker, gathered into few transactions.
+"""Group commit of a worker's settlements.
 
-A receive whose messages are all acked is acked as a whole, which costs the same however many they are; one that is only
-half finished waits a moment for the other half. Every settlement carries its own token, so gathering loses no fencing.
+A receive whose messages are all acked is acked as a whole, at a cost independent of their number; an unfinished one
+lingers for the rest. Every settlement carries its own token, so batching does not weaken fencing.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from typing import Any, NamedTuple
 from penstock.domain.lifecycle import Event
 from penstock.domain.settlement import Settle, Settled
 from penstock.engines.contract import POSITION, Engine
-from penstock.workers.lease_batch import AnyHeld, LeaseBatch
+from penstock.workers.lease_batch import AnyDelivery, LeaseBatch
 from penstock.workers.outcome import ack_of
-from penstock.workers.source import Source
+from penstock.workers.source import QueueSource
 
-# A half-finished receive waits this long for its other half: settling it as a whole is cheaper.
+# A partly finished receive lingers this long, because acking it as a whole is cheaper.
 LINGER_SECONDS = 0.05
 
 
-class Step(NamedTuple):
-    """One call of the engine, what to do with its answer, and what to do when there is none."""
+class EngineCall(NamedTuple):
+    """An engine call, what to do with its result, and what to undo when it fails."""
 
     operation: Callable[[], Any]
     apply: Callable[[Any], None]
     undo: Callable[[], None]
 
 
-class Part(NamedTuple):
-    """What is settled of a receive that is not acked as a whole."""
+class PartialBatch(NamedTuple):
+    """The settlements of a receive that is not acked as a whole."""
 
     batch: LeaseBatch
-    acked: list[AnyHeld]
+    acked: list[AnyDelivery]
     others: list[Settle]
 
 
 class Settler:
-    def __init__(self, engine: Engine, sources: Iterable[Source]) -> None:
+    def __init__(self, engine: Engine, sources: Iterable[QueueSource]) -> None:
         self._engine = engine
         self._sources = sources
 
@@ -48,14 +48,14 @@ class Settler:
         return any(source.touched for source in self._sources)
 
     def settle(self, everything: bool) -> bool:
-        """Settle what has come to an end, or without lingering everything; whether anything was settled."""
+        """Settle finished receives, or everything without lingering; returns whether anything was settled."""
         now = time.monotonic()
         steps = [step for source in self._sources for step in self._steps(source, now, everything)]
         self._run(steps)
         return bool(steps)
 
-    def _run(self, steps: list[Step]) -> None:
-        """All in one transaction; when it fails, all is as it was before."""
+    def _run(self, steps: list[EngineCall]) -> None:
+        """Run all calls in one transaction; undo all of them when it fails."""
         if not steps:
             return
         try:
@@ -74,7 +74,7 @@ class Settler:
         if errors:
             raise errors[0]
 
-    def _steps(self, source: Source, now: float, everything: bool) -> list[Step]:
+    def _steps(self, source: QueueSource, now: float, everything: bool) -> list[EngineCall]:
         due: list[LeaseBatch] = []
         for _ in range(len(source.touched)):
             batch = source.touched.popleft()
@@ -83,18 +83,19 @@ class Settler:
                 due.append(batch)
             else:
                 source.touched.append(batch)
-        steps: list[Step] = []
-        parts: list[Part] = []
+        steps: list[EngineCall] = []
+        parts: list[PartialBatch] = []
         for batch in due:
             if batch.is_all_acked:
                 steps.append(self._ack_all(source, batch))
             else:
-                parts.append(Part(batch, list(batch.acked), list(batch.others)))
+                parts.append(PartialBatch(batch, list(batch.acked), list(batch.others)))
         if parts:
             steps.append(self._settle_parts(source, parts))
+            steps += self._keep_traces(source, parts)
         return steps
 
-    def _ack_all(self, source: Source, batch: LeaseBatch) -> Step:
+    def _ack_all(self, source: QueueSource, batch: LeaseBatch) -> EngineCall:
         receipt = batch.receipt
         positions = [row[POSITION] for row in receipt.rows]
         operation = partial(self._engine.ack_all, source.name, source.group, receipt.token, positions)
@@ -105,13 +106,13 @@ class Settler:
                 source.count([], batch.size)
                 source.measure(batch.size, time.monotonic())
             else:
-                # Somebody has changed a part of it: the parts that are still ours are acked one by one.
-                self._run([self._settle_parts(source, [Part(batch, list(batch.acked), [])])])
+                # A part of the lease was changed by others: ack the rest one by one.
+                self._run([self._settle_parts(source, [PartialBatch(batch, list(batch.acked), [])])])
 
-        return Step(operation, apply, partial(source.touched.append, batch))
+        return EngineCall(operation, apply, partial(source.touched.append, batch))
 
-    def _settle_parts(self, source: Source, parts: list[Part]) -> Step:
-        """What is tried again comes last, because an ordered queue then gives back what lies behind it."""
+    def _settle_parts(self, source: QueueSource, parts: list[PartialBatch]) -> EngineCall:
+        """Retries come last, because an ordered queue then releases the messages behind them."""
         settles = [ack_of(delivery) for part in parts for delivery in part.acked]
         settles += [settle for part in parts for settle in part.others]
 
@@ -121,11 +122,24 @@ class Settler:
                 self._close(source, part)
 
         operation = partial(self._engine.settle, source.name, source.group, settles) if settles else list
-        return Step(operation, apply, lambda: source.touched.extend(part.batch for part in parts))
+        return EngineCall(operation, apply, lambda: source.touched.extend(part.batch for part in parts))
 
-    def _note(self, source: Source, settles: list[Settle], results: list[Settled]) -> None:
+    def _keep_traces(self, source: QueueSource, parts: list[PartialBatch]) -> list[EngineCall]:
+        """Store stack traces in the same transaction, after the settlements that they belong to."""
+        settled = [settle.position for part in parts for settle in part.others]
+        traces = [(position, source.traces[position]) for position in settled if position in source.traces]
+        if not traces:
+            return []
+
+        def apply(_: None) -> None:
+            for position, _trace in traces:
+                source.traces.pop(position, None)
+
+        return [EngineCall(partial(self._engine.keep_traces, source.name, source.group, traces), apply, lambda: None)]
+
+    def _note(self, source: QueueSource, settles: list[Settle], results: list[Settled]) -> None:
         done = [settle for settle, result in zip(settles, results, strict=True) if result.ok]
-        # A message that was to be given back and is held no more is where it should be.
+        # A release that finds its lease lost is no loss.
         lost = [
             settle.id
             for settle, result in zip(settles, results, strict=True)
@@ -136,7 +150,7 @@ class Settler:
         source.count(done, 0)
         source.measure(sum(settle.event is not Event.RELEASE for settle in settles), time.monotonic())
 
-    def _close(self, source: Source, part: Part) -> None:
+    def _close(self, source: QueueSource, part: PartialBatch) -> None:
         batch, acked, others = part
         batch.closed.update(delivery.position for delivery in acked)
         batch.closed.update(settle.position for settle in others)
@@ -149,6 +163,6 @@ class Settler:
             source.batches.pop(batch.receipt.token, None)
         else:
             batch.touched_at = None
-            if batch.acked or batch.others:  # a slot has added to it just now, and saw that it was touched already
+            if batch.acked or batch.others:  # a slot appended meanwhile and found it marked already
                 batch.touched_at = time.monotonic()
                 source.touched.append(batch)

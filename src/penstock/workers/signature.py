@@ -1,4 +1,4 @@
-"""What a handler wants to be called with, read from its signature.
+"""How a handler is called, read from its signature.
 
 The first parameter decides. Without an annotation, or annotated `penstock.Delivery`, it gets the delivery. Annotated
 with anything else, or named `payload`, it gets the payload, decoded to that type: `bytes` as it was sent, `dict`,
@@ -18,8 +18,8 @@ import msgspec
 from penstock.client.view import DeliveryView
 from penstock.domain.errors import InvalidInput
 from penstock.domain.message import JSON
-from penstock.domain.names import shown
 from penstock.domain.settlement import Reject
+from penstock.domain.validation import shown
 from penstock.workers.forks import ends_copies
 
 PAYLOAD = "payload"
@@ -28,16 +28,16 @@ POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR
 Decode = Callable[[DeliveryView], Any]
 
 
-class Signature(NamedTuple):
-    """`call` takes a delivery; or for batches a list of them, and a list of their payloads, which `decode` makes one by
-    one so that one that does not fit spoils no others. What an `async def` gives back is to be awaited."""
+class HandlerSignature(NamedTuple):
+    """`call` takes a delivery; for batches, a list of deliveries and a list of payloads, which `decode` makes one by
+    one so that an invalid payload does not affect the others. The result of an `async def` must be awaited."""
 
     call: Callable[..., Any]
     is_async: bool
     decode: Decode | None = None
 
 
-def read_signature(function: Callable[..., Any], where: str, is_batch: bool) -> Signature:
+def read_signature(function: Callable[..., Any], where: str, is_batch: bool) -> HandlerSignature:
     """How to call the function; `where` says in errors which handler is meant."""
     if not callable(function):
         raise InvalidInput(f"{where} must be a function, not {shown(function)}")
@@ -48,18 +48,18 @@ def read_signature(function: Callable[..., Any], where: str, is_batch: bool) -> 
     is_async = inspect.iscoroutinefunction(_inner(function))
     if is_batch:
         decode = next((decode for decode in decoders if decode is not None), None)
-        return Signature(ends_copies(_batch_caller(function, decoders), is_async), is_async, decode)
-    return Signature(ends_copies(_caller(function, decoders), is_async), is_async)
+        return HandlerSignature(ends_copies(_batch_caller(function, decoders), is_async), is_async, decode)
+    return HandlerSignature(ends_copies(_caller(function, decoders), is_async), is_async)
 
 
 def named(function: Callable[..., Any]) -> str:
-    """The handler as people know it."""
+    """The name of a handler for people."""
     inner = _inner(function)
     return getattr(inner, "__qualname__", None) or type(inner).__qualname__
 
 
 def _inner(function: Any) -> Any:
-    """The function itself, behind partials, decorators that say what they wrap, and callable objects."""
+    """The function behind partials, decorators with `__wrapped__`, and callable objects."""
     while isinstance(function, partial):
         function = function.func
     function = inspect.unwrap(function)
@@ -72,7 +72,7 @@ def _parameters(function: Callable[..., Any], where: str) -> list[inspect.Parame
         every = inspect.signature(function, eval_str=True).parameters.values()
     except (NameError, AttributeError, SyntaxError) as error:
         raise InvalidInput(f"{where} has an annotation that cannot be read: {error}") from None
-    except (TypeError, ValueError):  # some builtins do not tell; they are called with the delivery
+    except (TypeError, ValueError):  # builtins without a signature get the delivery
         return [inspect.Parameter("delivery", inspect.Parameter.POSITIONAL_ONLY)]
     needed = [one for one in every if one.default is EMPTY and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
     positional = [one for one in every if one.kind in POSITIONAL]
@@ -89,7 +89,7 @@ def _parameters(function: Callable[..., Any], where: str) -> list[inspect.Parame
 
 
 def _decoder(parameter: inspect.Parameter, where: str, is_batch: bool) -> Decode | None:
-    """None for a parameter that gets the delivery itself."""
+    """The decoder of a parameter; None for one that gets the delivery itself."""
     wanted = parameter.annotation
     if is_batch and wanted is not EMPTY:
         wanted = _element(wanted, where)
@@ -101,7 +101,7 @@ def _decoder(parameter: inspect.Parameter, where: str, is_batch: bool) -> Decode
 
 
 def _element(wanted: Any, where: str) -> Any:
-    """What a list is of."""
+    """The element type of a list annotation."""
     if wanted in (list, Sequence, Any):
         return Any
     if get_origin(wanted) not in (list, Sequence):
@@ -129,7 +129,7 @@ def _typed(wanted: Any, where: str) -> Decode:
         try:
             return validate(delivery.payload)
         except Exception as error:
-            # It will fit no better next time.
+            # A retry would fail in the same way.
             raise Reject(f"the payload does not fit {_spelled(wanted)}: {error}") from error
 
     return decode

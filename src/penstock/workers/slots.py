@@ -1,45 +1,45 @@
-"""What threads, processes and an event loop have in common: a slot, and the messages that its handler works on."""
+"""Slots, as implemented by threads, processes and an event loop."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from penstock.workers.lease_batch import AnyHeld
+from penstock.workers.lease_batch import AnyDelivery
 
 
 class WorkSlot:
-    """One slot. `_claim` holds one element from the start of a call until somebody decides its outcome: the slot, or
-    the keeper that gives the call up. Taking it out of a list is atomic, so only one of them does."""
+    """One slot. `_claim` holds one element from the start of a call until its outcome is decided, by the slot or by the
+    keeper that gives the call up. `list.pop` is atomic, so only one of them decides."""
 
     def __init__(self) -> None:
-        self.delivery: AnyHeld | None = None
-        self.several: list[AnyHeld] = []
+        self.delivery: AnyDelivery | None = None
+        self.several: list[AnyDelivery] = []
         self.began_at = 0.0
         self.priority = 0
         self.away = False
-        # The slot starts no other call: its call was given up, or its process has died.
+        # The slot starts no more calls: its call was given up, or its process died.
         self.is_over = False
         self.given_up: str | None = None
         self._claim: list[bool] = []
 
-    def begin(self, several: list[AnyHeld], began_at: float) -> None:
+    def begin(self, several: list[AnyDelivery], began_at: float) -> None:
         self.began_at = began_at
         self.delivery = several[0]
         self.several = several
         self._claim = [True]
 
     def end(self) -> bool:
-        """By the slot itself: whether the outcome is its own to decide. If not, its call was given up, and another slot
-        has taken its place."""
+        """Called by the slot; returns whether it decides the outcome. If not, the call was given up, and another slot
+        has replaced this one."""
         if self._take_claim():
             return True
         self.is_over = True
         self.given_up = self.given_up or "its call was given up"
         return False
 
-    def give_up(self, reason: str) -> list[AnyHeld]:
-        """By somebody else: the messages of the call; none when it has just ended by itself."""
+    def give_up(self, reason: str) -> list[AnyDelivery]:
+        """Called by others; returns the messages of the call, none when the call has just ended."""
         several = self.several
         if not self._take_claim():
             return []
@@ -57,14 +57,14 @@ class WorkSlot:
 
 
 class Slots(Protocol):
-    """Everything that runs the handler of one source."""
+    """The slots that run the handler of one source."""
 
     call: Callable[..., Any]
-    """The handler as it is called; tracing may have wrapped it."""
+    """The handler, possibly wrapped by tracing."""
 
     @property
     def capacity(self) -> int:
-        """How many calls could run at the same time now; 0 when the handlers are stuck."""
+        """How many calls can run concurrently now; 0 when the handlers are stuck."""
 
     @property
     def can_grow(self) -> bool:
@@ -76,15 +76,15 @@ class Slots(Protocol):
 
     @property
     def busy(self) -> int:
-        """How many run."""
+        """How many handlers run."""
 
     @property
     def stuck(self) -> int:
-        """How many handlers were given up and still run, because they cannot be ended."""
+        """How many handlers were given up but still run, because they cannot be killed."""
 
     @property
     def is_stuck(self) -> bool:
-        """Whether so many are stuck that nothing more is started."""
+        """Whether too many are stuck to start more."""
 
     def running(self) -> list[WorkSlot]: ...
 
@@ -94,15 +94,15 @@ class Slots(Protocol):
     def grow(self) -> None:
         """There are messages for more calls than `capacity`: raise it, if that is possible."""
 
-    def kick(self) -> None:
-        """There may be something to start."""
+    def notify(self) -> None:
+        """The buffer may have an item to start."""
 
-    def give_up(self, slot: WorkSlot, reason: str) -> list[AnyHeld]:
-        """Free a slot whose call takes too long: its messages, to be settled by the caller; none when the call has just
-        ended by itself. The handler is ended where that is possible."""
+    def give_up(self, slot: WorkSlot, reason: str) -> list[AnyDelivery]:
+        """Free a slot whose call takes too long, and end the handler where possible. Returns its messages, which the
+        caller settles; none when the call has just ended."""
 
     def stop(self) -> None:
-        """Begin nothing any more."""
+        """Start no more calls."""
 
     def close(self) -> None:
-        """Nothing runs any more: release what belongs to the slots."""
+        """After the last call: release threads and processes."""

@@ -1,4 +1,4 @@
-"""One queue and group that a worker receives from: what it holds of it, and what became of that."""
+"""One queue and group that a worker receives from, with the messages it holds and their outcomes."""
 
 from __future__ import annotations
 
@@ -16,29 +16,30 @@ from penstock.domain.settlement import Settle, Signal
 from penstock.engines.contract import POSITION, Receipt
 from penstock.workers.app import Handler
 from penstock.workers.buffer import Buffer, emptied, priority_of
-from penstock.workers.lease_batch import AnyHeld, Item, LeaseBatch
+from penstock.workers.error_trace import trace_of
+from penstock.workers.lease_batch import AnyDelivery, Item, LeaseBatch
 from penstock.workers.outcome import ack_of, event_of, make_settle
 from penstock.workers.priority_slots import PrioritySlots
 
 logger = logging.getLogger("penstock.worker")
-# A message that waits here could run elsewhere: hold no more than the handlers will start within this time, or within
+# Prefetched messages could run in other workers: prefetch no more than the handlers start within this time, or within
 # this share of a lease.
 PREFETCH_SECONDS = 0.2
 PREFETCH_SHARE = 0.1
-MOST_PREFETCHED = 2_000
+MAX_PREFETCHED = 2_000
 PREFETCHED_PER_SLOT = 250
 MEASURE_SECONDS = 0.02
 
 
 class Observer(Protocol):
-    """Who wants to know what a worker does: metrics."""
+    """Receives the events of a worker, such as metrics do."""
 
-    def received(self, source: Source, count: int) -> None: ...
-    def finished(self, source: Source, delivery: AnyHeld, event: Event, seconds: float) -> None: ...
-    def lost(self, source: Source, count: int) -> None: ...
+    def received(self, source: QueueSource, count: int) -> None: ...
+    def finished(self, source: QueueSource, delivery: AnyDelivery, event: Event, seconds: float) -> None: ...
+    def lost(self, source: QueueSource, count: int) -> None: ...
 
 
-class Source:
+class QueueSource:
     def __init__(self, handler: Handler, queue: Queue, group: str, policy: Policy, concurrency: int) -> None:
         self.handler = handler
         self.queue = queue
@@ -46,7 +47,7 @@ class Source:
         self.policy = policy
         self.concurrency = concurrency
         self.priority_slots: PrioritySlots | None = None
-        self.make: Callable[[Receipt], list[AnyHeld]] = lambda receipt: []
+        self.make: Callable[[Receipt], list[AnyDelivery]] = lambda receipt: []
         self.wake: Callable[[], None] = lambda: None
         self.fail: Callable[[BaseException], None] = lambda error: None
         self.observer: Observer | None = None
@@ -54,12 +55,14 @@ class Source:
         self.batches: dict[int, LeaseBatch] = {}
         self.touched: deque[LeaseBatch] = deque()
         self.counts: Counter[str] = Counter()
+        # Stack traces of failed handlers by position, until they are stored with the settlement.
+        self.traces: dict[int, str] = {}
         self.accepted = True
-        # Set by the fetcher: wake it when this few are buffered. Below zero when there is nothing to receive.
+        # Set by the fetcher: wake it when the buffer falls to this size; negative when there is nothing to receive.
         self.low_water = -1
         self.granted_at = 0
         self.oldest_buffered_at = 0.0
-        # Messages had to be given back: nothing is prefetched before a handler has finished.
+        # Messages had to be released: prefetch nothing until a handler has finished.
         self.is_stalled = False
         self._rate = 0.0
         self._finished = 0
@@ -79,8 +82,8 @@ class Source:
         return sum(batch.left for batch in list(self.batches.values()))
 
     def target(self, capacity: int) -> int:
-        """How many messages to hold for so many calls at a time: what runs, and what will run soon. An at_most_once
-        message is received only when it can run at once: those that wait here would be lost with the worker."""
+        """How many messages to hold for this many concurrent calls, prefetched ones included. At_most_once messages are
+        not prefetched: buffered ones would be lost with the worker."""
         if self.priority_slots is not None:
             return min(capacity, self.priority_slots.most) * self.at_once
         running = capacity * self.at_once
@@ -89,12 +92,12 @@ class Source:
         if self.handler.prefetch is not None:
             return running + self.handler.prefetch * capacity
         seconds = min(PREFETCH_SECONDS, self.policy.lease_seconds * PREFETCH_SHARE)
-        return running + int(min(self._rate * seconds, PREFETCHED_PER_SLOT * running, MOST_PREFETCHED))
+        return running + int(min(self._rate * seconds, PREFETCHED_PER_SLOT * running, MAX_PREFETCHED))
 
     # -- receiving -------------------------------------------------------------------------------------------------
 
     def add(self, receipt: Receipt, asked_at: float) -> None:
-        """What a receive brought is held from now on."""
+        """Take over the messages of a receive."""
         if not receipt.rows:
             return
         deliveries = self.make(receipt)
@@ -110,17 +113,17 @@ class Source:
         if self.observer is not None:
             self.observer.received(self, len(receipt.rows))
 
-    def _items(self, deliveries: list[AnyHeld]) -> list[Item]:
-        """In an ordered queue a shard is handled one message after the other, whatever it holds."""
+    def _items(self, deliveries: list[AnyDelivery]) -> list[Item]:
+        """One item per message; in an ordered queue one per shard, whose messages are handled in order."""
         if not self.policy.ordered:
             return list(deliveries)
-        shards: dict[int, deque[AnyHeld]] = {}
+        shards: dict[int, deque[AnyDelivery]] = {}
         for delivery in deliveries:
             shards.setdefault(self.policy.shard_of(delivery.key), deque()).append(delivery)
         return sorted(shards.values(), key=priority_of)
 
-    def said_before(self, delivery: AnyHeld) -> list[Settle]:
-        """How handlers of the same receive ended that the store has not been told of yet."""
+    def preceding(self, delivery: AnyDelivery) -> list[Settle]:
+        """The settlements of the same receive that are not in the store yet."""
         batch = self.batches.get(delivery.token)
         return [] if batch is None else [*map(ack_of, list(batch.acked)), *list(batch.others)]
 
@@ -138,20 +141,20 @@ class Source:
         return None
 
     def may_start(self) -> bool:
-        """Whether something is buffered for which the worker as a whole has room."""
+        """Whether a message is buffered for whose priority the worker has a free slot."""
         if self.priority_slots is None:
             return len(self.buffer) > 0
         return any(self.priority_slots.free(priority) for priority in self.buffer.priorities())
 
     def waits_for_more(self, now: float) -> float:
-        """Seconds that a handler of batches should still wait for its batch to fill."""
+        """Seconds for which a batch handler should still wait for its batch to fill."""
         handler = self.handler
         if not handler.batch_seconds or len(self.buffer) >= self.at_once:
             return 0
         return max(0, self.oldest_buffered_at + handler.batch_seconds - now)
 
-    def begins(self, delivery: AnyHeld, now: float) -> bool:
-        """Whether the message is still ours. A worker that was stopped for a while finds out here."""
+    def begins(self, delivery: AnyDelivery, now: float) -> bool:
+        """Whether the lease is still held. A worker that was suspended notices the loss here."""
         batch = self.batches.get(delivery._receipt.token)
         position = delivery._row[POSITION]
         if batch is None or (batch.closed and position in batch.closed):
@@ -164,9 +167,9 @@ class Source:
     # -- giving back -----------------------------------------------------------------------------------------------
 
     def give_back_overdue(self, now: float) -> None:
-        """Give back what has waited for too long because handlers do not get on: others may run it."""
+        """Release messages that have been buffered for too long, so that other workers can run them."""
         overdue = [batch for batch in list(self.batches.values()) if now >= batch.give_back_at]
-        given_back = [delivery for batch in overdue for delivery in self._unbegun(batch)]
+        given_back = [delivery for batch in overdue for delivery in self._unstarted(batch)]
         if given_back:
             self.is_stalled = True
             self._rate = 0.0
@@ -179,26 +182,26 @@ class Source:
             )
 
     def give_back_all(self, reason: str) -> None:
-        """Give back whatever no handler has begun."""
-        self.release([one for batch in list(self.batches.values()) for one in self._unbegun(batch)], reason)
+        """Release all messages that no handler has started."""
+        self.release([one for batch in list(self.batches.values()) for one in self._unstarted(batch)], reason)
 
-    def _unbegun(self, batch: LeaseBatch) -> list[AnyHeld]:
-        """The messages that no handler has begun, taken out so that none will. A shard of an ordered queue is given
-        back from its end, whether a slot works on its beginning or not."""
+    def _unstarted(self, batch: LeaseBatch) -> list[AnyDelivery]:
+        """Remove the messages that no handler has started from the buffer. A shard of an ordered queue is emptied from
+        its end, also while a slot handles its beginning."""
         batch.given_back()
-        unbegun: list[AnyHeld] = []
+        unstarted: list[AnyDelivery] = []
         for item in batch.items:
             if isinstance(item, deque):
                 self.buffer.remove(item)
-                unbegun += emptied(item)
+                unstarted += emptied(item)
             elif self.buffer.remove(item):
-                unbegun.append(item)
-        return unbegun
+                unstarted.append(item)
+        return unstarted
 
     # -- finishing -------------------------------------------------------------------------------------------------
 
-    def finish_well(self, delivery: AnyHeld, began_at: float) -> None:
-        """As `finish`, for the commonest outcome, which is a plain ack: this runs for every message."""
+    def finish_acked(self, delivery: AnyDelivery, began_at: float) -> None:
+        """`finish` for a plain ack, the hot path."""
         batch = self.batches.get(delivery._receipt.token)
         if batch is None:
             return
@@ -211,8 +214,8 @@ class Source:
         elif len(acked) == batch.size or len(self.buffer) <= self.low_water or (batch.closed and batch.left <= 0):
             self.wake()
 
-    def finish(self, delivery: AnyHeld, settle: Settle | None, error: BaseException | None, seconds: float) -> None:
-        """A handler has come to its end. Called by slots, from many threads."""
+    def finish(self, delivery: AnyDelivery, settle: Settle | None, error: BaseException | None, seconds: float) -> None:
+        """Record the outcome of a handler. Called by slots from many threads."""
         batch = self.batches.get(delivery._receipt.token)
         if batch is None:
             return
@@ -225,14 +228,17 @@ class Source:
                 self._log_ignored(delivery, settle, error)
         else:
             assert settle is not None
+            trace = trace_of(error)
+            if trace is not None:
+                self.traces[delivery.position] = trace
             batch.others.append(settle)
-            self._tell(delivery, settle, error)
+            self._log_settlement(delivery, settle, error)
         if self.observer is not None:
             self.observer.finished(self, delivery, event_of(delivery, settle), seconds)
         self.touch(batch)
 
     def touch(self, batch: LeaseBatch) -> None:
-        """There is something to settle, or to clear away. The first time the fetcher is woken, to linger for more."""
+        """Mark a batch as having something to settle. The first mark wakes the fetcher, which then lingers."""
         is_first = batch.touched_at is None
         if is_first:
             batch.touched_at = time.monotonic()
@@ -240,7 +246,7 @@ class Source:
         if is_first or batch.left <= 0 or len(self.buffer) <= self.low_water:
             self.wake()
 
-    def _tell(self, delivery: AnyHeld, settle: Settle, error: BaseException | None) -> None:
+    def _log_settlement(self, delivery: AnyDelivery, settle: Settle, error: BaseException | None) -> None:
         about = about_delivery(delivery)
         if error is None or isinstance(error, Signal):
             logger.info("%s of message %s: %s", settle.event, delivery.id, settle.reason, extra=about)
@@ -249,8 +255,8 @@ class Source:
                 "%s of message %s: %s", settle.event, delivery.id, settle.reason, extra=about, exc_info=error
             )
 
-    def _log_ignored(self, delivery: AnyHeld, settle: Settle, error: BaseException | None) -> None:
-        """The handler had settled its message itself: what it did afterwards changes nothing, but is no secret."""
+    def _log_ignored(self, delivery: AnyDelivery, settle: Settle, error: BaseException | None) -> None:
+        """Log an outcome that has no effect, because the handler had settled its message itself."""
         logger.warning(
             "%s of message %s by its handler stands, though it did not end well: %s",
             delivery._settled,
@@ -260,9 +266,9 @@ class Source:
             exc_info=error,
         )
 
-    def release(self, deliveries: list[AnyHeld], reason: str) -> None:
-        """Give back, without counting an attempt, what no handler has begun or what was cut short. An at_most_once
-        message comes back only after a nak, and no handler has begun it: so that is what is said."""
+    def release(self, deliveries: list[AnyDelivery], reason: str) -> None:
+        """Release messages whose handler has not started or was cut short, without counting the attempt. An
+        at_most_once message comes back only after a nak; no handler has started it, so it is nakked."""
         event, delay = (Event.NAK, 0.0) if self.policy.at_most_once else (Event.RELEASE, None)
         for delivery in deliveries:
             batch = self.batches.get(delivery.token)
@@ -270,16 +276,16 @@ class Source:
                 batch.others.append(make_settle(event, delivery, reason, delay))
                 self.touch(batch)
 
-    def pass_over(self, deliveries: list[AnyHeld]) -> None:
-        """The store gives back by itself what lies behind a message of its shard that is tried again."""
+    def pass_over(self, deliveries: list[AnyDelivery]) -> None:
+        """Drop messages of a shard that the store releases itself, because a message before them is retried."""
         for delivery in deliveries:
             batch = self.batches.get(delivery.token)
             if batch is not None:
                 batch.closed.add(delivery.position)
                 self.touch(batch)
 
-    def drop(self, delivery: AnyHeld, reason: str) -> None:
-        """The message is no longer ours, and nothing is to be said about it."""
+    def drop(self, delivery: AnyDelivery, reason: str) -> None:
+        """Drop a message whose lease was lost, without settling it."""
         batch = self.batches.get(delivery.token)
         if batch is not None and delivery.position not in batch.closed:
             batch.closed.add(delivery.position)
@@ -295,7 +301,7 @@ class Source:
             logger.warning("lost the lease of message %s of queue %s: %s", message_id, self.name, reason, extra=about)
 
     def measure(self, finished: int, now: float) -> None:
-        """How fast handlers finish, of late."""
+        """Update the rate at which handlers finish."""
         if not finished:
             return
         self.is_stalled = False
@@ -312,8 +318,8 @@ class Source:
             self.counts[str(event)] += sum(1 for _ in several)
 
 
-def about_delivery(delivery: AnyHeld) -> dict[str, Any]:
-    """What a log record says about a message, beside its text."""
+def about_delivery(delivery: AnyDelivery) -> dict[str, Any]:
+    """The fields of a log record about a message."""
     return {
         "queue": delivery.queue,
         "group": delivery.group,

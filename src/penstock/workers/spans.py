@@ -25,7 +25,7 @@ SCHEMA = "https://opentelemetry.io/schemas/1.44.0"
 SYSTEM = "penstock"
 
 
-class Tracing:
+class SpanTracing:
     def __init__(self, provider: Any, parents: bool) -> None:
         self._tracer = trace.get_tracer("penstock", schema_url=SCHEMA, tracer_provider=provider)
         self._parents = parents
@@ -33,8 +33,8 @@ class Tracing:
     # -- sending ---------------------------------------------------------------------------------------------------
 
     def sending(self, queue: str, drafts: list[Draft]) -> tuple[list[Draft], Finish]:
-        """One message: its context is that of the send. Several: each has a context of its own, made by a span that
-        the send is the parent of."""
+        """Start the span of a send. A single message carries its context; of several, each carries the context of a
+        child span of its own."""
         single = len(drafts) == 1
         attributes = _attributes("send", "send", queue)
         if not single:
@@ -45,18 +45,18 @@ class Tracing:
         if single:
             carried = [_with_context(drafts[0], inside)]
         else:
-            carried = [_with_context(draft, self._created(queue, inside)) for draft in drafts]
+            carried = [_with_context(draft, self._create_context(queue, inside)) for draft in drafts]
 
         def finish(ids: list[str] | None, error: BaseException | None) -> None:
             if single and ids:
                 span.set_attribute("messaging.message.id", ids[0])
             if error is not None:
-                _blame(span, error)
+                _set_error(span, error)
             span.end()
 
         return carried, finish
 
-    def _created(self, queue: str, inside: Any) -> Any:
+    def _create_context(self, queue: str, inside: Any) -> Any:
         span = self._tracer.start_span(
             f"create {queue}", context=inside, kind=SpanKind.PRODUCER, attributes=_attributes("create", "create", queue)
         )
@@ -66,7 +66,7 @@ class Tracing:
     # -- handling --------------------------------------------------------------------------------------------------
 
     def wrapped(self, call: Callable[..., Any], is_async: bool) -> Callable[..., Any]:
-        """The call of a handler inside a span."""
+        """Wrap the call of a handler in a span."""
 
         def several_of(given: Any) -> list[DeliveryView]:
             return given if isinstance(given, list) else [given]
@@ -107,7 +107,7 @@ class Tracing:
             yield
         except BaseException as error:
             if not isinstance(error, Signal):
-                _blame(span, error)
+                _set_error(span, error)
             raise
         finally:
             context.detach(token)
@@ -136,6 +136,6 @@ def _span_context(inside: Any) -> Any:
     return trace.get_current_span(inside).get_span_context()
 
 
-def _blame(span: Any, error: BaseException) -> None:
+def _set_error(span: Any, error: BaseException) -> None:
     span.set_attribute("error.type", type(error).__qualname__)
     span.set_status(Status(StatusCode.ERROR, str(error)))

@@ -1,4 +1,4 @@
-"""The sweep, for whatever runs: workers and servers ask, and one of them does it."""
+"""The periodic sweep. Every worker and server tries to claim it, and one of them runs it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from penstock.engines.contract import Engine
 from penstock.workers.scheduler import Scheduler
 
 logger = logging.getLogger("penstock.sweep")
-# Asking a little early is no second sweep.
+# A claim may come this much early without counting as a second sweep.
 TOLERANCE = 0.9
-# Sweeps that fail one after the other (the store is away, or this user may not sweep) are tried and told less often.
+# Longest pause after repeated failures (store unavailable, missing permission).
 LONGEST_PAUSE_SECONDS = 60.0
 
 
 class Sweeper:
-    """Made once in each process. However many there are, the store is swept once in `every_seconds`, and once when a
-    schedule is due."""
+    """One per process. However many there are, the store is swept once in `every_seconds`, and when a schedule is
+    due."""
 
     def __init__(self, engine: Engine, every_seconds: float, chance: Callable[[], float] = random.random) -> None:
         self._engine = engine
@@ -29,11 +29,11 @@ class Sweeper:
         self._failures = 0
 
     def turn(self) -> float:
-        """Sweep unless somebody has just done it; seconds until the next turn. An error is told, and passes."""
+        """Sweep unless another process has just done so; returns the seconds until the next turn. Errors are logged."""
         pause = self._every_seconds * (0.8 + 0.4 * self._chance())
         try:
-            patience = self._scheduler.claim_seconds(self._every_seconds * TOLERANCE)
-            if self._engine.claim_sweep(patience):
+            minimum_age = self._scheduler.claim_seconds(self._every_seconds * TOLERANCE)
+            if self._engine.claim_sweep(minimum_age):
                 self._engine.sweep()
             self._failures = 0
             return min(pause, self._scheduler.next_in(pause))

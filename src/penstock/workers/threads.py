@@ -1,7 +1,7 @@
-"""Slots that are threads: plain functions run here.
+"""Slots that are threads, for plain functions.
 
-A thread is busy from the moment it finds work until it finds none; it takes one message after the other without asking
-anybody. Threads are made when there is work for them and end when there has been none for a while.
+A thread is busy while the buffer has items, which it takes without a lock. Threads are started on demand and end when
+they have been idle for a while.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 from penstock.client.slot import current_slot
 from penstock.domain.errors import LeaseLost
-from penstock.workers.calls import Answer, finish, handle
-from penstock.workers.lease_batch import AnyHeld, Item
+from penstock.workers.calls import CallResult, finish, handle
+from penstock.workers.lease_batch import AnyDelivery, Item
 from penstock.workers.slots import WorkSlot
-from penstock.workers.source import Source
+from penstock.workers.source import QueueSource
 
 IDLE_SECONDS = 10.0
 
@@ -35,18 +35,18 @@ class ThreadSlot(WorkSlot):
         self.slots.enter(self)
 
     async def enter_async(self) -> None:
-        """Somebody runs an event loop of their own in a thread: it has nothing else to do meanwhile."""
+        """For handlers that run their own event loop in the thread: it has nothing else to do meanwhile."""
         self.slots.enter(self)
 
 
 class ThreadSlots:
-    """A thread that is given up goes on for as long as its handler likes. As many of these are put up with as may run;
-    with one more, nothing is started before one of them has ended."""
+    """A thread whose call is given up runs until its handler returns. With more such threads than `concurrency`, no
+    call is started until one has ended."""
 
     idle_seconds = IDLE_SECONDS
     can_grow = False
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: QueueSource) -> None:
         self.source = source
         self.call: Callable[..., Any] = source.handler.signature.call
         self._changed = threading.Condition()
@@ -83,12 +83,12 @@ class ThreadSlots:
             return [slot for slot in self._slots if slot.several]
 
     def start(self) -> None:
-        """Threads are made when there is work for them."""
+        """Threads are started on demand."""
 
     def grow(self) -> None:
-        """They are made at once."""
+        """Threads need no preparation."""
 
-    def kick(self) -> None:
+    def notify(self) -> None:
         ready = len(self.source.buffer)
         if not ready and not self._returning:
             return
@@ -104,12 +104,12 @@ class ThreadSlots:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """The threads have ended with their handlers, but for those that were given up and cannot be ended."""
+        """The threads ended with their handlers, except for those that were given up."""
 
     # -- giving up -------------------------------------------------------------------------------------------------
 
-    def give_up(self, slot: WorkSlot, reason: str) -> list[AnyHeld]:
-        """A thread cannot be ended from outside: it is left behind, and the outcome of its call is ignored."""
+    def give_up(self, slot: WorkSlot, reason: str) -> list[AnyDelivery]:
+        """A thread cannot be killed: it is abandoned, and the outcome of its call is ignored."""
         several = slot.give_up(reason)
         if not several:
             return []
@@ -120,14 +120,14 @@ class ThreadSlots:
                 self._away -= 1
             else:
                 self._busy -= 1
-            self._left_behind(slot)
+            self._abandon(slot)
             self._changed.notify_all()
         if not slot.away:
             self._free_priority_slot()
-        self.kick()
+        self.notify()
         return several
 
-    def _left_behind(self, slot: ThreadSlot) -> None:
+    def _abandon(self, slot: ThreadSlot) -> None:
         """Called with the lock held."""
         self._stuck.add(slot)
 
@@ -141,7 +141,7 @@ class ThreadSlots:
             self._busy -= 1
             self._away += 1
         self._free_priority_slot()
-        self.kick()
+        self.notify()
         self.source.wake()
 
     def enter(self, slot: ThreadSlot) -> None:
@@ -196,37 +196,37 @@ class ThreadSlots:
             self._dismiss(slot)
 
     def _become_busy(self) -> bool:
-        """Wait until there is work and room; False when the thread should end."""
+        """Wait for an item and a free slot; returns False when the thread should end."""
         with self._changed:
             since = time.monotonic()
             while True:
                 now = time.monotonic()
-                patience = since + self.idle_seconds - now
+                remaining = since + self.idle_seconds - now
                 more = self._startable_in(now)
                 if more == 0:
                     self._idle -= 1
                     self._busy += 1
                     return True
-                if self._stopping or patience <= 0:
+                if self._stopping or remaining <= 0:
                     self._idle -= 1
                     return False
-                self._changed.wait(patience if more is None else more)
+                self._changed.wait(remaining if more is None else more)
 
     def _startable_in(self, now: float) -> float | None:
-        """Seconds until something may start, None for not before something changes. Called with the lock held."""
+        """Seconds until a call may start, None for not before a notification. Called with the lock held."""
         source = self.source
         if self._busy >= self.capacity or self._returning or not source.may_start():
             return None
         return 0 if self._stopping else source.waits_for_more(now)
 
     def _drain(self, slot: ThreadSlot) -> None:
-        """Run what is ready until there is no more, or somebody who waited wants the slot back."""
+        """Run buffered items until there are none, or until a returning handler needs the slot."""
         source = self.source
         if source.priority_slots is None and source.handler.batch_size is None and not source.policy.ordered:
-            # The commonest case, and the one where every microsecond is paid for each message.
+            # The hot path: every microsecond counts for each message.
             pop, run = source.buffer.pop, self._run
             while not self._returning and not slot.is_over and (item := pop()) is not None:
-                run(slot, item)  # type: ignore[arg-type]  # a queue without order has no lists
+                run(slot, item)  # type: ignore[arg-type]  # only ordered queues have shards as items
             return
         while not self._returning and not slot.is_over:
             item = source.next_item()
@@ -243,16 +243,16 @@ class ThreadSlots:
         arguments = next(calls, None)
         while arguments is not None:
             try:
-                answer = Answer(self.call(*arguments))
+                answer = CallResult(self.call(*arguments))
             except BaseException as error:
-                answer = Answer(error, error)
+                answer = CallResult(error, error)
             try:
                 arguments = calls.send(answer)
             except StopIteration:
                 return
 
-    def _run(self, slot: ThreadSlot, delivery: AnyHeld) -> None:
-        """One message, the shortest way."""
+    def _run(self, slot: ThreadSlot, delivery: AnyDelivery) -> None:
+        """Handle one message on the hot path."""
         source = self.source
         began_at = time.monotonic()
         if not source.begins(delivery, began_at):
@@ -260,19 +260,19 @@ class ThreadSlots:
         several = [delivery]
         slot.begin(several, began_at)
         try:
-            answer = Answer(self.call(delivery))
+            answer = CallResult(self.call(delivery))
         except BaseException as error:
-            answer = Answer(error, error)
+            answer = CallResult(error, error)
         finish(source, slot, several, answer, began_at)
 
     def _dismiss(self, slot: ThreadSlot) -> None:
-        """The thread ends."""
+        """Remove the slot of a thread that ends."""
         with self._changed:
             self._slots.discard(slot)
             was_stuck = self.is_stuck
             self._stuck.discard(slot)
         if was_stuck:
-            self.kick()
+            self.notify()
             self.source.wake()
 
     def _free_priority_slot(self) -> None:

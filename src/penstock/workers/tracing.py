@@ -1,4 +1,4 @@
-"""The switch for tracing; what it switches on is in `spans`, which is only loaded then."""
+"""Switches tracing on. The implementation is in `spans`, which is loaded on use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from penstock.client.aio.store import AsyncStore
 from penstock.client.store import Store
 from penstock.domain.errors import InvalidInput, MissingExtra
-from penstock.domain.names import shown
+from penstock.domain.validation import shown
 
 
 def trace(store: Store | AsyncStore, *, provider: Any = None, parents: bool = True) -> None:
@@ -19,7 +19,7 @@ def trace(store: Store | AsyncStore, *, provider: Any = None, parents: bool = Tr
     if not isinstance(store, Store | AsyncStore):
         raise InvalidInput(f"trace needs a store from penstock.connect(url), not {shown(store)}")
     try:
-        from penstock.workers.spans import Tracing
+        from penstock.workers.spans import SpanTracing
     except ImportError:
-        raise MissingExtra("tracing needs opentelemetry-api: pip install 'penstock[tracing]'") from None
-    store.tracing = Tracing(provider, parents)
+        raise MissingExtra("tracing needs opentelemetry-api: pip install 'penstock-queue[tracing]'") from None
+    store.executor.tracing = SpanTracing(provider, parents)

@@ -1,4 +1,4 @@
-"""The worker: receives, runs handlers, settles; stays alive, keeps its leases, and stops without losing anything."""
+"""The worker: receives messages, runs handlers, settles, renews its leases, and stops gracefully."""
 
 from __future__ import annotations
 
@@ -18,33 +18,34 @@ from penstock.client.aio.queue import AsyncQueue
 from penstock.client.queue import Queue
 from penstock.client.store import Store
 from penstock.domain.errors import InvalidInput
-from penstock.domain.names import check_name, nearest, shown
-from penstock.domain.times import check_integer, check_seconds
+from penstock.domain.validation import check_integer, check_name, check_seconds, nearest, shown
 from penstock.engines.contract import Receipt
 from penstock.workers.app import MAX_CONCURRENCY, App, Handler, as_app
+from penstock.workers.backoff import call_with_backoff
 from penstock.workers.fetcher import Fetcher
-from penstock.workers.heartbeat import Keeper, give_up, quietly
-from penstock.workers.lease_batch import AnyHeld, AsyncHeld, Held
+from penstock.workers.heartbeat import LeaseKeeper, give_up, log_failure
+from penstock.workers.lease_batch import AnyDelivery, AsyncWorkerDelivery, WorkerDelivery
 from penstock.workers.loop import LoopSlots, LoopThread
-from penstock.workers.patience import patiently
 from penstock.workers.priority_slots import PrioritySlots
 from penstock.workers.processes import ProcessSlots
+from penstock.workers.signals import StopSignals
 from penstock.workers.slots import Slots
-from penstock.workers.source import Observer, Source
-from penstock.workers.stopping import Stopper
+from penstock.workers.source import Observer, QueueSource
 from penstock.workers.sweeper import Sweeper
 from penstock.workers.threads import ThreadSlots
 
 logger = logging.getLogger("penstock.worker")
-# The last settlements get this long even when no grace is left.
-LAST_WORDS_SECONDS = 5.0
-LOOK_SECONDS = 0.01
-# When no handler runs any more, those that wait for other messages get this long at a stop.
+# Time for the last settlements, even when the grace period is over.
+FINAL_SETTLE_SECONDS = 5.0
+POLL_SECONDS = 0.01
+# The kernel may deliver a signal to any thread, and Python runs its handler only when the main thread runs: wake it.
+SIGNAL_SECONDS = 0.5
+# At a stop, handlers that wait for other messages get this long once no other handler runs.
 AWAY_SECONDS = 1.0
 
 
 class SourceStatus(msgspec.Struct, frozen=True):
-    """What a worker does with one queue, now and since it started. `done` counts by settlement."""
+    """The state of one queue of a worker. `done` counts by settlement since the start."""
 
     queue: str
     group: str
@@ -55,7 +56,7 @@ class SourceStatus(msgspec.Struct, frozen=True):
     living: int
     done: dict[str, int]
     stuck: int = 0
-    """Handlers that were given up and still run, because they cannot be ended."""
+    """Handlers that were given up but still run, because they cannot be killed."""
 
 
 class Worker:
@@ -63,9 +64,9 @@ class Worker:
 
     `handlers` is an `App`, or maps queues to functions. `concurrency` is how many handlers of one queue run at the same
     time; `slots` limits all queues together, by priority if it is a map such as `{0: 10, 5: 4}`. `queues` limits what
-    is accepted, and `accept` changes it later. Two missed heartbeats, and others take over what this worker holds. When
-    it stops, handlers get `grace_seconds` to finish; what is left is given back. The store is swept every
-    `sweep_seconds` by one of all those who run (None: not by this one).
+    is accepted, and `accept` changes it later. After two missed heartbeats other workers take over. At a stop, handlers
+    get `grace_seconds` to finish; the rest is released. One of all workers sweeps the store every `sweep_seconds`
+    (None: not this one).
     """
 
     def __init__(
@@ -92,41 +93,42 @@ class Worker:
         self.sweep_seconds = (
             None if sweep_seconds is None else check_seconds("sweep_seconds", sweep_seconds, above=True)
         )
-        self.name = check_name("name", name) if name is not None else _made_name()
+        self.name = check_name("name", name) if name is not None else _generated_name()
         self._priority_slots = None if slots is None else PrioritySlots(slots)
         self._observer = observer
         self._accepted = None if queues is None else self._known(queues)
-        self._sources: dict[Source, Slots] = {}
+        self._sources: dict[QueueSource, Slots] = {}
         self._loop: LoopThread | None = None
         self._fetcher: Fetcher | None = None
-        self._keeper: Keeper | None = None
+        self._keeper: LeaseKeeper | None = None
         self._ended = threading.Event()
-        self._hurry = threading.Event()
+        self._immediate = threading.Event()
         self._swept = threading.Event()
         self._failure: BaseException | None = None
 
     # -- running ---------------------------------------------------------------------------------------------------
 
     def run(self, once: bool = False, patience_seconds: float = 0) -> None:
-        """Until a signal comes or `request_stop` is called: SIGTERM or SIGINT stop gracefully, a second one at once.
-        With `once`, until there is nothing left to do. A store that is down at the start is waited for with patience;
-        one that goes away later is always waited for."""
-        with Stopper(self.request_stop):
-            patiently("the store of this worker", lambda: self.start(once=once), patience_seconds, self._ended)
+        """Run until a signal or `request_stop`: SIGTERM or SIGINT stop gracefully, a second one at once. With `once`,
+        run until the queues are empty. A store that is unavailable at the start is retried for `patience_seconds`; one
+        that fails later is retried without limit."""
+        with StopSignals(self.request_stop):
+            call_with_backoff("the store of this worker", lambda: self.start(once=once), patience_seconds, self._ended)
             try:
-                self._ended.wait()
+                while not self._ended.wait(SIGNAL_SECONDS):
+                    pass
             finally:
                 self.stop()
 
     def start(self, once: bool = False) -> None:
-        """Begin in the background; `stop` must follow."""
+        """Start in the background; call `stop` afterwards."""
         if self._keeper is not None:
             raise InvalidInput("this worker was started already: make another one")
         engine = self.store.engine
         self._declare()
         try:
             self._make_sources()
-            keeper = Keeper(engine, self.name, self._sources, self.heartbeat_seconds, self._fail, self._probe_loop)
+            keeper = LeaseKeeper(engine, self.name, self._sources, self.heartbeat_seconds, self._fail, self._probe_loop)
             keeper.register()
         except BaseException:
             self._sources.clear()
@@ -134,7 +136,9 @@ class Worker:
             raise
         self._keeper = keeper
         idle = self.request_stop if once else _do_nothing
-        fetcher = self._fetcher = Fetcher(engine, self.name, self._sources, self._priority_slots, self._fail, idle)
+        fetcher = self._fetcher = Fetcher(
+            engine, self.name, self._sources, self._priority_slots, self._fail, idle, keeper.register_again
+        )
         for source in self._sources:
             source.wake = fetcher.wake
         if self._priority_slots is not None:
@@ -149,7 +153,7 @@ class Worker:
         fetcher.start()
 
     def stop(self) -> None:
-        """Stop gracefully and wait for it: what runs may finish within the grace time, the rest is given back."""
+        """Stop gracefully and wait: running handlers may finish within the grace period, the rest is released."""
         fetcher, keeper = self._fetcher, self._keeper
         if fetcher is None or keeper is None:
             return
@@ -163,23 +167,23 @@ class Worker:
         self._await_handlers(ends)
         for source, slots in self._sources.items():
             self._cut_short(source, slots)
-        left = max(LAST_WORDS_SECONDS if not self._hurry.is_set() else 1.0, ends - time.monotonic())
+        left = max(FINAL_SETTLE_SECONDS if not self._immediate.is_set() else 1.0, ends - time.monotonic())
         if not fetcher.finish(left):
             logger.warning("worker %s leaves settlements behind: their leases will end by themselves", self.name)
         keeper.stop()
-        quietly(keeper.deregister, "leaving")
+        log_failure(keeper.deregister, "leaving")
         for slots in self._sources.values():
             slots.close()
-        self._swept.wait(LAST_WORDS_SECONDS if self.sweep_seconds is not None else 0)
+        self._swept.wait(FINAL_SETTLE_SECONDS if self.sweep_seconds is not None else 0)
         self._close_loop()
         logger.info("worker %s stopped", self.name, extra={"consumer": self.name})
         if self._failure is not None:
             raise self._failure
 
     def request_stop(self) -> None:
-        """Ask for a graceful stop; asking again means at once. Returns immediately: for signals and other threads."""
+        """Request a graceful stop; the second request stops at once. Returns immediately, from any thread."""
         if self._ended.is_set():
-            self._hurry.set()
+            self._immediate.set()
         self._ended.set()
 
     def __enter__(self) -> Worker:
@@ -228,7 +232,7 @@ class Worker:
     # -- making ----------------------------------------------------------------------------------------------------
 
     def _declare(self) -> None:
-        """The app's policies and schedules."""
+        """Declare the app's policies and schedules."""
         for handler in self.app.handlers.values():
             if handler.policy:
                 self.store.queue(handler.queue, **handler.policy)
@@ -240,25 +244,25 @@ class Worker:
             queue = self.store.queue(handler.queue)
             policy = queue.policy()
             group = handler.group or policy.default_group
-            source = Source(handler, queue, group, policy, handler.concurrency or self.concurrency)
+            source = QueueSource(handler, queue, group, policy, handler.concurrency or self.concurrency)
             source.priority_slots = self._priority_slots
             source.observer = self._observer
             source.fail = self._fail
             source.accepted = source.name in self.accepted
             slots = self._make_slots(source, handler, queue)
-            if self.store.tracing is not None:
-                slots.call = self.store.tracing.wrapped(slots.call, handler.signature.is_async)
+            if self.store.executor.tracing is not None:
+                slots.call = self.store.executor.tracing.wrapped(slots.call, handler.signature.is_async)
             self._sources[source] = slots
 
-    def _make_slots(self, source: Source, handler: Handler, queue: Queue) -> Slots:
+    def _make_slots(self, source: QueueSource, handler: Handler, queue: Queue) -> Slots:
         if not handler.signature.is_async:
-            source.make = lambda receipt: _held(receipt, queue)
+            source.make = lambda receipt: _deliveries(receipt, queue)
             return ProcessSlots(source) if handler.run == "process" else ThreadSlots(source)
         if self._loop is None:
             self._loop = LoopThread(self.store.engine)
-            self._loop.store.tracing = self.store.tracing
+            self._loop.store.executor.tracing = self.store.executor.tracing
         awaited = AsyncQueue(self._loop.store, queue.name)
-        source.make = lambda receipt: _async_held(receipt, awaited)
+        source.make = lambda receipt: _async_deliveries(receipt, awaited)
         return LoopSlots(source, self._loop)
 
     def _known(self, queues: Iterable[str]) -> set[str]:
@@ -279,12 +283,12 @@ class Worker:
 
     def _slot_freed(self) -> None:
         for slots in self._sources.values():
-            slots.kick()
+            slots.notify()
         if self._fetcher is not None:
             self._fetcher.slot_freed()
 
     def _probe_loop(self, now: float) -> None:
-        """Whether the event loop still turns; called by a thread that does not depend on it."""
+        """Log when the event loop is blocked, and when it responds again. Called by the keeper's thread."""
         if self._loop is None or not self._loop.probe(now):
             return
         about = {"consumer": self.name}
@@ -298,19 +302,18 @@ class Worker:
                 self._fetcher.wake()
 
     def _fail(self, error: BaseException) -> None:
-        """Something that patience does not heal: the worker stops, and `run` or `stop` raise it."""
+        """Stop on an error that is not retried; `run` or `stop` raise it."""
         logger.error("worker %s stops: %s", self.name, error, extra={"consumer": self.name})
         self._failure = self._failure or error
         self._ended.set()
 
     def _await_receive(self, fetcher: Fetcher, ends: float) -> None:
-        while not fetcher.stop_receiving(LOOK_SECONDS) and time.monotonic() < ends and not self._hurry.is_set():
+        while not fetcher.stop_receiving(POLL_SECONDS) and time.monotonic() < ends and not self._immediate.is_set():
             pass
 
     def _await_handlers(self, ends: float) -> None:
-        """Until all have finished. Handlers that only wait for other messages may wait in vain, because this worker
-        receives nothing more: they are not waited for when no other handler runs. An at_most_once message, which would
-        be lost, is the exception."""
+        """Wait until all handlers have finished. Handlers that only wait for other messages are not awaited once no
+        other runs, because this worker receives nothing more; except for at_most_once messages, which would be lost."""
         away_since = time.monotonic()
         while any(slots.unfinished for slots in self._sources.values()) and time.monotonic() < ends:
             if any(
@@ -320,12 +323,12 @@ class Worker:
                 away_since = time.monotonic()
             elif time.monotonic() - away_since > AWAY_SECONDS:
                 return
-            if self._hurry.wait(LOOK_SECONDS):
+            if self._immediate.wait(POLL_SECONDS):
                 return
 
-    def _cut_short(self, source: Source, slots: Slots) -> None:
-        """What still runs is ended where possible and given back without counting an attempt. An at_most_once message
-        becomes a dead letter that says so: its handler may have done its work already."""
+    def _cut_short(self, source: QueueSource, slots: Slots) -> None:
+        """End running handlers where possible and release their messages without counting the attempt. An at_most_once
+        message becomes a dead letter: its handler may have done its work already."""
         reason = "the worker stopped before its handler had finished"
         for slot in slots.running():
             if source.policy.at_most_once:
@@ -342,18 +345,18 @@ class Worker:
         return f"<Worker {self.name!r} of {', '.join(self.accepted)}>"
 
 
-def _held(receipt: Receipt, queue: Queue) -> list[AnyHeld]:
-    return [Held(row, receipt, queue) for row in receipt.rows]
+def _deliveries(receipt: Receipt, queue: Queue) -> list[AnyDelivery]:
+    return [WorkerDelivery(row, receipt, queue) for row in receipt.rows]
 
 
-def _async_held(receipt: Receipt, queue: AsyncQueue) -> list[AnyHeld]:
-    return [AsyncHeld(row, receipt, queue) for row in receipt.rows]
+def _async_deliveries(receipt: Receipt, queue: AsyncQueue) -> list[AnyDelivery]:
+    return [AsyncWorkerDelivery(row, receipt, queue) for row in receipt.rows]
 
 
-def _made_name() -> str:
-    """Its own in every process of every machine, also where all machines have one name and all processes one number."""
+def _generated_name() -> str:
+    """Unique also in containers that share a host name and a process id."""
     return f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
 
 
 def _do_nothing() -> None:
-    """For a worker that goes on when there is nothing to do."""
+    """`on_idle` of a worker that keeps running."""

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.servers.clients.client_programs import SPEAKERS, Speaker
 from tests.servers.clients.processes import PenstockServer
-from tests.servers.clients.speakers import SPEAKERS, Speaker
 from tests.servers.clients.wire import Wire
 
 _numbers = itertools.count(1)

@@ -9,10 +9,12 @@ import re
 from typing import Any
 
 from tests.servers.clients.edge_scripts import EDGE_SCRIPTS
-from tests.servers.clients.sameness import Names
+from tests.servers.clients.normalisation import Names
 from tests.servers.clients.wire import Reply, Wire
 
 # In Redis these tell how its memory is laid out, or how long ago something was: no two runs agree on them.
+# What the versions that Penstock follows (7.2 and newer) tell besides.
+NEWER_FIELDS = [b"inactive", b"active-time"]
 MASKED_FIELDS = [b"idle", b"radix-tree-keys", b"radix-tree-nodes", b"seen-time"]
 
 SCRIPTS: dict[str, list[str]] = {
@@ -450,8 +452,16 @@ def _without_fields(reply: Reply) -> Reply:
         return Reply("-", reply.value.split(b" ")[0])
     if not isinstance(reply.value, list):
         return reply
-    items = [_without_fields(item) for item in reply.value]
+    items = [_without_fields(item) for item in _without_newer(reply.value)]
     for place in range(len(items) - 1):
         if items[place].value in MASKED_FIELDS and items[place + 1].kind == ":":
             items[place + 1] = Reply(":", "?")
     return Reply(reply.kind, items)
+
+
+def _without_newer(items: list[Reply]) -> list[Reply]:
+    left = list(items)
+    for place in reversed(range(len(left) - 1)):
+        if left[place].value in NEWER_FIELDS:
+            del left[place : place + 2]
+    return left

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.servers.clients.speakers import ClientError, Speaker
-from tests.servers.clients.watching import blocked, counts, until
+from tests.servers.clients.client_programs import ClientError, Speaker
+from tests.servers.clients.polling import blocked, counts, until
 from tests.servers.clients.wire import Wire
 
 STATISTICS = ["total", "inprogress", "redo", "done", "available", "consumers"]

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.ports import LOOPBACK
+from tests.servers.clients.client_programs import SPEAKERS
+from tests.servers.clients.polling import until
 from tests.servers.clients.processes import PenstockServer
-from tests.servers.clients.speakers import SPEAKERS
-from tests.servers.clients.watching import until
 from tests.servers.clients.wire import Closed, Wire, frame
 
 PASSWORD = "open-sesame-7"
@@ -188,7 +188,7 @@ def _dribbled(data: bytes) -> Iterator[bytes]:
         time.sleep(0.1)  # the slowness is what is tested
 
 
-def test_guessing_is_slowed_down(tmp_path: Path) -> None:
+def test_failed_logins_are_rate_limited(tmp_path: Path) -> None:
     """[S11] And those who know the password are not kept out by those who guess."""
     with serving(tmp_path, password=PASSWORD, failed_logins_per_second=5) as server:
         with Wire(server.port) as friend:

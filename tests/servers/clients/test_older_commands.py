@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.servers.clients.speakers import ClientError, Speaker
-from tests.servers.clients.watching import blocked
+from tests.servers.clients.client_programs import ClientError, Speaker
+from tests.servers.clients.polling import blocked
 from tests.servers.clients.wire import Wire
 
 # Consumers that name no group are in this one.

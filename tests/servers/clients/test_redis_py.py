@@ -11,8 +11,8 @@ import redis
 import redis.asyncio
 
 from tests.ports import LOOPBACK
+from tests.servers.clients.polling import counts
 from tests.servers.clients.processes import PenstockServer
-from tests.servers.clients.watching import counts
 from tests.servers.clients.wire import Wire
 
 
@@ -137,3 +137,27 @@ def test_a_cancelled_wait_does_not_mix_up_answers(server: PenstockServer) -> Non
         await client.aclose()
 
     asyncio.run(run())
+
+
+def test_the_newer_stream_commands_have_their_methods(client: Any) -> None:
+    client.xgroup_create("s", "g", id="0", mkstream=True)
+    first = client.xadd("s", {"n": 1}, idmp=("producer", b"1"))
+    assert client.xadd("s", {"n": 1}, idmp=("producer", b"1")) == first
+    second = client.xadd("s", {"n": 2}, idmpauto="producer")
+    assert client.xadd("s", {"n": 2}, idmpauto="producer", maxlen=100, ref_policy="DELREF") == second
+    client.xreadgroup("g", "c", {"s": ">"})
+    assert client.xnack("s", "g", "SILENT", second) == 1
+    assert client.xackdel("s", "g", first, second) == [1, -1]
+    assert client.xdelex("s", second, b"1-1", ref_policy="ACKED") == [2, -1]
+    assert client.xdelex("s", second) == [1]
+    assert client.xlen("s") == 0
+
+
+def test_connections_are_listed_and_ended(client: Any, server: PenstockServer) -> None:
+    with redis.Redis(host=LOOPBACK, port=server.port, client_name="other") as other:
+        number = other.client_id()
+        [seen] = [one for one in client.client_list() if one["name"] == "other"]
+        assert (int(seen["id"]), seen["lib-name"]) == (number, "redis-py")
+        assert client.client_unblock(number) in (0, False)
+        assert client.client_kill_filter(_id=str(number)) == 1
+        assert number not in {int(one["id"]) for one in client.client_list()}

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from tests.servers.clients.client_programs import HERE, SPEAKERS, node_words, redis_py_environment
+from tests.servers.clients.normalisation import Names
 from tests.servers.clients.processes import PenstockServer, RedisServer
-from tests.servers.clients.sameness import Names
-from tests.servers.clients.speakers import HERE, SPEAKERS, node_words, redis_py_environment
 
 
 @pytest.mark.parametrize("protocol", [2, 3])
@@ -21,7 +21,7 @@ def test_redis_py(version: int, protocol: int, shared_server: PenstockServer, re
     stream = f"redis-py-{version}-{protocol}"
 
     def run(port: int) -> Any:
-        words = [sys.executable, str(HERE / "streaming_redis_py.py"), str(port), str(protocol), stream]
+        words = [sys.executable, str(HERE / "redis_py_stream_program.py"), str(port), str(protocol), stream]
         return output(words, redis_py_environment(version))
 
     agree(run(shared_server.port), run(redis_server.port))
@@ -29,7 +29,7 @@ def test_redis_py(version: int, protocol: int, shared_server: PenstockServer, re
 
 def test_redis_py_on_postgres(postgres_server: PenstockServer, redis_server: RedisServer) -> None:
     def run(port: int) -> Any:
-        words = [sys.executable, str(HERE / "streaming_redis_py.py"), str(port), "3", "redis-py-on-postgres"]
+        words = [sys.executable, str(HERE / "redis_py_stream_program.py"), str(port), "3", "redis-py-on-postgres"]
         return output(words, redis_py_environment(8))
 
     agree(run(postgres_server.port), run(redis_server.port))

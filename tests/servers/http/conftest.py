@@ -11,11 +11,11 @@ import pytest
 from penstock import AsyncStore, connect_async
 from penstock.servers.access import Users, make_users
 from penstock.servers.http import Application, application
-from penstock.servers.http.serving import Listener
+from penstock.servers.http.server import HttpListener
 from penstock.settings import HttpSettings
-from tests.servers.http.asking import Api
+from tests.servers.http.api_client import Api
 
-Serve = Callable[[Application, HttpSettings], Awaitable[Listener]]
+Serve = Callable[[Application, HttpSettings], Awaitable[HttpListener]]
 
 
 @pytest.fixture
@@ -42,26 +42,26 @@ def users() -> Users:
 
 @pytest.fixture
 async def serve() -> AsyncIterator[Serve]:
-    begun: list[Listener] = []
+    begun: list[HttpListener] = []
 
-    async def begin(app: Application, settings: HttpSettings) -> Listener:
-        listener = Listener(app, settings, None)
+    async def begin(app: Application, settings: HttpSettings) -> HttpListener:
+        listener = HttpListener(app, settings, None)
         begun.append(listener)
-        await listener.begin()
+        await listener.start()
         return listener
 
     yield begin
     for listener in begun:
-        await listener.end()
+        await listener.stop()
 
 
 @pytest.fixture
-async def server(store: AsyncStore, users: Users, settings: HttpSettings, serve: Serve) -> Listener:
+async def server(store: AsyncStore, users: Users, settings: HttpSettings, serve: Serve) -> HttpListener:
     return await serve(application(store, users=users, settings=settings, dashboard=False), settings)
 
 
 @pytest.fixture
-async def client(server: Listener) -> AsyncIterator[httpx.AsyncClient]:
+async def client(server: HttpListener) -> AsyncIterator[httpx.AsyncClient]:
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}", timeout=30) as opened:
         yield opened
 

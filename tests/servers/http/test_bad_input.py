@@ -13,9 +13,9 @@ import httpx
 import pytest
 
 from penstock import AsyncStore, StoreUnavailable
-from penstock.servers.http.serving import Listener
+from penstock.servers.http.server import HttpListener
 from penstock.settings import HttpSettings
-from tests.servers.http.asking import Api, problem
+from tests.servers.http.api_client import Api, problem
 
 pytestmark = pytest.mark.anyio
 JSON = {"content-type": "application/json"}
@@ -25,8 +25,9 @@ SEND = "/api/v1/queues/q/messages"
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        (b'{"payload": 1', "is not JSON"),
-        (b"{payload: 1}", "is not JSON"),
+        (b'{"payload": 1', "the body is not JSON: input data was truncated"),
+        (b"{payload: 1}", "the body is not JSON: object keys must be strings"),
+        (b"nope", "the body is not JSON: invalid character (byte 4)"),
         (b'{"payload": 1} x', "trailing"),
         (b'{"payload": "\xff"}', "not UTF-8"),
         (b'{"payload": NaN}', "is not JSON"),
@@ -51,13 +52,15 @@ SEND = "/api/v1/queues/q/messages"
         (b'{"payload": 1, "key": "a\\u0000"}', "control character"),
     ],
 )
-async def test_a_wrong_body_is_told(client: httpx.AsyncClient, store: AsyncStore, body: bytes, told: str) -> None:
+async def test_invalid_body_is_reported_with_place_and_value(
+    client: httpx.AsyncClient, store: AsyncStore, body: bytes, told: str
+) -> None:
     assert told in problem(await client.post(SEND, content=body, headers=JSON), 400)
     assert await store.queues() == []
 
 
 @pytest.mark.parametrize("path", ["queues/q/pause", "queues/q/flush", "queues/q/batches/b/start", "sweep"])
-async def test_a_call_that_takes_no_body_says_so(client: httpx.AsyncClient, api: Api, path: str) -> None:
+async def test_operation_without_body_refuses_fields(client: httpx.AsyncClient, api: Api, path: str) -> None:
     """What somebody meant with it would not happen."""
     await api.send("q", 1)
     response = await client.post(f"/api/v1/{path}", content=b'{"seconds": 5}', headers=JSON)
@@ -79,7 +82,7 @@ async def test_a_call_that_takes_no_body_says_so(client: httpx.AsyncClient, api:
         ({"position": 1, "edge": "end"}, "exactly one of position and time and edge"),
     ],
 )
-async def test_where_a_seek_can_go_is_told(api: Api, body: dict[str, Any], told: str) -> None:
+async def test_invalid_seek_target_lists_the_valid_ones(api: Api, body: dict[str, Any], told: str) -> None:
     await api.send("q", 1)
     assert told in problem(await api.ask("POST", "queues", "q", "groups", "default", "seek", body=body), 400)
 
@@ -101,12 +104,12 @@ async def test_where_a_seek_can_go_is_told(api: Api, body: dict[str, Any], told:
         ("/api/v1/queues/a%0Ab/stats", "control character"),
     ],
 )
-async def test_a_wrong_path_or_query_is_told(client: httpx.AsyncClient, api: Api, path: str, told: str) -> None:
+async def test_invalid_path_or_query_is_reported(client: httpx.AsyncClient, api: Api, path: str, told: str) -> None:
     await api.send("q", 1)
     assert told in problem(await client.get(path), 400)
 
 
-async def test_what_is_not_there_is_told_with_the_nearest(client: httpx.AsyncClient, api: Api) -> None:
+async def test_unknown_name_suggests_the_nearest(client: httpx.AsyncClient, api: Api) -> None:
     await api.send("orders", 1)
     assert "there is no queue 'order'; did you mean 'orders'?" in problem(await api.ask("GET", "queues", "order"), 404)
     for segments in (("stats",), ("peek",), ("archive",), ("dead_letters",), ("policy",), ("batches",), ("consumers",)):
@@ -129,7 +132,7 @@ async def test_what_is_not_there_is_told_with_the_nearest(client: httpx.AsyncCli
     assert [info["name"] for info in (await api.get("queues"))["queues"]] == ["orders"]
 
 
-async def test_the_wrong_method_is_told_with_the_right_ones(client: httpx.AsyncClient) -> None:
+async def test_wrong_method_lists_the_allowed_ones(client: httpx.AsyncClient) -> None:
     response = await client.delete("/api/v1/queues/q/policy")
     assert "use GET, HEAD, PATCH" in problem(response, 405)
     assert response.headers["allow"] == "GET, HEAD, PATCH"
@@ -137,12 +140,12 @@ async def test_the_wrong_method_is_told_with_the_right_ones(client: httpx.AsyncC
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
-async def test_what_a_form_of_another_site_could_send_is_refused(client: httpx.AsyncClient, kind: str) -> None:
+async def test_cross_site_form_content_types_are_refused(client: httpx.AsyncClient, kind: str) -> None:
     headers = {"content-type": kind} if kind else {}
     assert "application/json" in problem(await client.post(SEND, content=b'{"payload":1}', headers=headers), 415)
 
 
-async def test_a_form_is_no_bare_body(client: httpx.AsyncClient) -> None:
+async def test_raw_send_refuses_a_form(client: httpx.AsyncClient) -> None:
     told = problem(await client.post(f"{SEND}/raw", data={"a": "b"}), 415)
     assert "Content-Type: application/octet-stream" in told
 
@@ -156,10 +159,10 @@ async def test_a_compressed_body_is_refused(client: httpx.AsyncClient) -> None:
 
 
 @pytest.mark.parametrize("settings", [HttpSettings(port=0, body_bytes=1000, header_bytes=2000)])
-async def test_what_is_too_large_is_refused(
-    client: httpx.AsyncClient, server: Listener, store: AsyncStore, monkeypatch: pytest.MonkeyPatch
+async def test_oversized_body_is_refused(
+    client: httpx.AsyncClient, server: HttpListener, store: AsyncStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.servers.http.asgi.LINGER_SECONDS", 0.1)
+    monkeypatch.setattr("penstock.servers.http.app.LINGER_SECONDS", 0.1)
     large = b'{"payload": "%b"}' % (b"x" * 1000)
     assert "1000 bytes" in problem(await client.post(SEND, content=large, headers=JSON), 413)
 
@@ -180,7 +183,7 @@ async def test_what_is_too_large_is_refused(
     assert await store.queues() == []
 
 
-async def test_a_payload_beyond_the_policy_is_told(api: Api) -> None:
+async def test_payload_above_the_policy_limit_is_refused(api: Api) -> None:
     await api.ask("PATCH", "queues", "q", "policy", body={"max_payload_bytes": 10})
     response = await api.ask("POST", "queues", "q", "messages", body={"payload": "x" * 20})
     assert "at most 10 (max_payload_bytes)" in problem(response, 413)
@@ -196,13 +199,13 @@ async def test_a_payload_beyond_the_policy_is_told(api: Api) -> None:
         b"Content-Length: 20\r\n\r\n{",
     ],
 )
-async def test_who_lets_the_server_wait_is_sent_away(server: Listener, sent: bytes) -> None:
+async def test_stalled_request_times_out(server: HttpListener, sent: bytes) -> None:
     reply = await raw(server, sent)
     assert reply.startswith(b"HTTP/1.1 408")
 
 
 @pytest.mark.parametrize("settings", [HttpSettings(port=0, clients=3)])
-async def test_there_are_so_many_clients(server: Listener, client: httpx.AsyncClient) -> None:
+async def test_connections_are_limited(server: HttpListener, client: httpx.AsyncClient) -> None:
     links = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(3)]
     assert (await raw(server, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")).startswith(b"HTTP/1.1 503")
     for _, writer in links:
@@ -226,11 +229,11 @@ HEALTH = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n
         b"QADD q 60 x\r\n\r\n",
     ],
 )
-async def test_what_is_not_http_ends_the_connection(server: Listener, request_: bytes) -> None:
+async def test_bytes_that_are_not_http_close_the_connection(server: HttpListener, request_: bytes) -> None:
     assert (await raw(server, request_)).startswith(b"HTTP/1.1 400")
 
 
-async def raw(server: Listener, sent: bytes) -> bytes:
+async def raw(server: HttpListener, sent: bytes) -> bytes:
     """All that comes back until the server hangs up."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     try:
@@ -244,7 +247,7 @@ async def raw(server: Listener, sent: bytes) -> bytes:
 # -- the store -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_store_that_is_busy_is_worth_another_try(
+async def test_busy_store_answers_503_with_retry_after(
     api: Api, store: AsyncStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def busy(*_: object) -> None:
@@ -259,7 +262,7 @@ async def test_a_store_that_is_busy_is_worth_another_try(
     assert "/var/secret/path.db" in caplog.text
 
 
-async def test_a_mistake_of_ours_is_told_by_its_number_only(
+async def test_internal_error_shows_only_an_incident_number(
     client: httpx.AsyncClient, store: AsyncStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: object) -> None:
@@ -285,7 +288,7 @@ def failing_writes() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-async def test_a_disk_that_fails_is_told_without_the_path(api: Api, store: AsyncStore, tmp_path: Path) -> None:
+async def test_disk_error_does_not_reveal_the_path(api: Api, store: AsyncStore, tmp_path: Path) -> None:
     await api.send("q", 1)
     with failing_writes():
         failed = await api.client.post(SEND, json={"payload": 2})
@@ -295,7 +298,7 @@ async def test_a_disk_that_fails_is_told_without_the_path(api: Api, store: Async
     await api.send("q", 3)
 
 
-async def test_a_file_that_was_removed_is_told_without_the_path(api: Api, store: AsyncStore, tmp_path: Path) -> None:
+async def test_removed_file_error_does_not_reveal_the_path(api: Api, store: AsyncStore, tmp_path: Path) -> None:
     await api.send("q", 1)
     (tmp_path / "store.db").unlink()
     failed = await api.client.post(SEND, json={"payload": 2})

@@ -11,9 +11,9 @@ import pytest
 from penstock.servers.access import Users, make_users
 from penstock.servers.http.dashboard import history as history_file
 from penstock.servers.http.dashboard.history import History
-from penstock.servers.http.dashboard.listing import listed
-from penstock.servers.http.sampling import Sample
-from penstock.servers.http.site import Site
+from penstock.servers.http.dashboard.message_list import listed
+from penstock.servers.http.sampler import Sample
+from penstock.servers.http.state import HttpState
 from penstock.settings import HttpSettings
 
 pytestmark = pytest.mark.anyio
@@ -22,8 +22,8 @@ pytestmark = pytest.mark.anyio
 class CountingSampler:
     """The sampler, and how often it looked at the store."""
 
-    def __init__(self, site: Site) -> None:
-        self._sampler = site.sampler
+    def __init__(self, state: HttpState) -> None:
+        self._sampler = state.sampler
         self.looks = 0
         self._last: Sample | None = None
 
@@ -34,13 +34,13 @@ class CountingSampler:
         return sample
 
 
-async def test_many_viewers_cost_one_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_many_viewers_share_one_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history_file, "WATCHED_SECONDS", 0.2)
-    site = Site(f"sqlite:///{tmp_path}/store.db", Users(make_users(None, {})), HttpSettings())
-    await site.open()
-    counting = CountingSampler(site)
-    site.sampler = counting  # type: ignore[assignment]  # it answers the same
-    history = site.history = History(site)
+    state = HttpState(f"sqlite:///{tmp_path}/store.db", Users(make_users(None, {})), HttpSettings())
+    await state.open()
+    counting = CountingSampler(state)
+    state.sampler = counting  # type: ignore[assignment]  # it answers the same
+    history = state.history = History(state)
     seen: list[list[Sample]] = [[] for _ in range(20)]
 
     async def view(mine: list[Sample]) -> None:
@@ -55,25 +55,25 @@ async def test_many_viewers_cost_one_look(tmp_path: Path, monkeypatch: pytest.Mo
     assert all(mine == seen[0] for mine in seen), "all see the same samples"
     assert counting.looks <= 6
     assert history.viewers == 0
-    await site.close()
+    await state.close()
 
 
-async def test_what_is_shown_is_made_once_for_all(tmp_path: Path) -> None:
-    site = Site(f"sqlite:///{tmp_path}/store.db", Users(make_users(None, {})), HttpSettings())
-    await site.open()
-    history = site.history = History(site)
+async def test_regions_are_rendered_once_for_all_viewers(tmp_path: Path) -> None:
+    state = HttpState(f"sqlite:///{tmp_path}/store.db", Users(make_users(None, {})), HttpSettings())
+    await state.open()
+    history = state.history = History(state)
     await history.latest()
     made = []
     for _ in range(5):
         history.once("overview", lambda: made.append(1))
     assert len(made) == 1
-    await site.close()
+    await state.close()
 
 
 async def test_closing_ends_every_stream(tmp_path: Path) -> None:
-    site = Site(f"sqlite:///{tmp_path}/store.db", Users(make_users(None, {})), HttpSettings())
-    await site.open()
-    history = site.history = History(site)
+    state = HttpState(f"sqlite:///{tmp_path}/store.db", Users(make_users(None, {})), HttpSettings())
+    await state.open()
+    history = state.history = History(state)
     begun = asyncio.Event()
 
     async def view() -> None:
@@ -83,7 +83,7 @@ async def test_closing_ends_every_stream(tmp_path: Path) -> None:
     watching = asyncio.create_task(view())
     async with asyncio.timeout(20):
         await begun.wait()
-        await site.close()
+        await state.close()
         await watching
 
 

@@ -15,7 +15,7 @@ import pytest
 import penstock
 from penstock.servers.http import application
 from tests.conformance.engines import ENGINES, EngineRow
-from tests.servers.http.busy import make_busy
+from tests.servers.http.busy_queue import make_busy
 
 pytestmark = pytest.mark.anyio
 COLUMNS = {"Waiting": "available", "Retries": "redo", "In progress": "in_progress", "Held": "held", "Lag": "lag"}
@@ -74,11 +74,16 @@ async def pages(url: str) -> AsyncIterator[httpx.AsyncClient]:
 
 
 def _row(text: str, name: str) -> dict[str, int]:
-    """The numbers of a table's row, by their labels."""
+    """The numbers of a table's row by label."""
+    shown = _cells(text, name)
+    return {label: int(value.replace(",", "")) for label, value in shown.items() if re.fullmatch(r"[0-9,]+", value)}
+
+
+def _cells(text: str, name: str) -> dict[str, str]:
+    """The cells of a table's row by label."""
     (row,) = [one for one in text.split("<tr")[1:] if re.search(rf'<th scope="row"><a [^>]*>{name}</a>', one)]
     cells = re.findall(r'<td[^>]*data-label="([^"]*)"[^>]*>(.*?)</td>', row, re.DOTALL)
-    shown = {label: re.sub(r"<[^>]*>", "", content).strip() for label, content in cells}
-    return {label: int(value.replace(",", "")) for label, value in shown.items() if re.fullmatch(r"[0-9,]+", value)}
+    return {label: re.sub(r"<[^>]*>", "", content).strip() for label, content in cells}
 
 
 def _counted(url: str, queue: str) -> tuple[int, ...]:
@@ -117,3 +122,42 @@ async def test_other_pages_count_the_same(busy: penstock.Queue, pages: httpx.Asy
     metrics = (await pages.get("/metrics")).text
     for name, count in (("available", 20), ("in_progress", 7), ("dead", 2)):
         assert f'penstock_{name}{{group="default",queue="busy"}} {count}.0' in metrics
+
+
+async def test_a_stream_group_does_not_stand_for_the_queue(url: str, pages: httpx.AsyncClient) -> None:
+    with penstock.connect(url) as store:
+        queue = store.queue("archived")
+        queue.send_many([b"one", b"two"])
+        store.engine.advance(queue.name, "lake", store.engine.horizon(queue.name))
+        assert queue.stats(group="lake").lag == 0
+        assert [check.advice for check in store.doctor() if check.name == "groups"] == []
+    overview = (await pages.get("/")).text
+    assert _row(overview, "archived")["Waiting"] == 2
+    assert "drained" not in overview
+    assert "Nobody has ever received" not in (await pages.get("/queues/archived")).text
+
+
+async def test_a_queue_is_drained_only_when_every_group_is(url: str, pages: httpx.AsyncClient) -> None:
+    with penstock.connect(url) as store:
+        for name, read_by_search in (("behind", 1), ("finished", 2)):
+            queue = store.queue(name, primary_group="billing")
+            queue.send_many([b"one", b"two"])
+            queue.ack_many(queue.receive(limit=read_by_search, group="search"))
+            queue.ack_many(queue.receive(limit=2, group="billing"))
+    overview = (await pages.get("/")).text
+    assert _cells(overview, "behind")["Drains in"] == "–"
+    assert _cells(overview, "finished")["Drains in"] == "drained"
+
+
+async def test_an_engine_without_sql_templates_has_recipes_in_the_other_languages(
+    url: str, pages: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with penstock.connect(url) as store:
+        store.queue("orders").send(b"one")
+        engine = type(store.engine)
+    assert ">SQL</label>" in (await pages.get("/queues/orders")).text
+    monkeypatch.setattr(engine, "name", "redis")
+    shown = await pages.get("/queues/orders")
+    assert shown.status_code == 200
+    assert ">SQL</label>" not in shown.text
+    assert ">redis-cli</label>" in shown.text

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 
 import httpx
 import pytest
 
 from penstock import AsyncStore
+from penstock.client.aio.call import Call, Operation
+from penstock.client.aio.executor import AsyncExecutor
 from penstock.engines.contract import Receipt
 from penstock.servers.http import Application, application
-from penstock.servers.http.api import receiving
-from penstock.servers.http.api.operations import Call
-from penstock.servers.http.serving import Listener
-from penstock.servers.taking import Taking
+from penstock.servers.http.api import deliveries
+from penstock.servers.http.server import HttpListener
+from penstock.servers.shared_receive import ReceiveRequest
 from penstock.settings import HttpSettings
-from tests.servers.http.asking import Api, done, problem, waiting_for
+from tests.servers.http.api_client import Api, done, problem, waiting_for
 
 pytestmark = pytest.mark.anyio
 
@@ -58,7 +60,7 @@ async def test_many_at_once_with_a_result_for_each(api: Api) -> None:
     assert results[3]["id"] == unknown
 
 
-async def test_a_lost_lease_is_told_with_the_reason(api: Api) -> None:
+async def test_lost_lease_answers_409_with_the_reason(api: Api) -> None:
     await api.send("q", 1)
     (delivery,) = await api.receive("q")
     done(await api.settle(delivery, "ack"))
@@ -101,7 +103,7 @@ async def test_extend(api: Api) -> None:
     assert ends > delivery["lease_ends_at"]
 
 
-async def test_groups_read_for_themselves(api: Api) -> None:
+async def test_groups_receive_independently(api: Api) -> None:
     await api.send("q", 1)
     (one,) = await api.receive("q", group="a")
     (other,) = await api.receive("q", group="b/c")
@@ -114,7 +116,8 @@ async def test_groups_read_for_themselves(api: Api) -> None:
 # -- waiting ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_waiting_receive_gets_what_comes(api: Api, store: AsyncStore) -> None:
+async def test_waiting_receive_gets_a_new_message(api: Api, store: AsyncStore) -> None:
+    await store.queue("q", paused=False)
     waiting = asyncio.create_task(api.receive("q", wait_seconds=20))
     await waiting_for(store, 1)
     await api.send("q", "at last")
@@ -122,18 +125,30 @@ async def test_a_waiting_receive_gets_what_comes(api: Api, store: AsyncStore) ->
     assert delivery["payload"] == "at last"
 
 
-async def test_waiting_ends_with_nothing(api: Api) -> None:
+@pytest.mark.parametrize("wait_seconds", [0, 5])
+async def test_receive_from_an_unknown_queue_answers_404_and_creates_none(
+    api: Api, store: AsyncStore, wait_seconds: float
+) -> None:
+    await api.send("orders", 1)
+    answer = await api.ask("POST", "queues", "ordres", "receive", body={"wait_seconds": wait_seconds})
+    assert "there is no queue 'ordres'; did you mean 'orders'?" in problem(answer, 404)
+    assert [info.name for info in await store.queues()] == ["orders"]
+
+
+async def test_waiting_receive_returns_nothing_after_its_time(api: Api, store: AsyncStore) -> None:
+    await store.queue("q", paused=False)
     assert await api.receive("q", wait_seconds=0.05) == []
 
 
 @pytest.mark.parametrize("settings", [HttpSettings(port=0, max_wait_seconds=0.05)])
-async def test_nobody_waits_longer_than_the_server_allows(api: Api) -> None:
+async def test_wait_is_capped_by_the_setting(api: Api, store: AsyncStore) -> None:
+    await store.queue("q", paused=False)
     began = time.monotonic()
     assert await api.receive("q", wait_seconds=1000) == []
     assert time.monotonic() - began < 20
 
 
-async def test_a_client_that_goes_away_takes_no_message_with_it(api: Api, server: Listener, store: AsyncStore) -> None:
+async def test_disconnected_client_leases_no_message(api: Api, server: HttpListener, store: AsyncStore) -> None:
     await api.send("q", "make the queue known")
     done(await api.settle((await api.receive("q"))[0], "ack"))
     body = b'{"wait_seconds": 30}'
@@ -178,7 +193,7 @@ class Leaving:
         self.heard.append(message["type"])
 
 
-async def test_what_was_received_for_a_client_that_is_gone_is_given_back(store: AsyncStore) -> None:
+async def test_messages_received_for_a_disconnected_client_are_released(store: AsyncStore) -> None:
     queue = await store.queue("q")
     sent = await queue.send(b"x")
     client = Leaving(application(store, dashboard=False), b"{}")
@@ -189,21 +204,21 @@ async def test_what_was_received_for_a_client_that_is_gone_is_given_back(store: 
     assert (delivery.id, delivery.attempt) == (sent, 1)
 
 
-async def test_a_message_that_comes_while_the_client_leaves_is_given_back(
+async def test_message_that_arrives_during_a_disconnect_is_released(
     store: AsyncStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It hangs up in the very moment in which there is something for it."""
-    queue = await store.queue("q")
+    queue = await store.queue("q", paused=False)
     client = Leaving(application(store, dashboard=False), b'{"wait_seconds": 30}')
-    take = receiving._take
+    receive = deliveries._receive
 
-    async def taken(call: Call, taking: Taking) -> Receipt:
-        receipt = await take(call, taking)
+    async def received(executor: AsyncExecutor, operation: Operation, request: ReceiveRequest) -> Receipt:
+        receipt = await receive(executor, operation, request)
         if receipt.rows:
             client.gone.set()
         return receipt
 
-    monkeypatch.setattr(receiving, "_take", taken)
+    monkeypatch.setattr(deliveries, "_receive", received)
     waiting = asyncio.create_task(client.ask())
     await waiting_for(store, 1)
     sent = await queue.send(b"x")
@@ -223,26 +238,27 @@ async def test_waiting_for_an_address(api: Api, store: AsyncStore) -> None:
     assert (await waiting)["reason"] == "broken"
 
 
-async def test_the_end_of_the_server_answers_those_who_wait(
-    server: Listener, client: httpx.AsyncClient, store: AsyncStore
+async def test_shutdown_answers_waiting_receives(
+    server: HttpListener, client: httpx.AsyncClient, store: AsyncStore
 ) -> None:
+    await store.queue("q", paused=False)
     waiting = asyncio.create_task(Api(client).receive("q", wait_seconds=30))
     await waiting_for(store, 1)
     began = time.monotonic()
-    await server.end()
+    await server.stop()
     assert await waiting == []
     assert time.monotonic() - began < 9, "it did not wait for the grace to end"
 
 
-async def test_requests_that_arrive_together_share_transactions(api: Api, store: AsyncStore) -> None:
+async def test_concurrent_requests_share_transactions(api: Api, store: AsyncStore) -> None:
     sizes: list[int] = []
-    run = store._writes._run
+    run = store.executor._writes._run
 
-    def counting(group: object) -> None:
-        sizes.append(len(group))  # type: ignore[arg-type]  # a list of calls
-        run(group)  # type: ignore[arg-type]
+    def counting(calls: Sequence[Call]) -> None:
+        sizes.append(sum(len(call.callers) for call in calls))
+        run(calls)
 
-    store._writes._run = counting
+    store.executor._writes._run = counting
     await asyncio.gather(*(api.send("q", number) for number in range(60)))
     assert len(sizes) < 60, sizes
     assert sum(sizes) == 60

@@ -14,9 +14,9 @@ from penstock import AsyncStore
 from penstock.servers.access import Users, hash_token, make_user
 from penstock.servers.http import application
 from penstock.servers.http.dashboard import history
-from penstock.servers.http.serving import Listener
+from penstock.servers.http.server import HttpListener
 from penstock.settings import HttpSettings
-from tests.servers.http.asking import problem
+from tests.servers.http.api_client import problem
 from tests.servers.http.conftest import Serve
 
 pytestmark = pytest.mark.anyio
@@ -47,7 +47,7 @@ Open = Callable[..., Any]
 
 
 @pytest.fixture
-async def dial(server: Listener) -> AsyncIterator[Open]:
+async def dial(server: HttpListener) -> AsyncIterator[Open]:
     opened: list[Link] = []
 
     async def begin(address: str = "127.0.0.1") -> Link:
@@ -78,7 +78,7 @@ class TestOfUsers:
     def settings(self) -> HttpSettings:
         return HttpSettings(port=0, clients_per_user=2)
 
-    async def test_a_user_has_so_many_connections(self, server: Listener, dial: Open) -> None:
+    async def test_connections_per_user_are_limited(self, server: HttpListener, dial: Open) -> None:
         ann, ben = (ME % token.encode() for token in TOKENS.values())
         links = [await dial() for _ in range(3)]
         assert [await link.status(ann) for link in links] == [200, 200, 429]
@@ -92,22 +92,22 @@ class TestOfUsers:
         third = await dial()
         assert await third.status(ann) == 200
         links[1].writer.close()
-        await until(lambda: server.clients.by_user["ann"] == 1)
+        await until(lambda: server.limits.by_user["ann"] == 1)
         assert await (await dial()).status(ann) == 200
         assert await (await dial()).status(HEALTH) == 200, "who has not said who they are is not counted"
 
-    async def test_nothing_is_left_of_those_who_went(self, server: Listener, dial: Open) -> None:
+    async def test_closed_connections_leave_no_counts(self, server: HttpListener, dial: Open) -> None:
         links = [await dial() for _ in range(2)]
         for link in links:
             await link.ask(ME % TOKENS["ann"].encode())
             link.writer.close()
-        await until(lambda: server.clients.count == 0)
-        assert not server.clients.by_user
-        assert not server.clients.by_address
+        await until(lambda: server.limits.count == 0)
+        assert not server.limits.by_user
+        assert not server.limits.by_address
 
 
 @pytest.mark.parametrize("settings", [HttpSettings(port=0, clients_per_address=2)])
-async def test_an_address_has_so_many_connections(dial: Open) -> None:
+async def test_connections_per_address_are_limited(dial: Open) -> None:
     here = [await dial() for _ in range(2)]
     assert [await link.status(HEALTH) for link in here] == [200, 200]
     refused = await (await dial()).reader.read()
@@ -120,7 +120,7 @@ SEND = b"POST /api/v1/queues/q/messages%b HTTP/1.1\r\nHost: localhost\r\nContent
 
 
 @pytest.mark.parametrize("settings", [HttpSettings(port=0, request_seconds=1)])
-async def test_a_body_must_get_on(dial: Open, store: AsyncStore) -> None:
+async def test_stalled_body_times_out(dial: Open, store: AsyncStore) -> None:
     """Byte by byte a request would last for ever; a stream of lines may."""
     slow, stream = await dial(), await dial()
     slow.writer.write(SEND % (b"", b"application/json", b"Content-Length: 1000"))
@@ -140,18 +140,20 @@ async def test_a_body_must_get_on(dial: Open, store: AsyncStore) -> None:
 
 
 @pytest.mark.parametrize("settings", [HttpSettings(port=0, request_seconds=0.3)])
-async def test_who_does_not_read_is_sent_away(server: Listener, dial: Open, store: AsyncStore) -> None:
+async def test_client_that_reads_no_response_is_disconnected(
+    server: HttpListener, dial: Open, store: AsyncStore
+) -> None:
     message_id = await (await store.queue("q")).send(b"x" * (16 << 20))
     link = await dial()
     link.writer.write(b"GET /api/v1/queues/q/messages/%b/payload HTTP/1.1\r\n" % message_id.encode())
     link.writer.write(b"Host: localhost\r\n\r\n")
     # Nothing is read here, so the answer does not fit into the buffers between.
-    await until(lambda: server.clients.count == 1)
-    await until(lambda: server.clients.count == 0)
+    await until(lambda: server.limits.count == 1)
+    await until(lambda: server.limits.count == 0)
     assert await (await dial()).status(HEALTH) == 200
 
 
-async def test_there_are_so_many_who_watch(
+async def test_event_streams_are_limited(
     store: AsyncStore, serve: Serve, settings: HttpSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history, "MAX_VIEWERS_OF_A_USER", 2)
@@ -167,4 +169,4 @@ async def test_there_are_so_many_who_watch(
             reading.append(stream.aiter_lines())
             await anext(reading[-1])
         assert "2 pages are watching already" in problem(await client.get("/events/changes"), 503)
-    await until(lambda: app.site.history.viewers == 0)
+    await until(lambda: app.state.history.viewers == 0)

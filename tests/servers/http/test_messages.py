@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from penstock import AsyncStore
-from tests.servers.http.asking import Api, done, problem
+from tests.servers.http.api_client import Api, done, problem
 
 pytestmark = pytest.mark.anyio
 BIG = 9007199254740993000001
@@ -66,7 +66,7 @@ async def test_a_payload_that_only_claims_to_be_json_is_given_as_base64(api: Api
     assert (await api.get(*path, sent))["payload_base64"] == lie
 
 
-async def test_a_bare_body_is_a_message(client: httpx.AsyncClient, api: Api) -> None:
+async def test_raw_body_is_the_payload(client: httpx.AsyncClient, api: Api) -> None:
     content = b"\x00\xff<script>"
     response = await client.post(
         "/api/v1/queues/q/messages/raw?priority=2&key=k",
@@ -89,7 +89,7 @@ async def test_the_same_id_is_the_same_send(api: Api) -> None:
     assert [one["payload"] for one in await api.receive("q", limit=10)] == [1]
 
 
-async def test_many_are_sent_all_or_none(api: Api) -> None:
+async def test_send_many_is_all_or_none(api: Api) -> None:
     path = ("queues", "q", "messages", "many")
     ids = (await api.post(*path, messages=[{"payload": number} for number in range(3)]))["ids"]
     assert len(set(ids)) == 3
@@ -114,7 +114,7 @@ async def test_times_of_a_message(api: Api) -> None:
     assert explained["state"] == "held"
 
 
-async def test_an_address_that_is_live_is_told_with_the_message_that_has_it(api: Api) -> None:
+async def test_duplicate_address_names_the_existing_message(api: Api) -> None:
     sent = await api.send("q", 1, address="home")
     response = await api.ask("POST", "queues", "q", "messages", body={"payload": 2, "address": "home"})
     assert "home" in problem(response, 409)
@@ -130,6 +130,7 @@ async def test_audit_archive_and_address_tell_how_it_ended(api: Api) -> None:
         "id": sent,
         "outcome": "succeeded",
         "reason": "all good",
+        "code": None,
     }
     entries = (await api.get("queues", "q", "messages", sent, "audit"))["entries"]
     assert [(one["event"], one["by"]) for one in entries] == [("send", "system"), ("receive", "c7"), ("ack", "c7")]

@@ -9,9 +9,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from penstock import AsyncStore
-from penstock.servers.http.sampling import Sampler
+from penstock.servers.http.sampler import Sampler
 from penstock.settings import HttpSettings
-from tests.servers.http.asking import Api, done
+from tests.servers.http.api_client import Api, done
 
 pytestmark = pytest.mark.anyio
 NASTY = 'a"b\\c\n{x="y"} 1'.replace("\n", " ")
@@ -44,8 +44,30 @@ async def test_the_numbers_are_those_of_stats(client: httpx.AsyncClient, api: Ap
     assert told["penstock_http_requests_total", "POST", "/api/v1/queues/{queue}/messages", "201"] == 6
 
 
+async def test_counters_do_not_fall_when_messages_are_redriven(
+    client: httpx.AsyncClient, api: Api, store: AsyncStore
+) -> None:
+    for number in range(3):
+        await api.send("orders", number)
+    first, second, third = await api.receive("orders", limit=3)
+    done(await api.settle(first, "reject"))
+    done(await api.settle(second, "reject"))
+    done(await api.settle(third, "nak", delay_seconds=0))
+    before = await metrics(client)
+    assert before["penstock_messages_finished_total", "default", "rejected", "orders"] == 2
+    assert before["penstock_failed_attempts_total", "default", "orders"] == 3
+    assert await (await store.queue("orders")).redrive() == 2
+    # A scrape within two seconds is answered from the same look.
+    async with asyncio.timeout(20):
+        while (after := await metrics(client))["penstock_dead", "default", "orders"]:
+            await asyncio.sleep(0.1)
+    assert after["penstock_redo", "default", "orders"] == 3
+    counters = {key: value for key, value in before.items() if key[0].endswith("_total") and key[-1] == "orders"}
+    assert counters.items() <= after.items()
+
+
 @pytest.mark.parametrize("settings", [HttpSettings(port=0, metrics_queues=3)])
-async def test_strangers_cannot_choose_series(client: httpx.AsyncClient, api: Api) -> None:
+async def test_unknown_paths_create_no_metric_series(client: httpx.AsyncClient, api: Api) -> None:
     for number in range(10):
         await api.send(f"queue {number}", 1)
         await client.get(f"/nowhere/{number}")
@@ -57,7 +79,7 @@ async def test_strangers_cannot_choose_series(client: httpx.AsyncClient, api: Ap
     assert len(requests) <= 4, requests
 
 
-async def test_all_viewers_share_one_look(store: AsyncStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_concurrent_scrapes_share_one_sample(store: AsyncStore, monkeypatch: pytest.MonkeyPatch) -> None:
     await (await store.queue("q")).send(b"x")
     looks: list[str] = []
     stats = store.engine.stats

@@ -6,16 +6,17 @@ import asyncio
 import base64
 
 import httpx
+import msgspec
 import pytest
 
 from penstock import AsyncStore
 from penstock.servers.access import ROLES, Right, Role, User, Users, hash_token, make_token, make_user
 from penstock.servers.http import application
 from penstock.servers.http.api import ROUTES
-from penstock.servers.http.serving import Listener
+from penstock.servers.http.server import HttpListener
 from penstock.settings import HttpSettings
 from tests.servers.hashes import older_hash
-from tests.servers.http.asking import Api, done, problem, waiting_for
+from tests.servers.http.api_client import Api, done, problem, waiting_for
 
 pytestmark = pytest.mark.anyio
 TOKENS = {role: make_token() for role in Role}
@@ -68,7 +69,7 @@ def test_only_who_looks_may_be_an_observer() -> None:
     assert not any(route.is_open for route in ROUTES)
 
 
-async def test_nothing_is_open_but_health(server: Listener, client: httpx.AsyncClient, store: AsyncStore) -> None:
+async def test_nothing_is_open_but_health(server: HttpListener, client: httpx.AsyncClient, store: AsyncStore) -> None:
     app = application(store, users=[make_user("a", older_hash("x"), [], role="admin")], dashboard=False)
     assert {route.pattern for route in app.routes.all if route.is_open} == OPEN
     for path in sorted(OPEN):
@@ -112,7 +113,8 @@ async def test_a_schedule_must_not_reach_the_queues_of_others(
     api = Api(client)
     rule = {"cron": "0 0 * * *", "payload": 1}
     problem(await api.ask("PUT", "schedules", "s", body={**rule, "queue": "secret"}), 404)
-    problem(await api.ask("PUT", "schedules", "theirs", body={**rule, "queue": "mine"}), 404)
+    refused = problem(await api.ask("PUT", "schedules", "theirs", body={**rule, "queue": "mine"}), 404)
+    assert refused == problem(await api.ask("GET", "schedules", "theirs"), 404), "the name of its queue is not told"
     problem(await api.ask("DELETE", "schedules", "theirs"), 404)
     done(await api.ask("PUT", "schedules", "s", body={**rule, "queue": "mine"}))
     assert [one.queue for one in await store.schedules()] == ["mine", "secret"]
@@ -148,10 +150,10 @@ async def test_a_right_taken_away_while_waiting_hands_out_nothing(
     client: httpx.AsyncClient, users: Users, store: AsyncStore
 ) -> None:
     client.headers.update(bearer(TOKENS[Role.OPERATOR]))
+    queue = await store.queue("q", paused=False)
     waiting = asyncio.create_task(client.post("/api/v1/queues/q/receive", json={"wait_seconds": 20}))
     await waiting_for(store, 1)
     users.replace([make_user("operator", None, [], role="observer", token_hash=hash_token(TOKENS[Role.OPERATOR]))])
-    queue = await store.queue("q")
     await queue.send(b"for others")
     assert "taken away" in problem(await waiting, 403)
     (delivery,) = await queue.receive(wait_seconds=10)
@@ -159,8 +161,8 @@ async def test_a_right_taken_away_while_waiting_hands_out_nothing(
 
 
 @pytest.mark.parametrize("settings", [HttpSettings(port=0, failed_logins_per_second=3)])
-async def test_guessing_is_slowed_down(client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.servers.guard.WINDOW_SECONDS", 60)
+async def test_failed_logins_are_rate_limited(client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.servers.login_rate_limit.WINDOW_SECONDS", 60)
     guesses = [await client.get("/api/v1/me", headers=bearer(f"guess {number}")) for number in range(5)]
     assert [one.status_code for one in guesses[:3]] == [401, 401, 401]
     told = guesses[4]
@@ -168,7 +170,7 @@ async def test_guessing_is_slowed_down(client: httpx.AsyncClient, monkeypatch: p
     assert told.headers["retry-after"] == "1"
     right = await client.get("/api/v1/me", headers=bearer(CLERK))
     assert right.status_code == 200, "a right token is not locked out by wrong ones of the same address"
-    monkeypatch.setattr("penstock.servers.guard.WINDOW_SECONDS", 0)
+    monkeypatch.setattr("penstock.servers.login_rate_limit.WINDOW_SECONDS", 0)
     assert (await client.get("/api/v1/me", headers=bearer(CLERK))).status_code == 200
 
 
@@ -194,10 +196,10 @@ class TestOpen:
     def users(self) -> Users:
         return Users([User("default", None, ("*",), frozenset(Right))])
 
-    async def test_everything_works_here(self, client: httpx.AsyncClient) -> None:
+    async def test_loopback_clients_need_no_login(self, client: httpx.AsyncClient) -> None:
         assert done(await client.get("/api/v1/me"))["role"] == "admin"
 
-    async def test_a_peer_elsewhere_is_refused(self, store: AsyncStore, users: Users) -> None:
+    async def test_remote_clients_are_refused_in_protected_mode(self, store: AsyncStore, users: Users) -> None:
         app = application(store, users=users, dashboard=False)
         for address, status in (("127.0.0.9", 200), ("::1", 200), ("::ffff:127.0.0.1", 200), ("192.0.2.7", 403)):
             transport = httpx.ASGITransport(app, client=(address, 5))
@@ -208,14 +210,39 @@ class TestOpen:
                     assert "protected mode" in problem(response, 403)
 
     @pytest.mark.parametrize("header", ["Forwarded", "X-Forwarded-For", "X-Real-IP"])
-    async def test_who_passes_requests_on_is_not_trusted(self, client: httpx.AsyncClient, header: str) -> None:
+    async def test_forwarded_requests_are_not_treated_as_local(self, client: httpx.AsyncClient, header: str) -> None:
         problem(await client.get("/api/v1/me", headers={header: "127.0.0.1"}), 403)
 
     @pytest.mark.parametrize("host", ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", ""])
-    async def test_a_name_that_leads_here_is_not_ours(self, client: httpx.AsyncClient, host: str) -> None:
+    async def test_unknown_host_names_are_refused(self, client: httpx.AsyncClient, host: str) -> None:
         assert "http.hosts" in problem(await client.get("/api/v1/me", headers={"host": host}), 421)
 
     @pytest.mark.parametrize("settings", [HttpSettings(port=0, hosts="queue.internal, other")])
     async def test_names_can_be_allowed(self, client: httpx.AsyncClient) -> None:
         done(await client.get("/api/v1/me", headers={"host": "queue.internal:4778"}))
         problem(await client.get("/api/v1/me", headers={"host": "third"}), 421)
+
+
+async def test_joining_the_batch_of_another_queue_needs_the_right_to_send_there(client: httpx.AsyncClient) -> None:
+    body = {"payload": 1, "batch": "nightly", "batch_queue": "secret"}
+    headers = bearer(CLERK)
+    for path, given in (("messages", body), ("messages/many", {"messages": [body]})):
+        response = await client.post(f"/api/v1/queues/orders-1/{path}", json=given, headers=headers)
+        problem(response, 404)
+    raw = await client.post(
+        "/api/v1/queues/orders-1/messages/raw",
+        content=b"1",
+        params={"batch": "nightly", "batch_queue": "secret"},
+        headers=headers,
+    )
+    problem(raw, 404)
+    lines = await client.post(
+        "/api/v1/queues/orders-1/messages/stream",
+        content=msgspec.json.encode(body) + b"\n",
+        headers={**headers, "content-type": "application/x-ndjson"},
+    )
+    assert (lines.status_code, lines.json()["sent"]) == (207, 0)
+    allowed = await client.post(
+        "/api/v1/queues/orders-1/messages", json={**body, "batch_queue": "orders-2"}, headers=headers
+    )
+    assert allowed.status_code == 201

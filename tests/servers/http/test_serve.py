@@ -19,11 +19,11 @@ import pytest
 
 from penstock import AsyncStore
 from penstock.domain.errors import InvalidInput
-from penstock.servers import running
+from penstock.servers import service
 from penstock.servers.access import Users, hash_token, make_token
-from penstock.servers.running import Doors, ServerSettings, check_exposure, http_users_of
-from penstock.settings import HttpSettings, RespSettings, UserSettings, load_door
-from tests.cli.running import Cli
+from penstock.servers.service import Listeners, ServerSettings, check_exposure, http_users_of
+from penstock.settings import HttpSettings, RespSettings, UserSettings, load_server
+from tests.cli.cli_runner import Cli
 from tests.servers.clients.wire import Wire
 from tests.servers.hashes import older_hash
 from tests.servers.http.processes import HttpServer
@@ -53,9 +53,10 @@ def test_both_doors_lead_to_one_store(tmp_path: Path) -> None:
             assert http.get("/api/v1/queues/orders/stats").json()["groups"]["default"]["in_progress"] == 1
             assert wire.call("QACK", "orders", "default", sent) == 1
             assert http.get("/api/v1/queues/orders/stats").json()["groups"]["default"]["done"] == 1
-            # The sweep of the server fires schedules for this door too.
+            # The sweep of the server fires schedules for this http too.
             rule = {"cron": "* * * * * *", "queue": "ticks", "payload": "tick"}
             assert http.put("/api/v1/schedules/s", json=rule).status_code == 200
+            until(lambda: http.get("/api/v1/queues/ticks").status_code == 200)
             got = http.post("/api/v1/queues/ticks/receive", json={"wait_seconds": 30}, timeout=60).json()
             assert got["deliveries"][0]["payload"] == "tick"
             assert "text/html" in http.get("/", headers={"accept": "text/html"}).headers["content-type"]
@@ -157,28 +158,28 @@ async def test_a_port_that_nobody_chose_is_waited_for(store: AsyncStore, monkeyp
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        monkeypatch.setattr(running, "DEFAULT_HTTP_PORT", port)
-        monkeypatch.setattr(running, "PORT_SECONDS", 0.01)
-        door = await Doors(ServerSettings(RespSettings(), HttpSettings(port=port))).open_http(store)
-        assert door.port is None
+        monkeypatch.setattr(service, "DEFAULT_HTTP_PORT", port)
+        monkeypatch.setattr(service, "PORT_SECONDS", 0.01)
+        http = await Listeners(ServerSettings(RespSettings(), HttpSettings(port=port))).open_http(store)
+        assert http.port is None
     async with asyncio.timeout(20):
-        while door.port is None:
+        while http.port is None:
             await asyncio.sleep(0.01)
     async with httpx.AsyncClient() as client:
         assert (await client.get(f"http://127.0.0.1:{port}/healthz")).status_code == 200
-    await door.end()
+    await http.end()
 
 
 def test_settings_come_from_flag_environment_and_file(tmp_path: Path) -> None:
     config = tmp_path / "penstock.toml"
     config.write_text('[users.ann]\nrole = "admin"\n[http]\nport = 1\nhost = "::1"\nbody_bytes = 5\n')
     environment = {"PENSTOCK_HTTP_PORT": "2", "PENSTOCK_HTTP_HOST": "127.0.0.2"}
-    loaded = load_door(HttpSettings, {"port": "3"}, str(config), environment)
+    loaded = load_server(HttpSettings, {"port": "3"}, str(config), environment)
     assert (loaded.port, loaded.host, loaded.body_bytes) == (3, "127.0.0.2", 5)
     assert loaded.users["ann"].role == "admin"
     config.write_text("[http]\nprot = 1\n")
     with pytest.raises(InvalidInput, match=r"unknown setting http\.prot; did you mean 'port'"):
-        load_door(HttpSettings, {}, str(config), {})
+        load_server(HttpSettings, {}, str(config), {})
 
 
 @pytest.mark.parametrize(
@@ -187,32 +188,32 @@ def test_settings_come_from_flag_environment_and_file(tmp_path: Path) -> None:
         ({"port": "x"}, "--resp-port must be a whole number between 0 and 65535, not 'x'"),
         ({"port": "70000"}, "--resp-port must be a whole number between 0 and 65535, not '70000'"),
         ({"clients_per_user": "-1"}, "--resp-clients-per-user must be a whole number of at least 0, not '-1'"),
-        ({"sweep_seconds": "0"}, "--resp-sweep-seconds must be a number above 0, not '0'"),
+        ({"sweep_seconds": "0"}, "--resp-sweep-seconds must be a number above 0, not 0.0"),
     ],
 )
 def test_a_wrong_setting_is_told_with_its_value_and_what_it_may_be(values: dict[str, str | None], told: str) -> None:
     with pytest.raises(InvalidInput, match=re.escape(told)):
-        load_door(RespSettings, values, None, {})
+        load_server(RespSettings, values, None, {})
 
 
 def test_a_wrong_setting_is_told_with_the_place_it_came_from(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="PENSTOCK_HTTP_ENABLED must be true or false, not 'perhaps'"):
-        load_door(HttpSettings, {}, None, {"PENSTOCK_HTTP_ENABLED": "perhaps"})
+        load_server(HttpSettings, {}, None, {"PENSTOCK_HTTP_ENABLED": "perhaps"})
     config = tmp_path / "penstock.toml"
     config.write_text("[http]\npassword = 170417\n")
     with pytest.raises(InvalidInput, match=re.escape(f"{config}: http.password must be text")) as caught:
-        load_door(HttpSettings, {}, str(config), {})
+        load_server(HttpSettings, {}, str(config), {})
     assert "170417" not in str(caught.value)
     config.write_text("[http.users.ann]\nrules = 1\n")
     with pytest.raises(InvalidInput, match=r"http\.users: .*rules"):
-        load_door(HttpSettings, {}, str(config), {})
+        load_server(HttpSettings, {}, str(config), {})
 
 
 def test_the_example_file_is_what_it_says(cli: Cli, tmp_path: Path) -> None:
     text = cli.bare("serve", "--example-config").stdout
     (tmp_path / "example.toml").write_text(text)
-    assert load_door(HttpSettings, {}, str(tmp_path / "example.toml"), {}) == HttpSettings()
-    assert load_door(RespSettings, {}, str(tmp_path / "example.toml"), {}) == RespSettings()
+    assert load_server(HttpSettings, {}, str(tmp_path / "example.toml"), {}) == HttpSettings()
+    assert load_server(RespSettings, {}, str(tmp_path / "example.toml"), {}) == RespSettings()
 
 
 def test_a_token_is_made(cli: Cli) -> None:

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from penstock import AsyncStore, StoreUnavailable
-from tests.servers.http.asking import Api, done, problem
+from tests.servers.http.api_client import Api, done, problem
 
 pytestmark = pytest.mark.anyio
 PATH = "/api/v1/queues/q/messages/stream"
@@ -26,7 +26,7 @@ async def test_every_line_is_a_message(client: httpx.AsyncClient, api: Api) -> N
     assert payloads == list(range(1000))
 
 
-async def test_wrong_lines_are_told_and_the_others_sent(client: httpx.AsyncClient, api: Api) -> None:
+async def test_invalid_lines_are_reported_and_the_others_sent(client: httpx.AsyncClient, api: Api) -> None:
     await api.send("q", "there", address="taken")
     lines = [
         b'{"payload": 1}',
@@ -76,7 +76,7 @@ async def test_a_long_stream_needs_little_memory(client: httpx.AsyncClient, stor
     assert (await (await store.queue("q")).stats(group="default")).available == 8_001
 
 
-async def test_a_stream_that_breaks_off_tells_how_far_it_came(
+async def test_interrupted_stream_reports_how_many_were_sent(
     client: httpx.AsyncClient, store: AsyncStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     send, calls = store.engine.send, []

@@ -12,7 +12,7 @@ from penstock.servers.access import Users, make_users
 from penstock.servers.resp.server import Server
 from penstock.settings import RespSettings
 from tests.conformance.engines import ENGINES, EngineRow
-from tests.servers.resp.talking import Client, Talk
+from tests.servers.resp.client import Client, Talk
 
 
 @pytest.fixture

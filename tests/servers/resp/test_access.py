@@ -15,8 +15,8 @@ from penstock.servers.access import (
     make_user,
     make_users,
 )
-from penstock.servers.globbing import matches
-from penstock.servers.guard import Guard
+from penstock.servers.glob_pattern import matches
+from penstock.servers.login_rate_limit import LoginRateLimit
 from penstock.servers.passwords import hash_password, verify
 
 
@@ -112,12 +112,12 @@ def test_wrong_users_are_named(given: dict[str, object], told: str) -> None:
 
 
 def test_guessing_is_slowed_down_by_address() -> None:
-    guard = Guard(3)
+    rate_limit = LoginRateLimit(3)
     for _ in range(3):
-        assert guard.allows("a")
-        guard.note_failure("a")
-    assert not guard.allows("a")
-    assert guard.allows("b")
+        assert rate_limit.allows("a")
+        rate_limit.note_failure("a")
+    assert not rate_limit.allows("a")
+    assert rate_limit.allows("b")
 
 
 def test_a_role_is_a_bundle_of_rights() -> None:

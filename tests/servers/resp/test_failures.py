@@ -8,7 +8,7 @@ import pytest
 
 from penstock import SchemaMissing, StoreError, StoreFull, StoreUnavailable
 from penstock.servers.resp.server import Server
-from tests.servers.resp.talking import Client, Talk
+from tests.servers.resp.client import Client, Talk
 
 pytestmark = pytest.mark.anyio
 
@@ -25,7 +25,7 @@ async def test_a_failing_store_is_told_without_its_secrets(
 
     others = [await talk() for _ in range(3)]
     await client("QADD", "q", 60, "x")
-    monkeypatch.setattr(server.door.engine, "send", fail)
+    monkeypatch.setattr(server.backend.engine, "send", fail)
     for one in (client, *others):
         one.send("QADD", "q", 60, "x")
     for one in (client, *others):
@@ -59,7 +59,7 @@ async def test_nothing_is_answered_ahead_of_a_store_that_fails(
         raise SchemaMissing("no schema")
 
     await client("QADD", "q", 60, "before")
-    monkeypatch.setattr(server.door.engine, "send", fail)
+    monkeypatch.setattr(server.backend.engine, "send", fail)
     assert await client("QADD", "q", 60, "lost", "NOBLOCK") == b"OK", "nobody could know"
     while server.background:
         await client("PING")
@@ -78,8 +78,8 @@ async def test_any_command_tells_that_the_store_fails(
         raise StoreUnavailable("gone")
 
     await client("QADD", "q", 60, "x")
-    monkeypatch.setattr(server.door.engine, "receive_each", fail)
-    monkeypatch.setattr(server.door.engine, "receive", fail)
-    monkeypatch.setattr(server.door.engine, "send", fail)
+    monkeypatch.setattr(server.backend.engine, "receive_each", fail)
+    monkeypatch.setattr(server.backend.engine, "receive", fail)
+    monkeypatch.setattr(server.backend.engine, "send", fail)
     assert "TRYAGAIN" in await client.error("QGET", "q", "g")
     assert "TRYAGAIN" in await client.error("QADD", "q", 60, "x", "NOBLOCK")

@@ -9,7 +9,7 @@ import pytest
 
 from penstock import AsyncStore
 from penstock.settings import RespSettings
-from tests.servers.resp.talking import Client, Talk
+from tests.servers.resp.client import Client, Talk
 
 pytestmark = pytest.mark.anyio
 MEBIBYTE = 1 << 20
@@ -63,6 +63,61 @@ async def test_a_group_is_given_no_more_than_a_reply_may_have(client: Client, st
     assert 1 <= len(held) <= 4
     [[_, read]] = await client("XREAD", "STREAMS", "s", "0")
     assert 1 <= len(read) <= 4
+
+
+async def test_a_claim_takes_no_more_than_a_reply_may_have(client: Client) -> None:
+    ids = await add(client, "s", 20)
+    await client("XGROUP", "CREATE", "s", "g", "0")
+    while await client("XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", ">") is not None:
+        pass
+    claimed = await client("XCLAIM", "s", "g", "d", 0, *ids)
+    assert [entry[0] for entry in claimed] == ids[: len(claimed)]
+    assert 1 <= len(claimed) <= 4
+    held = [row[0] for row in await client("XPENDING", "s", "g", "-", "+", 100, "d")]
+    assert held == [entry[0] for entry in claimed], "nothing else was taken over"
+    got: list[Any] = []
+    cursor = "0-0"
+    while True:
+        cursor, entries, _ = await client("XAUTOCLAIM", "s", "g", "e", 0, cursor, "COUNT", 100)
+        assert 1 <= len(entries) <= 4
+        got += [entry[0] for entry in entries]
+        if cursor == b"0-0":
+            break
+    assert got == ids
+    cursor, justids, _ = await client("XAUTOCLAIM", "s", "g", "f", 0, "0-0", "COUNT", 100, "JUSTID")
+    assert (cursor, justids) == (b"0-0", ids), "ids alone are small"
+    assert await client("XCLAIM", "s", "g", "e", 0, *ids, "JUSTID") == ids
+
+
+async def test_exec_stops_to_bring_messages_when_its_reply_is_large(client: Client, store: AsyncStore) -> None:
+    await client("XGROUP", "CREATE", "q", "g", "0", "MKSTREAM")
+    for number in range(30):
+        await client("XADD", "q", "*", "payload", str(number).encode() + b" " * MEBIBYTE)
+    await client("MULTI")
+    for _ in range(25):
+        await client("QGET", "q", "g")
+    await client("XAUTOCLAIM", "q", "g", "c", 0, "0-0")
+    await client("XREADGROUP", "GROUP", "g", "c", "STREAMS", "q", ">")
+    await client("QADD", "other", 60, "x")
+    replies = await client("EXEC")
+    brought = [reply for reply in replies[:25] if isinstance(reply, list)]
+    assert [int(reply[1]) for reply in brought] == list(range(len(brought)))
+    assert 16 <= len(brought) < 20
+    for reply in replies[len(brought) : 27]:
+        assert "bytes already" in str(reply)
+    assert len(replies[27]) == 36, "what brings nothing is done"
+    assert await in_progress(store, "q", "g") == len(brought), "what was not brought is not leased"
+    assert int((await client("QGET", "q", "g"))[1]) == len(brought)
+
+
+async def test_a_large_range_inside_multi_is_refused_instead_of_cut(client: Client) -> None:
+    await add(client, "s", 20)
+    await client("MULTI")
+    await client("XRANGE", "s", "-", "+")
+    await client("XREVRANGE", "s", "+", "-", "COUNT", 2)
+    whole, some = await client("EXEC")
+    assert "inside MULTI a range may have 4194304" in str(whole)
+    assert len(some) == 2
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from penstock import AsyncStore
 from penstock.servers.resp.server import Server
-from tests.servers.resp.talking import Client, Talk, frame
+from tests.servers.resp.client import Client, Talk, frame
 
 pytestmark = pytest.mark.anyio
 
@@ -32,6 +32,14 @@ class Counted:
             return found(*arguments, **options)
 
         return call
+
+
+def count_calls(server: Server) -> Counted:
+    """Count the calls of the server's engine from now on."""
+    engine: Any = Counted(server.store.engine)
+    server.backend.engine = server.store.executor.engine = engine
+    counted: Counted = engine
+    return counted
 
 
 async def test_a_mixed_pipeline_happens_in_order(client: Client) -> None:
@@ -63,8 +71,7 @@ async def test_a_mixed_pipeline_happens_in_order(client: Client) -> None:
 
 
 async def test_commands_of_many_connections_share_a_transaction(server: Server, talk: Talk) -> None:
-    engine = Counted(server.door.engine)
-    server.door.engine = engine
+    engine = count_calls(server)
     clients = [await talk() for _ in range(20)]
     await clients[0]("QADD", "warm", 60, "x")
     engine.counts.clear()
@@ -100,8 +107,7 @@ async def test_clients_never_share_a_receive_of_an_ordered_queue(store: AsyncSto
 
 
 async def test_multi_is_one_transaction_with_all_replies(server: Server, client: Client, talk: Talk) -> None:
-    engine = Counted(server.door.engine)
-    server.door.engine = engine
+    engine = count_calls(server)
     assert await client("MULTI") == b"OK"
     for words in (("QADD", "q", 60, "a"), ("QGET", "q", "g"), ("QACK", "q", "g", "7"), ("PING",), ("QSTATUS", "q")):
         assert await client(*words) == b"QUEUED"

@@ -8,7 +8,7 @@ import pytest
 
 from penstock.servers.resp.parser import Command, Parser
 from penstock.settings import Limits
-from tests.servers.resp.talking import frame
+from tests.servers.resp.client import frame
 
 SMALL = Limits(arguments=8, bulk_bytes=100, request_bytes=150, inline_bytes=40)
 
@@ -85,7 +85,7 @@ def test_what_is_no_command_ends_the_conversation(data: bytes, told: str) -> Non
 
 
 def test_strangers_may_send_less() -> None:
-    limits = Limits(stranger_arguments=2, stranger_bulk_bytes=10)
+    limits = Limits(unauthenticated_arguments=2, unauthenticated_bulk_bytes=10)
     for data, told in (
         (b"*3\r\n", "unauthenticated multibulk length"),
         (b"*1\r\n$11\r\n", "unauthenticated bulk length"),

@@ -10,7 +10,7 @@ import apsw
 import pytest
 
 from tests.conformance.engines import ENGINES, EngineRow
-from tests.servers.resp.talking import Client
+from tests.servers.resp.client import Client
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from penstock import AsyncStore
-from tests.servers.resp.talking import Client
+from tests.servers.resp.client import Client
 
 pytestmark = pytest.mark.anyio
 
@@ -42,7 +42,7 @@ async def test_an_event_leaves_when_its_own_time_is_over(client: Client, store: 
     assert (await taken(client, "q", "early"))[-1] == b"long"
     await asyncio.sleep(0.25)
     await sweep_past_history(client, store, "q")
-    messages = await store._read(lambda: store.engine.browse("q", 0, None, 10))
+    messages = await store.executor.read(lambda: store.engine.browse("q", 0, None, 10))
     assert [one.payload for one in messages] == [b"long"]
     assert await taken(client, "q", "late") == [b"long"]
 

@@ -8,7 +8,7 @@ from penstock.servers.access import make_user
 from penstock.servers.resp.server import PROTECTED, Server
 from penstock.settings import RespSettings
 from tests.servers.hashes import older_hash
-from tests.servers.resp.talking import Client, Talk
+from tests.servers.resp.client import Client, Talk
 
 pytestmark = pytest.mark.anyio
 
@@ -38,7 +38,7 @@ async def test_before_auth_nothing_works_but_saying_who_you_are(client: Client) 
 
 
 async def test_guesses_are_refused_after_a_few(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.servers.guard.WINDOW_SECONDS", 60)
+    monkeypatch.setattr("penstock.servers.login_rate_limit.WINDOW_SECONDS", 60)
     told = [await client.error("AUTH", f"guess {number}") for number in range(4)]
     assert [one.split()[0] for one in told[:3]] == ["WRONGPASS"] * 3
     assert "too many failed attempts" in told[3]
@@ -77,7 +77,7 @@ async def test_a_right_taken_away_is_gone_with_the_next_command(server: Server, 
     assert (await known.error("QADD", "other", 60, "x")).startswith("NOPERM")
 
 
-async def test_a_user_has_so_many_connections(known: Client, talk: Talk) -> None:
+async def test_connections_per_user_are_limited(known: Client, talk: Talk) -> None:
     for _ in range(2):
         assert await (await talk())("AUTH", "secret") == b"OK"
     assert "max number of clients" in await (await talk()).error("AUTH", "secret")
@@ -90,3 +90,14 @@ async def test_without_a_password_strangers_from_elsewhere_are_turned_away(serve
     [connection] = [one for one in server.connections if one.session.user_name]
     connection.session.is_local = False
     assert server.admit(connection) == PROTECTED
+
+
+async def test_joining_the_batch_of_another_queue_needs_the_right_to_send_there(
+    server: Server, known: Client, talk: Talk
+) -> None:
+    server.users.replace([make_user("clerk", older_hash("pw"), ["orders-*"], ["send", "look"])])
+    clerk = await talk()
+    await clerk("AUTH", "clerk", "pw")
+    refused = await clerk.error("QSEND", "orders-1", "1", "BATCH", "nightly", "BATCHQUEUE", "secret")
+    assert refused.startswith("NOPERM")
+    assert await clerk("QSEND", "orders-1", "1", "BATCH", "nightly", "BATCHQUEUE", "orders-2")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from penstock.settings import RespSettings
-from tests.servers.resp.talking import Client
+from tests.servers.resp.client import Client
 
 pytestmark = pytest.mark.anyio
 
@@ -44,3 +46,111 @@ async def test_nothing_of_a_spoilt_transaction_is_done(client: Client) -> None:
     assert await client("XADD", "s", "*", "a", "2") == b"QUEUED"
     assert (await client.error("EXEC")).startswith("EXECABORT")
     assert await client("XLEN", "s") == 0
+
+
+@pytest.mark.parametrize("settings", [RespSettings(background_sends=0)])
+async def test_noblock_inside_a_transaction_is_part_of_it(client: Client) -> None:
+    """It was sent beside the transaction, in the background, for which there is no room here."""
+    assert "overloaded" in await client.error("QADD", "q", 60, "x", "NOBLOCK")
+    await client("MULTI")
+    assert await client("QADD", "q", 60, "x", "NOBLOCK") == b"QUEUED"
+    assert await client("QLPUSH", "q", "own", "y", "NOBLOCK") == b"QUEUED"
+    assert await client("QGET", "q", "g", "EX", 0) == b"QUEUED"
+    added, pushed, got = await client("EXEC")
+    assert (added, pushed) == (b"OK", b"OK")
+    assert got[1] == b"x", "a command after it finds what it has sent"
+
+
+# -- the size of replies ---------------------------------------------------------------------------------------------
+
+MEBIBYTE = 1024 * 1024
+# Each of these brings a payload, or nothing once EXEC has answered enough.
+BRINGING = [
+    ("XRANGE", "s", "-", "+"),
+    ("XREVRANGE", "s", "+", "-"),
+    ("XREAD", "STREAMS", "s", "0"),
+    ("XREADGROUP", "GROUP", "g", "me", "STREAMS", "s", ">"),
+    ("XAUTOCLAIM", "s", "g", "me", "0", "0"),
+    ("XINFO", "STREAM", "s"),
+    ("QGET", "s", "g"),
+    ("QRECEIVE", "s"),
+    ("QRPOP", "s"),
+    ("QRPEEK", "s"),
+    ("QLPEEK", "s"),
+    ("QPEEK", "s"),
+    ("QDEAD", "s"),
+]
+
+
+async def _filled_stream(client: Client) -> tuple[bytes, bytes]:
+    """A stream with two entries of 3.5 MiB, the first of which is pending."""
+    await client("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
+    first = await client("XADD", "s", "*", "n", "x" * (7 * MEBIBYTE // 2))
+    second = await client("XADD", "s", "*", "n", "x" * (7 * MEBIBYTE // 2))
+    assert await client("XREADGROUP", "GROUP", "g", "other", "COUNT", "1", "STREAMS", "s", ">")
+    return first, second
+
+
+async def _after_much(client: Client, *calls: tuple[object, ...]) -> list[Any]:
+    """Replies to calls in a transaction that has answered with more than 16 MiB before."""
+    await client("MULTI")
+    for _ in range(5):
+        await client("XRANGE", "s", "-", "+", "COUNT", "1")
+    for words in calls:
+        assert await client(*words) == b"QUEUED"
+    replies = await client("EXEC")
+    assert all(len(one) == 1 for one in replies[:5])
+    return list(replies[5:])
+
+
+async def test_commands_without_messages_run_after_large_replies(client: Client) -> None:
+    first, _ = await _filled_stream(client)
+    assert await client("SET", "lock", "token", "NX", "PX", "60000") == b"OK"
+    replies = await _after_much(
+        client,
+        ("XLEN", "s"),
+        ("EXISTS", "s"),
+        ("TYPE", "s"),
+        ("XPENDING", "s", "g"),
+        ("XPENDING", "s", "g", "-", "+", "10"),
+        ("GET", "lock"),
+        ("XINFO", "GROUPS", "s"),
+        ("KEYS", "*"),
+        ("XAUTOCLAIM", "s", "g", "me", "0", "0", "JUSTID"),
+        ("XCLAIM", "s", "g", "again", "0", first, "justid"),
+        ("QSTATUS", "s"),
+        ("XACK", "s", "g", first),
+    )
+    assert not [one for one in replies if isinstance(one, Exception)]
+    assert replies[:3] == [2, 1, b"stream"]
+    assert replies[5] == b"token"
+    assert replies[8][1] == [first]
+    assert replies[9] == [first]
+    assert replies[-1] == 1
+    assert (await client("XPENDING", "s", "g"))[0] == 0
+
+
+async def test_commands_with_messages_take_nothing_after_large_replies(client: Client) -> None:
+    first, second = await _filled_stream(client)
+    replies = await _after_much(client, *BRINGING, ("XCLAIM", "s", "g", "me", "0", first))
+    for words, reply in zip([*BRINGING, ("XCLAIM",)], replies, strict=True):
+        assert f"{words[0]} was not run; nothing was received by it" in str(reply)
+    assert [one[:2] for one in await client("XPENDING", "s", "g", "-", "+", "10")] == [[first, b"other"]]
+    assert (await client("XREADGROUP", "GROUP", "g", "me", "STREAMS", "s", ">"))[0][1][0][0] == second
+
+
+async def test_lists_without_messages_are_bounded_too(client: Client) -> None:
+    """16 MiB of them: whatever a transaction answers waits in memory."""
+    for place in range(200):
+        await client("XADD", "s" * 250 + str(place), "*", "n", "1")
+    await client("MULTI")
+    for _ in range(400):
+        client.send("KEYS", "*")
+        assert await client.reply() == b"QUEUED"
+    await client("XADD", "s", "*", "n", "1")
+    replies = await client("EXEC")
+    refused = [one for one in replies if isinstance(one, Exception)]
+    assert refused
+    assert all("KEYS was not run; ask again after EXEC" in str(one) for one in refused)
+    assert sum(len(key) for one in replies[:-1] if isinstance(one, list) for key in one) < 17 * MEBIBYTE
+    assert b"-" in replies[-1], "what changes the store is always run"

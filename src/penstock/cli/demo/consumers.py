@@ -11,7 +11,7 @@ import msgspec
 from penstock.cli.demo import plan
 from penstock.cli.demo.plan import Fate
 from penstock.cli.demo.processes import parent_is_gone
-from penstock.client.connecting import connect
+from penstock.client.connection import connect
 from penstock.client.delivery import Delivery
 from penstock.client.queue import Queue
 from penstock.domain.settlement import Ack, Nak, Reject, Settlement

@@ -10,10 +10,10 @@ from penstock.cli.demo import plan
 from penstock.cli.demo.story import Report, Stats, read_stats
 from penstock.client.store import Store
 from penstock.domain.lifecycle import Event
-from penstock.domain.observations import AuditEntry
+from penstock.domain.results import AuditEntry
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class DemoCheck(msgspec.Struct, frozen=True):
     """One check: what must be so, whether it is, and what was found."""
 
     name: str
@@ -27,7 +27,7 @@ class Findings(msgspec.Struct, frozen=True):
     taken_over: int
     story_id: str | None
     trail: list[AuditEntry]
-    verdicts: list[Verdict]
+    verdicts: list[DemoCheck]
 
     @property
     def ok(self) -> bool:
@@ -57,25 +57,25 @@ def look(store: Store, report: Report) -> Findings:
     )
 
 
-def _end_verdicts(report: Report) -> list[Verdict]:
+def _end_verdicts(report: Report) -> list[DemoCheck]:
     ended = "everything ended in time" if report.drained else "some messages are still live"
     crashed = ", ".join(report.crashed) or "all ended by themselves"
     return [
-        Verdict("Everything was worked off", report.drained, ended),
-        Verdict("Only the one consumer died", not report.crashed, crashed),
+        DemoCheck("Everything was worked off", report.drained, ended),
+        DemoCheck("Only the one consumer died", not report.crashed, crashed),
     ]
 
 
-def _outcome_verdicts(stats: Stats) -> list[Verdict]:
+def _outcome_verdicts(stats: Stats) -> list[DemoCheck]:
     verdicts = []
     for (queue, group), expected in plan.expected_outcomes().items():
         found = {name: count for name, count in _outcomes(stats, queue, group).items() if count}
         told = ", ".join(f"{count:,} {name}" for name, count in found.items())
-        verdicts.append(Verdict(f"{queue} ended in {group} as planned", found == expected, told))
+        verdicts.append(DemoCheck(f"{queue} ended in {group} as planned", found == expected, told))
     return verdicts
 
 
-def _conservation_verdict(stats: Stats) -> Verdict:
+def _conservation_verdict(stats: Stats) -> DemoCheck:
     """Law 7: sent = live + ended, in every group."""
     sent = plan.sent_counts()
     sums = {reader: _accounted(stats, *reader) for reader in plan.READERS}
@@ -85,35 +85,35 @@ def _conservation_verdict(stats: Stats) -> Verdict:
         if sums[queue, group] != sent[queue]
     ]
     told = f"{sum(sums.values()):,} of {sum(sent[queue] for queue, _ in plan.READERS):,}"
-    return Verdict("Sent = live + ended, in every group", not wrong, "; ".join(wrong) or told)
+    return DemoCheck("Sent = live + ended, in every group", not wrong, "; ".join(wrong) or told)
 
 
-def _takeover_verdict(report: Report, taken_over: int) -> Verdict:
+def _takeover_verdict(report: Report, taken_over: int) -> DemoCheck:
     held = len(report.killed_ids)
-    return Verdict(
+    return DemoCheck(
         "Orders of the killed consumer were taken over",
         taken_over == held == plan.VICTIM_COUNT,
         f"{taken_over} of {held}",
     )
 
 
-def _batch_verdict(store: Store, report: Report) -> Verdict:
+def _batch_verdict(store: Store, report: Report) -> DemoCheck:
     batch = store.queue(plan.REPORTS).batch(plan.BATCH).info()
     received = sum(tally.ends for tally in report.tallies.values())
-    return Verdict(
+    return DemoCheck(
         "The batch's end message came exactly once",
         received == 1 and batch.state == "finished",
         f"received {received}×, batch {batch.state} with {batch.finished} of {batch.total}",
     )
 
 
-def _schedule_verdict(store: Store) -> Verdict:
+def _schedule_verdict(store: Store) -> DemoCheck:
     sent = [one for one in store.queue(plan.REPORTS).archive(limit=1000) if one.message.json() == plan.SCHEDULED]
-    return Verdict("The schedule sent exactly once", len(sent) == 1, f"sent {len(sent)}×")
+    return DemoCheck("The schedule sent exactly once", len(sent) == 1, f"sent {len(sent)}×")
 
 
-def _address_verdict(report: Report) -> Verdict:
-    return Verdict(
+def _address_verdict(report: Report) -> DemoCheck:
+    return DemoCheck(
         "An address has one live message",
         report.refused_addresses == plan.DIGEST_COUNT and report.waited == "succeeded",
         f"{report.refused_addresses} second sends refused, the first one {report.waited or 'still live'}",

@@ -11,8 +11,9 @@ from penstock.domain.errors import MissingExtra, PenstockError
 
 # A few thousand rows: compiling plans for long runs would take longer than the work.
 QUICK = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m",
     "spark.sql.shuffle.partitions": "2",
+    "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
 }
 
@@ -51,9 +52,9 @@ def run_pipeline(url: str, outcome: Outcome, say: Callable[[str], None]) -> None
     except MissingExtra as error:
         outcome.skipped = str(error)
         return
-    from penstock.spark.jobs import Place, Upkeep, run_all
+    from penstock.spark.jobs import JobTarget, Upkeep, run_all
 
-    place = Place(url, str(outcome.lake), "local[2]", QUICK)
+    place = JobTarget(url, str(outcome.lake), "local[2]", QUICK)
     try:
         _, reported = run_all(place, str(outcome.report), Upkeep(), say)
     except PenstockError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.cli.demo import plan
-from penstock.client.connecting import connect
+from penstock.client.connection import connect
 
 
 def send_orders(url: str, producer: int) -> None:

@@ -16,11 +16,11 @@ import msgspec
 from penstock.cli.demo import consumers, plan, producers
 from penstock.cli.demo.consumers import Tally
 from penstock.cli.demo.processes import start_deaf_to_interrupts
-from penstock.client.connecting import connect
+from penstock.client.connection import connect
 from penstock.client.store import Store
 from penstock.domain.errors import DuplicateAddress
-from penstock.domain.observations import GroupStats
-from penstock.domain.times import to_time
+from penstock.domain.results import GroupStats
+from penstock.domain.timestamps import to_time
 
 PATIENCE_SECONDS = 40
 # How often maintenance runs and the display is drawn again; everything the processes do is signalled.

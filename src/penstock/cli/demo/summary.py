@@ -13,13 +13,13 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.demo import plan
-from penstock.cli.demo.findings import Findings, Verdict
+from penstock.cli.demo.findings import DemoCheck, Findings
 from penstock.cli.demo.pipeline import Outcome
 from penstock.cli.demo.story import Report
-from penstock.cli.escaping import escaped
-from penstock.cli.looking import timeline
-from penstock.cli.rendering import cell, marked, table
+from penstock.cli.format import cell, escaped, marked, table
+from penstock.cli.messages import timeline
 from penstock.domain.lifecycle import DEAD_OUTCOMES, OUTCOMES
+from penstock.settings import HttpSettings
 
 
 def document(url: str, report: Report, findings: Findings) -> dict[str, Any]:
@@ -99,13 +99,13 @@ def _consumers_view(report: Report) -> Table:
 
 
 def _dead_view(findings: Findings) -> Table:
-    made = table("queue", "outcome", "reason", "count", numbers=("count",))
+    made = table("queue", "outcome", "reason", "count", numbers=("count",), folds=("reason",))
     for (queue, outcome, reason), count in sorted(findings.dead.items()):
         made.add_row(cell(queue), cell(outcome), cell(reason), cell(count))
     return made
 
 
-def _verdict_line(verdict: Verdict) -> tuple[Text, Text]:
+def _verdict_line(verdict: DemoCheck) -> tuple[Text, Text]:
     mark = Text("✓", style="bold green") if verdict.ok else Text("✗", style="bold red")
     return mark, Text.assemble(verdict.name, (f": {verdict.found}", "dim"))
 
@@ -134,7 +134,23 @@ def _next_view(url: str, findings: Findings) -> list[Text]:
         f"send {plan.ORDERS} '{{\"order\": 1}}'",
         f"receive {plan.ORDERS} --ack",
     ]
-    return [Text(f"export PENSTOCK_URL={url}"), *(Text(f"{_program()} {words}") for words in commands)]
+    return [
+        Text(f"export PENSTOCK_URL={url}"),
+        *(Text(f"{_program()} {words}") for words in commands),
+        Text(),
+        Text.assemble(
+            "The dashboard shows all of this: run ",
+            (_serve(), "bold"),
+            " and open ",
+            (f"http://localhost:{HttpSettings().port}", "bold"),
+        ),
+    ]
+
+
+def _serve() -> str:
+    """In a checkout `make` also installs what the server needs."""
+    program = _program()
+    return "make serve" if program.startswith(".venv") and Path("Makefile").exists() else f"{program} serve"
 
 
 def _program() -> str:

@@ -1,2 +1,2 @@
-"""The asynchronous client. `gathering`, `grouping`, `watching`, `calling`, `producer` and `connecting` are written by
-hand; the rest is the synchronous client with `async` and `await`, written by `scripts/twin.py`."""
+"""The asynchronous client. `call`, `coalescer`, `executor`, `watcher`, `producer` and `connection` are written by hand;
+the rest is generated from the synchronous client by `scripts/twin.py`."""

@@ -1,17 +1,23 @@
 # Generated from src/penstock/client/batch.py by scripts/twin.py: change that file and run the script.
-"""A batch: messages held until it is started, with an end message when all of them are finished."""
+"""A batch: messages of one or several queues, held until it is started, with an end message when all are finished."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from penstock.domain.message import Draft, Outgoing, draft, drafts
-from penstock.domain.names import check_name
-from penstock.domain.observations import BatchInfo
+from penstock.client.executor import BACKSTOP_SECONDS
+from penstock.domain.errors import WaitTimeout
+from penstock.domain.message import Draft, Outgoing, SendOptions, draft, drafts
+from penstock.domain.results import BatchInfo, MessagePage
+from penstock.domain.validation import check_integer, check_name, check_seconds
 
 if TYPE_CHECKING:
     from penstock.client.aio.queue import AsyncQueue
+
+MAX_MEMBERS = 10_000
+ENDED = ("finished", "cancelled")
 
 
 class AsyncBatch:
@@ -25,36 +31,79 @@ class AsyncBatch:
         # The batch is the first one of its name after this number; unknown until something is changed.
         self._after: int | None = None
 
-    async def send(self, payload: Any, **options: Any) -> str:
-        """Put one message into the batch; the options are those of `queue.send`."""
+    async def send(self, payload: Any, *, queue: str | None = None, **options: Unpack[SendOptions]) -> str:
+        """Put one message into the batch: into its own queue, or into the one that is named. The other options are
+        those of `queue.send`."""
         after = await self._bound()
-        ids = await self.queue._send([draft(_outgoing(payload, options), self.name, after)], None)
+        message = draft(_outgoing(payload, options), self.name, after, self._owner(queue))
+        ids = await self.queue.executor.send(queue or self.queue.name, [message])
         return ids[0]
 
-    async def send_many(self, items: Iterable[Any]) -> list[str]:
+    async def send_many(self, items: Iterable[Any], *, queue: str | None = None) -> list[str]:
+        """Put messages into the batch, all into one queue."""
         after = await self._bound()
-        return await self.queue._send(drafts(items, self.name, after), None)
+        return await self.queue.executor.send(
+            queue or self.queue.name, drafts(items, self.name, after, self._owner(queue)), None
+        )
 
-    async def set_end(self, payload: Any, **options: Any) -> None:
+    async def set_end(self, payload: Any, **options: Unpack[SendOptions]) -> None:
         """The message that is sent exactly once when all members are finished."""
         await self._open(end=draft(_outgoing(payload, options)))
 
-    async def set_abort(self, payload: Any, **options: Any) -> None:
+    async def set_abort(self, payload: Any, **options: Unpack[SendOptions]) -> None:
         """The message that is sent exactly once when the batch was cancelled and nothing is in flight any more."""
         await self._open(abort=draft(_outgoing(payload, options)))
 
     async def start(self) -> BatchInfo:
         """Make the members ready. An empty batch ends at once."""
         after = await self._bound(opens=False)
-        return await self.queue._run(lambda: self.queue.engine.batch_start(self.queue.name, self.name, after))
+        return await self.queue.executor.write(lambda: self.queue.engine.batch_start(self.queue.name, self.name, after))
 
     async def cancel(self) -> BatchInfo:
         """Cancel what is not in flight; the abort message follows when the rest has ended."""
         after = await self._bound(opens=False)
-        return await self.queue._run(lambda: self.queue.engine.batch_cancel(self.queue.name, self.name, after))
+        return await self.queue.executor.write(
+            lambda: self.queue.engine.batch_cancel(self.queue.name, self.name, after)
+        )
 
     async def info(self) -> BatchInfo:
-        return await self.queue._read(lambda: self.queue.engine.batch(self.queue.name, self.name, self._after))
+        return await self.queue.executor.read(lambda: self.queue.engine.batch(self.queue.name, self.name, self._after))
+
+    async def members(self, limit: int = 100, after: str | None = None) -> MessagePage:
+        """The messages of the batch, ended ones included, each with its state in the primary group. `after` is `next`
+        of the page before."""
+        check_integer("limit", limit, 1, MAX_MEMBERS)
+        return await self.queue.executor.read(
+            lambda: self.queue.engine.members(self.queue.name, self.name, self._after, limit, after)
+        )
+
+    async def wait(self, timeout_seconds: float | None = None) -> BatchInfo:
+        """Block until the batch is finished or cancelled and return its counts; WaitTimeout after the timeout."""
+        if timeout_seconds is not None:
+            check_seconds("timeout_seconds", timeout_seconds)
+        ends = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        await self._bound(opens=False)
+        # A handler gives its slot back meanwhile: the members may need it.
+        self.queue.executor.leave_slot()
+        try:
+            while (info := await self.info()).state not in ENDED:
+                left = BACKSTOP_SECONDS if ends is None else ends - time.monotonic()
+                if left <= 0:
+                    raise WaitTimeout(
+                        f"batch {self.name!r} of queue {self.queue.name!r} did not end in {timeout_seconds} s: "
+                        f"it is {info.state}, and {info.remaining} of {info.total} messages remain"
+                    )
+                await self._wait_for_end(left)
+        finally:
+            await self.queue.executor.enter_slot()
+        return info
+
+    async def _wait_for_end(self, timeout_seconds: float) -> None:
+        def ready_in() -> float | None:
+            info = self.queue.engine.batch(self.queue.name, self.name, self._after)
+            return 0 if info.state in ENDED else None
+
+        await self.queue.executor.wait((self.queue.name, "batch", self.name, self._after), ready_in, timeout_seconds)
 
     @property
     async def state(self) -> str:
@@ -72,15 +121,21 @@ class AsyncBatch:
         info = await self.info()
         return info.finished
 
+    def _owner(self, queue: str | None) -> str | None:
+        """The batch's own queue, for a message that goes to another one."""
+        return None if queue is None or check_name("queue", queue) == self.queue.name else self.queue.name
+
     async def _open(self, end: Draft | None = None, abort: Draft | None = None) -> None:
         after = await self._bound()
-        await self.queue._run(lambda: self.queue.engine.batch_open(self.queue.name, self.name, end, abort, after))
+        await self.queue.executor.write(
+            lambda: self.queue.engine.batch_open(self.queue.name, self.name, end, abort, after)
+        )
 
     async def _bound(self, opens: bool = True) -> int:
         """Which batch this is, decided once: the newest, but whoever fills a batch does not mean one that has ended."""
         if self._after is not None:
             return self._after
-        after = await self.queue._read(lambda: self.queue.engine.batch_mark(self.queue.name, self.name, opens))
+        after = await self.queue.executor.read(lambda: self.queue.engine.batch_mark(self.queue.name, self.name, opens))
         return self._decide(after)
 
     def _decide(self, after: int) -> int:
@@ -93,5 +148,5 @@ class AsyncBatch:
         return f"<{type(self).__name__} {self.name!r} of {self.queue.name!r}>"
 
 
-def _outgoing(payload: Any, options: dict[str, Any]) -> Outgoing:
+def _outgoing(payload: Any, options: SendOptions) -> Outgoing:
     return payload if isinstance(payload, Outgoing) else Outgoing(payload=payload, **options)

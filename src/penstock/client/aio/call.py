@@ -1,142 +1,127 @@
-"""What is handed to the engine's thread: a call with its operation, and where its outcome goes."""
+"""Calls on their way to the engine: an operation, its callers, and where each caller's outcome goes."""
 
 from __future__ import annotations
 
-import asyncio
 import copy
+from asyncio import InvalidStateError
 from collections.abc import Callable, Hashable, Sequence
-from functools import partial
+from enum import IntEnum
 from typing import Any, Protocol
 
 
-class Answer(Protocol):
-    """Where the outcome of a call goes: a future, or something that a server has made for the purpose."""
+class Completion(Protocol):
+    """Where the outcome of a call goes: a future, or a reply that a server is waiting to write."""
 
     def cancelled(self) -> bool: ...
     def set_result(self, result: Any, /) -> None: ...
     def set_exception(self, exception: Any, /) -> None: ...
 
 
-class Call:
-    """One call on its way to the engine.
+class Phase(IntEnum):
+    """When an operation runs within its transaction."""
 
-    `items` are handed to the operation when there are any. Calls with equal `key` may be run as one by `merge`, which
-    gives an outcome for each. An outcome that nobody awaits any more goes to `unwanted`. `callers` is how many are
-    answered by it.
+    SETTLE = 0
+    WRITE = 1
+    RECEIVE = 2
+    # In no transaction with others: it takes long, or begins its own.
+    ALONE = 3
+    # On the reader's thread.
+    READ = 4
+
+
+class Operation:
+    """What calls have in common that can run as one: `run(items)` returns one result per item.
+
+    An operation that is called without items runs as `run()` for one caller. `key` orders operations of one phase, so
+    that every transaction takes its locks in the same order. `discard` is given the outcome of a caller that is gone.
     """
 
-    __slots__ = ("callers", "future", "items", "key", "merge", "operation", "outcome", "unwanted", "weight")
-
-    future: Answer
-    outcome: Any
+    __slots__ = ("discard", "key", "phase", "run")
 
     def __init__(
         self,
-        operation: Callable[..., Any],
-        items: Sequence[Any] | None = None,
+        run: Callable[..., Any],
+        phase: Phase = Phase.WRITE,
         key: Hashable = None,
-        merge: Callable[[Sequence[Call]], list[Any]] | None = None,
-        unwanted: Callable[[Any], None] | None = None,
-        weight: int = 1,
-        callers: int = 1,
+        discard: Callable[[Any], None] | None = None,
     ) -> None:
+        self.run = run
+        self.phase = phase
+        self.key = key
+        self.discard = discard
+
+
+class Call:
+    """One run of an operation, for one or more callers: each is a completion and its number of items."""
+
+    __slots__ = ("callers", "items", "operation", "outcomes")
+
+    outcomes: Sequence[Any]
+
+    def __init__(self, operation: Operation, items: list[Any] | None, callers: list[tuple[Completion, int]]) -> None:
         self.operation = operation
         self.items = items
-        self.key = key
-        self.merge = merge
-        self.unwanted = unwanted
-        self.weight = weight if items is None else len(items)
         self.callers = callers
 
-    def run(self) -> Any:
-        return self.operation() if self.items is None else self.operation(self.items)
+    def drop_cancelled(self) -> bool:
+        """Drop the callers that were cancelled, and return whether any is left."""
+        if len(self.callers) == 1:
+            return not self.callers[0][0].cancelled()
+        if any([completion.cancelled() for completion, _ in self.callers]):
+            parts = [part for part in self.split() if not part.callers[0][0].cancelled()]
+            self.callers = [part.callers[0] for part in parts]
+            if self.items is not None:
+                self.items = [item for part in parts for item in part.items or ()]
+        return bool(self.callers)
 
-    def begin(self) -> bool:
-        """Leave out what nobody awaits any more, and say whether anything is left to do."""
-        return not self.future.cancelled()
+    def run(self) -> Sequence[Any]:
+        """Return the outcome of each caller."""
+        if self.items is None:
+            return (self.operation.run(),)
+        results = self.operation.run(self.items)
+        # Never hand out what belongs to another caller.
+        assert len(results) == len(self.items), f"{len(results)} results for {len(self.items)} items"
+        if len(self.callers) == 1:
+            return (results,)
+        if len(self.callers) == len(results):
+            return [[result] for result in results]
+        remaining = iter(results)
+        return [[next(remaining) for _ in range(count)] for _, count in self.callers]
 
-    def parts(self) -> list[Callable[[], Any]]:
-        """What to run when it failed along with others, so that each suffers for its own fault only."""
-        return [self.run]
+    def split(self) -> list[Call]:
+        """One call per caller."""
+        if self.items is None:
+            return [self]
+        remaining = iter(self.items)
+        return [Call(self.operation, [next(remaining) for _ in range(caller[1])], [caller]) for caller in self.callers]
 
-    def assemble(self, outcomes: list[Any]) -> Any:
-        """The outcome, from those of its parts."""
-        return outcomes[0]
+    def fail(self, error: BaseException) -> None:
+        self.outcomes = [error] if len(self.callers) == 1 else [own_copy(error) for _ in self.callers]
 
-
-class SharedCall(Call):
-    """One call that several callers make together, with one item each. Each gets its own result, in a list, as if it
-    had made the call alone."""
-
-    __slots__ = ("futures",)
-
-    items: list[Any]
-
-    def __init__(
-        self, operation: Callable[..., Any], key: Hashable, merge: Callable[[Sequence[Call]], list[Any]]
-    ) -> None:
-        super().__init__(operation, [], key, merge, callers=0)
-        self.futures: list[asyncio.Future[list[Any]]] = []
-
-    def join(self, item: Any, future: asyncio.Future[list[Any]]) -> None:
-        self.items.append(item)
-        self.futures.append(future)
-        self.weight += 1
-        self.callers += 1
-
-    def begin(self) -> bool:
-        if any([future.cancelled() for future in self.futures]):
-            kept = [place for place, future in enumerate(self.futures) if not future.cancelled()]
-            self.items[:] = [self.items[place] for place in kept]
-            self.futures[:] = [self.futures[place] for place in kept]
-            self.weight = len(kept)
-        return bool(self.futures)
-
-    def parts(self) -> list[Callable[[], Any]]:
-        return [partial(self.operation, [item]) for item in self.items]
-
-    def assemble(self, outcomes: list[Any]) -> list[Any]:
-        return [one if isinstance(one, BaseException) else one[0] for one in outcomes]
-
-
-class SharedAnswer:
-    """For each who joined a call, its own outcome."""
-
-    __slots__ = ("futures",)
-
-    def __init__(self, futures: list[asyncio.Future[list[Any]]]) -> None:
-        self.futures = futures
-
-    def cancelled(self) -> bool:
-        """Never as a whole."""
-        return False
-
-    def set_result(self, results: list[Any], /) -> None:
-        for future, result in zip(self.futures, results, strict=True):
-            if future.cancelled():
+    def deliver(self) -> None:
+        discard = self.operation.discard
+        for (completion, _), outcome in zip(self.callers, self.outcomes, strict=True):
+            is_error = isinstance(outcome, BaseException)
+            if discard is not None and completion.cancelled():
+                if not is_error:
+                    discard(outcome)
                 continue
-            if isinstance(result, BaseException):
-                future.set_exception(result)
-            else:
-                future.set_result([result])
-
-    def set_exception(self, exception: BaseException, /) -> None:
-        self.set_result([own_copy(exception) for _ in self.futures])
-
-
-# -- outcomes -------------------------------------------------------------------------------------------------------
+            try:
+                completion.set_exception(outcome) if is_error else completion.set_result(outcome)
+            except InvalidStateError:  # a future that was cancelled
+                continue
 
 
 def attempt(operation: Callable[[], Any]) -> Any:
+    """Return the exception instead of raising it: the thread must live on, whatever happens to one call."""
     try:
         return operation()
     except BaseException as error:
-        # Anything at all: a task awaits the outcome, and the thread must live on for the others.
         return error
 
 
 def own_copy(error: BaseException) -> BaseException:
-    """For each of several tasks: a traceback grows wherever its exception is raised."""
+    """A copy for each of several tasks: a traceback grows wherever its exception is raised."""
     own = copy.copy(error)
     own.__cause__ = error.__cause__
     return own.with_traceback(error.__traceback__)

@@ -1,17 +1,17 @@
-"""A producer gathers sends and puts them in together: fewer transactions, at the price of a short wait."""
+"""A producer batches sends: fewer transactions, at the price of a short delay."""
 
 from __future__ import annotations
 
 import asyncio
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from penstock.client.consignment import Consignment, Gathered, let_go, logger, refusal, say_late, say_lost, watch
 from penstock.client.producer import PAUSE_SECONDS
+from penstock.client.producer_batch import Gathered, ProducerBatch, let_go, logger, refusal, say_late, say_lost, watch
 from penstock.domain.errors import StoreError
-from penstock.domain.message import Outgoing, draft
-from penstock.domain.times import check_integer, check_seconds
+from penstock.domain.message import Outgoing, SendOptions, draft
+from penstock.domain.validation import check_integer, check_seconds
 from penstock.engines.contract import Engine
 
 if TYPE_CHECKING:
@@ -27,17 +27,17 @@ class AsyncProducer:
         self.batch_size = check_integer("batch_size", batch_size, 1, 1_000_000)
         self.linger_seconds = check_seconds("linger_seconds", linger_seconds)
         self._waiting: list[Gathered] = []
-        self._consignment = Consignment(())
+        self._batch = ProducerBatch(())
         self._refused: list[Gathered] = []
         self._closed = False
         self._timer: asyncio.TimerHandle | None = None
         self._putting: asyncio.Task[None] | None = None
         self._lingering: asyncio.Task[None] | None = None  # only kept so that it is not collected
 
-    async def send(self, payload: Any, **options: Any) -> Gathered:
-        """Gather one message; the options are those of `queue.send`. Sends at once when the batch is full."""
-        outgoing = payload if isinstance(payload, Outgoing) else Outgoing(payload=payload, **options)
-        gathered = Gathered(draft(outgoing))
+    async def send(self, payload: Any, **options: Unpack[SendOptions]) -> Gathered:
+        """Add one message to the batch, which is sent when it is full. The options are those of `queue.send`."""
+        is_bare = not options or isinstance(payload, Outgoing)
+        gathered = Gathered(draft(payload if is_bare else Outgoing(payload=payload, **options)))
         self._check_open()
         while self._is_full():
             await self._put()
@@ -52,7 +52,7 @@ class AsyncProducer:
         return gathered
 
     async def flush(self) -> None:
-        """Send what was gathered, now."""
+        """Send the batch now."""
         await self._put()
         self._tell_refused()
 
@@ -78,11 +78,11 @@ class AsyncProducer:
 
     @property
     def _left(self) -> int:
-        """How many messages are not known to be in the queue or refused."""
-        return len(self._waiting) + len(self._consignment)
+        """How many messages are neither sent nor refused."""
+        return len(self._waiting) + len(self._batch)
 
     async def _leave(self) -> None:
-        """The store is closed under it."""
+        """Flush, because the store is being closed."""
         count = self._left
         try:
             await self.flush()
@@ -92,10 +92,10 @@ class AsyncProducer:
             say_late(count)
 
     def _put_at_exit(self) -> None:
-        """The event loop is gone; the engine is not."""
-        for consignment in (self._consignment, Consignment(self._waiting)):
-            consignment.put(self._engine, self.queue.name)
-            self._refused += consignment.refused
+        """Send through the engine: the event loop has ended."""
+        for batch in (self._batch, ProducerBatch(self._waiting)):
+            batch.put(self._engine, self.queue.name)
+            self._refused += batch.refused
         self._waiting = []
         self._tell_refused()
 
@@ -107,31 +107,31 @@ class AsyncProducer:
         return self._left >= self.batch_size
 
     async def _put(self) -> None:
-        """Being cancelled does not stop a send that has begun: others wait for it too."""
-        while self._consignment or self._waiting or self._putting is not None:
+        """A send that has begun goes on when its caller is cancelled: others await it too."""
+        while self._batch or self._waiting or self._putting is not None:
             if self._putting is None:
                 self._putting = asyncio.create_task(self._put_once())
                 self._putting.add_done_callback(lambda done: done.cancelled() or done.exception())
             await asyncio.shield(self._putting)
 
     async def _put_once(self) -> None:
-        """What was tried before goes first, and alone: nothing may join what may be in already."""
+        """A batch that was tried before is sent first and alone: it may be in the queue already."""
         try:
-            if not self._consignment:
-                self._consignment, self._waiting = Consignment(self._waiting), []
-            await self.queue.store._run_alone(partial(self._consignment.put, self.queue.engine, self.queue.name))
+            if not self._batch:
+                self._batch, self._waiting = ProducerBatch(self._waiting), []
+            await self.queue.executor.write(partial(self._batch.put, self.queue.engine, self.queue.name), alone=True)
         except BaseException:
             self._linger_for(max(self.linger_seconds, PAUSE_SECONDS))
             raise
         finally:
-            self._refused += self._consignment.refused
-            self._consignment.refused.clear()
+            self._refused += self._batch.refused
+            self._batch.refused.clear()
             self._putting = None
         if not self._waiting:
             let_go(self)
 
     async def _try_to_put(self) -> None:
-        """For messages that are taken already: they stay, and whoever comes next is told."""
+        """Send messages that were accepted already: after an error they stay, and the next call raises it."""
         try:
             await self._put()
         except StoreError as error:
@@ -148,7 +148,7 @@ class AsyncProducer:
 
     def _linger(self) -> None:
         self._timer = None
-        if self._waiting or self._consignment:
+        if self._waiting or self._batch:
             self._lingering = asyncio.create_task(self._try_to_put())
 
     def _stop(self) -> None:
@@ -156,5 +156,5 @@ class AsyncProducer:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if not self._waiting and not self._consignment:
+        if not self._waiting and not self._batch:
             let_go(self)

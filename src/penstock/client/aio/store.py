@@ -5,37 +5,75 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
-from penstock.client.aio.calling import AsyncCalls
+from penstock.client.aio.consumer import AsyncConsumer
+from penstock.client.aio.executor import AsyncExecutor
+from penstock.client.aio.producer import AsyncProducer
 from penstock.client.aio.queue import AsyncQueue
 from penstock.domain.errors import InvalidInput
 from penstock.domain.message import Outgoing, draft
-from penstock.domain.names import check_name, shown
-from penstock.domain.observations import Check, ConsumerInfo, QueueInfo, Repair, SweepReport
-from penstock.domain.policy import check_changes
+from penstock.domain.policy import PolicyFields, check_changes
 from penstock.domain.recurrence import CatchUp, Schedule, check_catch_up, check_cron
+from penstock.domain.results import Check, ConsumerInfo, ProcessInfo, QueueInfo, Repair, SweepReport, processes_of
+from penstock.domain.validation import check_name, shown
+from penstock.engines.contract import Engine
 from penstock.engines.flaws import Choices
 
 
-class AsyncStore(AsyncCalls):
+class AsyncStore:
     """Made by `await penstock.connect_async(url)`. Belongs to the event loop it was made in."""
 
-    async def queue(self, name: str, **policy: Any) -> AsyncQueue:
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        # The one way to the engine, for this client and for servers that speak another protocol on top of it.
+        self.executor = AsyncExecutor(engine)
+
+    async def queue(self, name: str, **policy: Unpack[PolicyFields]) -> AsyncQueue:
         """The queue of that name. Given policy fields are set, the others keep their value; a queue is made by its
         first use."""
         queue = AsyncQueue(self, name)
         changes = check_changes(policy)
         if changes:
-            await self._run(lambda: self.engine.declare(queue.name, changes))
+            await self.executor.write(lambda: self.engine.declare(queue.name, changes))
         return queue
 
+    def producer(self, queue: str, batch_size: int = 1, linger_seconds: float = 0.02) -> AsyncProducer:
+        """A producer that puts messages into the queue when `batch_size` of them wait: by default each at once."""
+        return AsyncProducer(AsyncQueue(self, queue), batch_size, linger_seconds)
+
+    async def consumer(
+        self,
+        queue: str,
+        batch_size: int = 10,
+        *,
+        name: str | None = None,
+        group: str | None = None,
+        heartbeat_seconds: float = 5,
+        max_missed_heartbeats: int = 1,
+        heartbeats_per_sweep: int = 10,
+    ) -> AsyncConsumer:
+        """Register a consumer of the queue, whose `receive` takes up to `batch_size` messages."""
+        return await AsyncQueue(self, queue).register(
+            name,
+            group=group,
+            heartbeat_seconds=heartbeat_seconds,
+            max_missed_heartbeats=max_missed_heartbeats,
+            heartbeats_per_sweep=heartbeats_per_sweep,
+            batch_size=batch_size,
+        )
+
     async def queues(self) -> list[QueueInfo]:
-        return await self._read(self.engine.queues)
+        return await self.executor.read(self.engine.queues)
 
     async def consumers(self) -> list[ConsumerInfo]:
         """Registered consumers of all queues, in birth order."""
-        return await self._read(self.engine.consumers)
+        return await self.executor.read(self.engine.consumers)
+
+    async def processes(self) -> list[ProcessInfo]:
+        """The same by process: what is registered under one name, with all its queues."""
+        registered = await self.executor.read(self.engine.consumers)
+        return processes_of(registered)
 
     async def schedule(
         self,
@@ -72,32 +110,36 @@ class AsyncStore(AsyncCalls):
                 created_by=name,
             )
         )
-        return await self._run(lambda: self.engine.schedule(name, cron, timezone, queue, message, mode))
+        return await self.executor.write(lambda: self.engine.schedule(name, cron, timezone, queue, message, mode))
 
     async def schedules(self) -> list[Schedule]:
-        return await self._read(self.engine.schedules)
+        return await self.executor.read(self.engine.schedules)
 
     async def pause_schedule(self, name: str) -> Schedule:
         """Ticks missed while paused are not sent."""
-        return await self._run(lambda: self.engine.schedule_pause(check_name("schedule", name), True))
+        return await self.executor.write(lambda: self.engine.schedule_pause(check_name("schedule", name), True))
 
     async def resume_schedule(self, name: str) -> Schedule:
-        return await self._run(lambda: self.engine.schedule_pause(check_name("schedule", name), False))
+        return await self.executor.write(lambda: self.engine.schedule_pause(check_name("schedule", name), False))
+
+    async def run_schedule(self, name: str) -> str:
+        """Send the schedule's message now, paused or not, and give back its id; the ticks stay as they are."""
+        return await self.executor.write(lambda: self.engine.schedule_run(check_name("schedule", name)))
 
     async def unschedule(self, name: str) -> None:
-        return await self._run(lambda: self.engine.unschedule(check_name("schedule", name)))
+        return await self.executor.write(lambda: self.engine.unschedule(check_name("schedule", name)))
 
     async def sweep(self) -> SweepReport:
         """One maintenance pass: reclaim lapsed leases, promote due messages, expire late ones, fire schedules, trim."""
-        return await self._run_alone(self.engine.sweep)
+        return await self.executor.write(self.engine.sweep, alone=True)
 
     async def migrate(self) -> list[str]:
         """Bring the schema to this version; names the steps taken."""
-        return await self._run_alone(self.engine.migrate)
+        return await self.executor.write(self.engine.migrate, alone=True)
 
     async def doctor(self) -> list[Check]:
         """What is wrong with the store, and what to do about it."""
-        return await self._read(self.engine.doctor)
+        return await self.executor.read(self.engine.doctor)
 
     async def repair(
         self, *, dry_run: bool = False, batches: str | None = None, terminate: bool = False
@@ -107,10 +149,10 @@ class AsyncStore(AsyncCalls):
         if batches not in (None, "start", "cancel"):
             raise InvalidInput(f"batches must be start or cancel, not {shown(batches)}")
         choices = Choices(batches, terminate)
-        return await self._run_alone(lambda: self.engine.repair(dry_run, choices))
+        return await self.executor.write(lambda: self.engine.repair(dry_run, choices), alone=True)
 
     async def close(self) -> None:
-        await self._close()
+        await self.executor.close()
 
     async def __aenter__(self) -> AsyncStore:
         return self

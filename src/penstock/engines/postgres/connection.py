@@ -1,7 +1,7 @@
-"""The server behind a store: connections, transactions, and what its errors mean.
+"""The connection to the server: pool, transactions, and the translation of errors.
 
-A verb is one statement, so one round trip and its own transaction. Connections are kept in a pool; one whose server has
-gone is noticed before it is used, so that clients go on by themselves after a restart.
+A verb is one statement, so one round trip and its own transaction. Connections are kept in a pool and checked before
+use, so that clients recover by themselves after a restart of the server.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from penstock.domain import errors
-from penstock.engines.postgres import prepared, translating
-from penstock.engines.postgres.arrays import register
-from penstock.engines.postgres.prepared import Rows
+from penstock.engines.postgres import errors as server_errors
+from penstock.engines.postgres import prepared_statements
+from penstock.engines.postgres.dumpers import register
+from penstock.engines.postgres.prepared_statements import Rows
 from penstock.engines.statements import Statements
 
 SQL = Statements("penstock.engines.postgres", "sql/connection.sql")
@@ -105,7 +106,7 @@ class Database:
         try:
             with self.connection() as connection, self._within(connection):
                 yield
-        except translating.Conflict as conflict:
+        except server_errors.Conflict as conflict:
             raise self._undone(conflict) from conflict
 
     def together(self, operations: Sequence[Callable[[], Any]]) -> list[Any]:
@@ -211,12 +212,12 @@ class Database:
             for attempt in range(ATTEMPTS):
                 try:
                     return operation(connection)
-                except translating.Conflict as conflict:
+                except server_errors.Conflict as conflict:
                     if attempt == ATTEMPTS - 1:
                         raise self._undone(conflict) from conflict
         raise AssertionError
 
-    def _undone(self, conflict: translating.Conflict) -> errors.StoreUnavailable:
+    def _undone(self, conflict: server_errors.Conflict) -> errors.StoreUnavailable:
         return errors.StoreUnavailable(f"{self.name}: {conflict}; nothing was changed")
 
     def _execute(
@@ -226,9 +227,9 @@ class Database:
         try:
             if self.clock is not None or self.random is not None:
                 connection.execute(SQL.inject, (self._now_text(), self._random_text()), prepare=False)
-            return prepared.rows(connection, statement, parameters, has_name=self.prepare and is_repeatable)
+            return prepared_statements.rows(connection, statement, parameters, has_name=self.prepare and is_repeatable)
         except psycopg.Error as error:
-            raise translating.translate(error, self.name) from error
+            raise server_errors.translate(error, self.name) from error
 
     def _now_text(self) -> str:
         return "" if self.clock is None else str(self.clock())
@@ -259,8 +260,8 @@ class Database:
         try:
             connection = psycopg.connect(self.url, **self._options())
         except psycopg.Error as error:
-            raise translating.unreachable(error, self.name) from error
-        register(connection)
+            raise server_errors.unreachable(error, self.name) from error
+        register(connection.adapters)
         return connection
 
     def _options(self) -> dict[str, Any]:
@@ -325,7 +326,7 @@ class Database:
         try:
             yield
         except psycopg.Error as error:
-            raise translating.translate(error, self.name) from error
+            raise server_errors.translate(error, self.name) from error
 
 
 # Pools of a parent process. Closing them here would end the parent's connections, so they are kept, unused.
@@ -333,7 +334,7 @@ _inherited: list[Any] = []
 
 
 def _configure(connection: Connection) -> None:
-    register(connection)
+    register(connection.adapters)
     connection.add_notice_handler(_note)
 
 

@@ -7,17 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.domain.errors import ConsumerRemoved
+from penstock.domain.explain import Situation
 from penstock.domain.lifecycle import State
 from penstock.domain.message import Draft, Message
-from penstock.domain.observations import (
+from penstock.domain.policy import Policy
+from penstock.domain.recurrence import CatchUp, Schedule
+from penstock.domain.results import (
     AddressState,
     Archived,
     AuditEntry,
-    BatchInfo,
     Check,
     ConsumerInfo,
     DeadLetter,
-    Explanation,
     GroupStats,
     LeaseInfo,
     MessageState,
@@ -26,43 +28,42 @@ from penstock.domain.observations import (
     Repair,
     SweepReport,
 )
-from penstock.domain.policy import Policy
-from penstock.domain.recurrence import CatchUp, Schedule
 from penstock.domain.settlement import Settle, Settled
-from penstock.domain.times import SECOND
+from penstock.domain.timestamps import SECOND
 from penstock.engines.contract import Capabilities, Edge, Mark, Operation, Receipt, Table
 from penstock.engines.flaws import Choices
 from penstock.engines.postgres import (
-    doctoring,
-    explaining,
-    flaws,
+    caller_transaction,
+    doctor,
+    messages,
     migration,
-    outside,
-    reading,
-    scheduling,
-    sending,
-    settling,
-    shapes,
-    staging,
+    record_batches,
+    repair,
+    rows,
+    schedules,
+    settlements,
+    sink,
     sweep,
     windows,
 )
-from penstock.engines.postgres.arrays import Numbers
+from penstock.engines.postgres.batches import BatchVerbs
 from penstock.engines.postgres.connection import Database
-from penstock.engines.postgres.log import LogView
-from penstock.engines.postgres.naming import suggesting
-from penstock.engines.postgres.watching import Listener
+from penstock.engines.postgres.dumpers import Numbers
+from penstock.engines.postgres.log import FIND_QUEUE, LogView
+from penstock.engines.postgres.notify import Listener
+from penstock.engines.postgres.suggestions import suggesting
 from penstock.engines.statements import Statements
 
 if TYPE_CHECKING:
     import pyarrow
 
 SQL = Statements("penstock.engines.postgres", "sql/verbs.sql")
+DECLARE, QUEUES = rows.with_policy(SQL.declare), rows.with_policy(SQL.queues)
 
 
-class PostgresEngine(LogView):
+class PostgresEngine(LogView, BatchVerbs):
     name = "postgres"
-    capabilities = Capabilities(transactional_send=True, crosses_processes=True, makes_own_schema=False)
+    capabilities = Capabilities()
 
     def __init__(self, database: Database, listen: bool) -> None:
         super().__init__(database)
@@ -95,31 +96,42 @@ class PostgresEngine(LogView):
 
     def doctor(self) -> list[Check]:
         _ = self.salt
-        return doctoring.examine(self.database)
+        return doctor.examine(self.database, [(info, self.stats(info.name)) for info in self.queues()])
 
     def repair(self, dry_run: bool, choices: Choices) -> list[Repair]:
         _ = self.salt
-        return flaws.repair(self.database, dry_run, choices)
+        return repair.repair(self.database, dry_run, choices)
 
     # -- queues ----------------------------------------------------------------------------------------------------
 
     def declare(self, queue: str, changes: dict[str, Any]) -> Policy:
-        row = self._rows(SQL.declare, queue, msgspec.json.encode(changes).decode())[0]
+        row = self._rows(DECLARE, queue, msgspec.json.encode(changes).decode())[0]
         self.watch.committed()
-        return shapes.policy(row)
+        return rows.policy(row)
 
     def policy(self, queue: str) -> Policy:
-        rows = self._rows(SQL.find_queue, queue)
-        return shapes.policy(rows[0]) if rows else Policy()
+        found = self._rows(FIND_QUEUE, queue)
+        return rows.policy(found[0]) if found else Policy()
 
     def has(self, queue: str) -> bool:
-        return bool(self._rows(SQL.find_queue, queue))
+        return bool(self._rows(FIND_QUEUE, queue))
 
     def queues(self) -> list[QueueInfo]:
-        return [shapes.queue_info(row) for row in self._rows(SQL.queues)]
+        return [rows.queue_info(row) for row in self._rows(QUEUES)]
 
     def flush(self, queue: str) -> int:
         return int(self._value(SQL.flush, queue))
+
+    def clear(self, queue: str) -> bool:
+        had_any = bool(self._value(SQL.clear, queue))
+        self.watch.committed()
+        return had_any
+
+    def delete(self, queue: str) -> int:
+        with suggesting(self.database, queue):
+            count = int(self._value(SQL.delete_queue, queue))
+        self.watch.committed()
+        return count
 
     # -- messages --------------------------------------------------------------------------------------------------
 
@@ -128,8 +140,8 @@ class PostgresEngine(LogView):
             return []
         salt = self.salt
         if transaction is not None:
-            return outside.send(self.database, queue, drafts, salt, transaction)
-        ids = sending.send(self.database, queue, drafts, salt, self.watch.is_due(queue))
+            return caller_transaction.send(self.database, queue, drafts, salt, transaction)
+        ids = messages.send(self.database, queue, drafts, salt, self.watch.is_due(queue))
         self.watch.committed()
         return ids
 
@@ -145,8 +157,8 @@ class PostgresEngine(LogView):
         """A receive that a power cut undoes is only a redelivery, so it does not wait for the disk, when it is all that
         the transaction does; the function knows where that must not be."""
         durable = self.database.is_inside
-        rows = self._rows(SQL.take, queue, group, consumer, limit, lease_seconds, durable, needs_group)
-        return self._receipt(queue, consumer, rows)
+        found = self._rows(SQL.receive, queue, group, consumer, limit, lease_seconds, durable, needs_group)
+        return self._receipt(queue, consumer, found)
 
     def receive_each(
         self,
@@ -157,17 +169,24 @@ class PostgresEngine(LogView):
         needs_group: bool = False,
     ) -> list[Receipt]:
         receipts: list[Receipt] = []
+        is_dry = False
         for consumer, limit in shares:
+            if not is_dry:
+                try:
+                    receipts.append(self.receive(queue, group, consumer, limit, lease_seconds, needs_group))
+                    is_dry = not receipts[-1].rows
+                    continue
+                except ConsumerRemoved:
+                    # What others have received already must reach them: this one learns it when it comes first.
+                    if not receipts:
+                        raise
             # When one comes back empty, so would all after it.
-            if receipts and not receipts[-1].rows:
-                receipts.append(msgspec.structs.replace(receipts[-1], consumer=consumer))
-            else:
-                receipts.append(self.receive(queue, group, consumer, limit, lease_seconds, needs_group))
+            receipts.append(msgspec.structs.replace(receipts[-1], consumer=consumer, rows=[]))
         return receipts
 
-    def _receipt(self, queue: str, consumer: str, rows: list[tuple[Any, ...]]) -> Receipt:
-        last = rows.pop()
-        return Receipt(last[1], queue, last[3], consumer, self.salt, rows)
+    def _receipt(self, queue: str, consumer: str, found: list[tuple[Any, ...]]) -> Receipt:
+        last = found.pop()
+        return Receipt(last[1], queue, last[3], consumer, self.salt, found)
 
     def ready_in(self, queue: str, group: str | None) -> float | None:
         microseconds = self._value(SQL.ready_in, queue, group)
@@ -177,7 +196,7 @@ class PostgresEngine(LogView):
         if not settles:
             return []
         _ = self.salt
-        results = settling.settle(self.database, queue, group, settles)
+        results = settlements.settle(self.database, queue, group, settles)
         self.watch.committed()
         return results
 
@@ -189,8 +208,7 @@ class PostgresEngine(LogView):
     def extend(self, queue: str, group: str, leases: Sequence[tuple[int, int]], seconds: float) -> list[int | None]:
         tokens = Numbers([token for token, _ in leases])
         positions = Numbers([position for _, position in leases])
-        with suggesting(self.database, queue):
-            ends: list[int | None] = self._value(SQL.extend, queue, group, tokens, positions, seconds)
+        ends: list[int | None] = self._value(SQL.extend, queue, group, tokens, positions, seconds)
         return ends
 
     def position(self, queue: str, message_id: str) -> int:
@@ -209,7 +227,7 @@ class PostgresEngine(LogView):
     ) -> list[LeaseInfo]:
         wanted = None if ids is None else list(dict.fromkeys(ids))
         most = limit if wanted is None else max(1, len(wanted))
-        return [shapes.lease_info(row) for row in self._rows(SQL.leases, queue, group, wanted, consumer, after, most)]
+        return [rows.lease_info(row) for row in self._rows(SQL.leases, queue, group, wanted, consumer, after, most)]
 
     def take_over(
         self,
@@ -222,8 +240,8 @@ class PostgresEngine(LogView):
         force: bool = False,
     ) -> Receipt:
         with suggesting(self.database, queue):
-            rows = self._rows(SQL.take_over, queue, group, consumer, list(ids), lease_seconds, counts, force)
-        return self._receipt(queue, consumer, rows)
+            found = self._rows(SQL.take_over, queue, group, consumer, list(ids), lease_seconds, counts, force)
+        return self._receipt(queue, consumer, found)
 
     def remove(self, queue: str, ids: Sequence[str]) -> int:
         removed = int(self._value(SQL.remove, queue, list(ids)))
@@ -246,6 +264,9 @@ class PostgresEngine(LogView):
     def reached(self, queue: str, group: str) -> int:
         return int(self._value(SQL.reached, queue, group))
 
+    def unread_after(self, queue: str) -> dict[str, int]:
+        return dict(self._rows(SQL.unread_after, queue))
+
     def groups(self, queue: str) -> list[str]:
         return [name for (name,) in self._rows(SQL.groups, queue)]
 
@@ -257,55 +278,37 @@ class PostgresEngine(LogView):
     # -- addresses -------------------------------------------------------------------------------------------------
 
     def address(self, queue: str, address: str) -> AddressState | None:
-        rows = self._rows(SQL.address, queue, address)
-        if not rows:
+        found = self._rows(SQL.address, queue, address)
+        if not found:
             return None
-        message_id, outcome, reason = rows[0]
-        return AddressState(message_id, None if outcome is None else State(outcome), shapes.readable(reason))
+        message_id, outcome, reason, code = found[0]
+        return AddressState(message_id, None if outcome is None else State(outcome), rows.readable(reason), code)
+
+    def is_live(self, queue: str, address: str) -> bool:
+        return bool(self._value(SQL.is_live, queue, address))
 
     def ended(self, queue: str, message_id: str) -> AddressState | None:
         with suggesting(self.database, queue):
-            outcome, reason = self._rows(SQL.ended, queue, message_id)[0]
-        return None if outcome is None else AddressState(message_id, State(outcome), shapes.readable(reason))
-
-    # -- batches ---------------------------------------------------------------------------------------------------
-
-    def batch_mark(self, queue: str, name: str, opens: bool) -> int:
-        mark: int = self._value(SQL.batch_mark, queue, name, opens)
-        return mark
-
-    def batch_open(
-        self, queue: str, name: str, end: Draft | None, abort: Draft | None, after: int | None = None
-    ) -> BatchInfo:
-        rows = self._rows(SQL.batch_open, queue, name, shapes.stored(end), shapes.stored(abort), after)
-        return shapes.batch_info(rows[0], queue)
-
-    def batch_start(self, queue: str, name: str, after: int | None = None) -> BatchInfo:
-        row = self._rows(SQL.batch_start, queue, name, after)[0]
-        self.watch.committed()
-        return shapes.batch_info(row, queue)
-
-    def batch_cancel(self, queue: str, name: str, after: int | None = None) -> BatchInfo:
-        with suggesting(self.database, queue, name):
-            row = self._rows(SQL.batch_cancel, queue, name, after)[0]
-        self.watch.committed()
-        return shapes.batch_info(row, queue)
-
-    def batch(self, queue: str, name: str, after: int | None = None) -> BatchInfo:
-        with suggesting(self.database, queue, name):
-            return shapes.batch_info(self._rows(SQL.batch, queue, name, after)[0], queue)
-
-    def batches(self, queue: str) -> list[BatchInfo]:
-        return [shapes.batch_info(row, queue) for row in self._rows(SQL.batches, queue)]
+            outcome, reason, code = self._rows(SQL.ended, queue, message_id)[0]
+        return None if outcome is None else AddressState(message_id, State(outcome), rows.readable(reason), code)
 
     # -- consumers -------------------------------------------------------------------------------------------------
 
-    def register(self, queue: str, group: str, name: str, heartbeat_seconds: float) -> ConsumerInfo:
-        return shapes.consumer_info(self._rows(SQL.register, queue, group, name, heartbeat_seconds)[0])
+    def register(
+        self,
+        queue: str,
+        group: str,
+        name: str,
+        heartbeat_seconds: float,
+        max_missed_heartbeats: int = 1,
+        heartbeats_per_sweep: int = 10,
+    ) -> ConsumerInfo:
+        settings = (heartbeat_seconds, max_missed_heartbeats, heartbeats_per_sweep)
+        return rows.consumer_info(self._rows(SQL.register, queue, group, name, *settings)[0])
 
     def heartbeat(self, queue: str, group: str, name: str) -> ConsumerInfo:
         with suggesting(self.database, queue):
-            return shapes.consumer_info(self._rows(SQL.heartbeat, queue, group, name)[0])
+            return rows.consumer_info(self._rows(SQL.heartbeat, queue, group, name)[0])
 
     def deregister(self, queue: str, group: str, name: str) -> int:
         with suggesting(self.database, queue):
@@ -314,21 +317,27 @@ class PostgresEngine(LogView):
         return count
 
     def consumers(self, queue: str | None = None) -> list[ConsumerInfo]:
-        return [shapes.consumer_info(row) for row in self._rows(SQL.consumers, queue)]
+        return [rows.consumer_info(row) for row in self._rows(SQL.consumers, queue)]
 
     # -- schedules -------------------------------------------------------------------------------------------------
 
     def schedule(self, name: str, cron: str, timezone: str, queue: str, draft: Draft, catch_up: CatchUp) -> Schedule:
         _ = self.salt
-        return scheduling.put(self.database, name, cron, timezone, queue, draft, catch_up)
+        return schedules.put(self.database, name, cron, timezone, queue, draft, catch_up)
 
     def schedules(self) -> list[Schedule]:
-        return [shapes.schedule(row) for row in self._rows(SQL.schedules)]
+        return [rows.schedule(row) for row in self._rows(SQL.schedules)]
 
     def schedule_pause(self, name: str, paused: bool) -> Schedule:
         _ = self.salt
         with suggesting(self.database, name):
-            return scheduling.pause(self.database, name, paused)
+            return schedules.pause(self.database, name, paused)
+
+    def schedule_run(self, name: str) -> str:
+        with suggesting(self.database, name):
+            message_id = str(self._value(SQL.schedule_run, name))
+        self.watch.committed()
+        return message_id
 
     def unschedule(self, name: str) -> None:
         with suggesting(self.database, name):
@@ -340,10 +349,10 @@ class PostgresEngine(LogView):
         self, queue: str, group: str | None, outcome: State | None, limit: int, before: Edge | None
     ) -> list[DeadLetter]:
         edge = before or (None, None, None)
-        rows = self._rows(SQL.letters, queue, group, outcome, limit, *edge)
-        if not rows and group is not None:
+        found = self._rows(SQL.dead_letters, queue, group, outcome, limit, *edge)
+        if not found and group is not None:
             self._check_group(queue, group)
-        return [shapes.dead_letter(row, queue) for row in rows]
+        return [rows.dead_letter(row, queue) for row in found]
 
     def _check_group(self, queue: str, group: str) -> None:
         """A group that the queue does not have is a mistake, but for the one that receives by default."""
@@ -365,31 +374,30 @@ class PostgresEngine(LogView):
     # -- looking ---------------------------------------------------------------------------------------------------
 
     def peek(self, queue: str, group: str, limit: int) -> list[Message]:
-        return [shapes.message(row, queue) for row in self._rows(SQL.next_messages, queue, group, limit)]
+        return [rows.message(row, queue) for row in self._rows(SQL.next_messages, queue, group, limit)]
 
     def find(self, queue: str, message_id: str) -> Message:
         with suggesting(self.database, queue):
-            return shapes.message(self._rows(SQL.find, queue, message_id)[0], queue)
+            return rows.message(self._rows(SQL.find, queue, message_id)[0], queue)
 
     def stats(self, queue: str) -> dict[str, GroupStats]:
-        return {row[0]: shapes.group_stats(row) for row in self._rows(SQL.stats, queue)}
+        return {row[0]: rows.group_stats(row) for row in self._rows(SQL.stats, queue)}
 
     def audit(self, queue: str, message_id: str) -> list[AuditEntry]:
         with suggesting(self.database, queue):
-            return [shapes.audit_entry(row) for row in self._rows(SQL.trail, queue, message_id)]
+            return [rows.audit_entry(row) for row in self._rows(SQL.audit, queue, message_id)]
 
     def states(self, queue: str, group: str, ids: Sequence[str]) -> list[MessageState | None]:
         with suggesting(self.database, queue):
-            return [shapes.message_state(row) for row in self._rows(SQL.states, queue, group, list(ids))]
+            return [rows.message_state(row) for row in self._rows(SQL.states, queue, group, list(ids))]
 
     def archive(self, queue: str, group: str, outcome: State | None, limit: int, before: int | None) -> list[Archived]:
-        rows = self._rows(SQL.ended_messages, queue, group, outcome, limit, before)
-        return [shapes.archived(row, queue, group) for row in rows]
+        found = self._rows(SQL.ended_messages, queue, group, outcome, limit, before)
+        return [rows.archived(row, queue, group) for row in found]
 
-    def explain(self, queue: str, message_id: str, group: str) -> Explanation:
+    def situation(self, queue: str, message_id: str, group: str) -> Situation:
         with suggesting(self.database, queue):
-            known = self._value(SQL.situation, queue, message_id, group)
-        return explaining.explain(known, self.now(), queue, message_id, group)
+            return msgspec.convert(self._value(SQL.situation, queue, message_id, group), Situation)
 
     # -- maintenance -----------------------------------------------------------------------------------------------
 
@@ -440,7 +448,7 @@ class PostgresEngine(LogView):
     def read(
         self, part: Part, batch_rows: int = 10_000, columns: Sequence[str] | None = None
     ) -> Iterator[pyarrow.RecordBatch]:
-        return reading.read(self.database, part, batch_rows, columns, self.salt)
+        return record_batches.read(self.database, part, batch_rows, columns, self.salt)
 
     def stream_position(self, queue: str, group: str) -> Mark | None:
         _ = self.salt
@@ -454,17 +462,17 @@ class PostgresEngine(LogView):
 
     def stage(self, queue: str, key: str, part: str, batches: Iterable[pyarrow.RecordBatch]) -> int:
         _ = self.salt
-        return staging.stage(self.database, queue, key, part, batches)
+        return sink.stage(self.database, queue, key, part, batches)
 
     def release(self, queue: str, key: str, parts: Sequence[str]) -> int | None:
         _ = self.salt
-        count = staging.release(self.database, queue, key, parts)
+        count = sink.release(self.database, queue, key, parts)
         self.watch.committed()
         return count
 
     def discard(self, queue: str, key: str) -> None:
         _ = self.salt
-        staging.discard(self.database, queue, key)
+        sink.discard(self.database, queue, key)
 
     # -- the ledger --------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Versions of the schema: the tables step by step, and all functions anew whenever one of them has changed."""
+"""Schema versions: numbered migrations of the tables, and all functions again whenever one of them has changed."""
 
 from __future__ import annotations
 
@@ -9,27 +9,26 @@ from importlib.resources import files
 from penstock.domain.errors import EngineTooOld, SchemaMissing, SchemaTooNew, StoreError, StoreReadOnly
 from penstock.domain.identity import SALT_BITS
 from penstock.engines.postgres.connection import SQL, Database
-from penstock.engines.postgres.translating import MIGRATE
+from penstock.engines.postgres.errors import MIGRATE
 from penstock.engines.statements import Statements
 
-STEPS = Statements("penstock.engines.postgres", "sql/migration.sql")
+PACKAGE = "penstock.engines.postgres"
+STEPS = Statements(PACKAGE, "sql/migration.sql")
 OLDEST_SERVER = 150_000
 
 
 def steps() -> list[tuple[str, str]]:
     """The name and the SQL of each migration, in order."""
-    return _scripts("migrations")
+    folder = files(PACKAGE).joinpath("migrations")
+    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
+    return [(name.removesuffix(".sql"), folder.joinpath(name).read_text(encoding="utf-8")) for name in names]
 
 
 def functions() -> list[tuple[str, str]]:
-    """The files of functions and views, in order."""
-    return _scripts("functions")
-
-
-def _scripts(kind: str) -> list[tuple[str, str]]:
-    folder = files("penstock.engines.postgres").joinpath(kind)
-    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".sql"))
-    return [(name.removesuffix(".sql"), folder.joinpath(name).read_text(encoding="utf-8")) for name in names]
+    """The files of functions and views, in the order of load_order.txt."""
+    folder = files(PACKAGE)
+    names = folder.joinpath("load_order.txt").read_text(encoding="utf-8").split()
+    return [(name, folder.joinpath(f"{name}.sql").read_text(encoding="utf-8")) for name in names]
 
 
 def script() -> str:

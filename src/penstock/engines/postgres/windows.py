@@ -1,11 +1,11 @@
-"""Windows: how the pipeline reads. A mark is a cursor as text, because sequences commit out of order: two snapshots,
-and a place between what the one shows and the other does not."""
+"""Windows, which streams read. A mark is a cursor as text, because sequences commit out of order: two snapshots, and a
+place among the rows that the second shows and the first does not."""
 
 from __future__ import annotations
 
 from penstock.domain.errors import InvalidInput
-from penstock.domain.names import shown
-from penstock.domain.observations import Part
+from penstock.domain.results import Part
+from penstock.domain.validation import shown
 from penstock.engines.contract import Mark, Table
 from penstock.engines.postgres.connection import Database
 from penstock.engines.statements import Statements
@@ -51,8 +51,8 @@ def window(database: Database, queue: str, start: Mark, end: Mark, parts: int, t
     rows = database.rows(SQL.parts, (queue, text_of(start), text_of(end), max(1, parts), table))
     pieces: list[Part] = []
     before = (0, 0)
-    for count, is_counted, last_tx, last_seq, *witness in rows:
-        last = (last_tx, last_seq)
+    for count, is_counted, last_tx, last_position, *witness in rows:
+        last = (last_tx, last_position)
         pieces.append(Part(queue, (before, last), count, table, start, end, is_counted, tuple(witness)))
         before = last
     return pieces

@@ -1,7 +1,8 @@
-"""The file behind a store: opening it, transactions, and what its errors mean.
+"""Connections to the file of a store: opening, transactions, and the translation of errors.
 
-One connection writes, under a lock: SQLite has one writer anyway, and waiting for a lock is cheaper than polling a
-busy file. A second one reads, so that looking never waits for a commit. A store in memory has one for both.
+One connection writes, under a lock of the process: SQLite has one writer anyway, and waiting for a lock is cheaper than
+polling a busy file. A second connection reads, so that reads never wait for a commit. A store in memory has one
+connection for both.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ from typing import Any
 import apsw
 
 from penstock.domain import errors
-from penstock.engines.sqlite.transaction import Tokens, Transaction
-from penstock.engines.statements import Statements
+from penstock.engines.positional.database import Tokens
+from penstock.engines.sqlite import caller_transaction
+from penstock.engines.sqlite.transaction import SQL, SqliteTransaction
 
 logger = logging.getLogger("penstock.dead_letters")
-SQL = Statements("penstock.engines.sqlite", "sql/connection.sql")
 MEMORY = ":memory:"
-# Older ones can lose committed writes when two connections checkpoint a write-ahead log at once.
+# Older versions can lose committed writes when two connections checkpoint the write-ahead log at once.
 OLDEST_SQLITE = (3, 51, 3)
 
 
-class Database:
+class SqliteDatabase:
     def __init__(self, path: str, clock: Callable[[], int], random: Callable[[], float], busy_seconds: float) -> None:
         self.path = path
         self.in_memory = path == MEMORY
@@ -41,14 +42,14 @@ class Database:
         self._writer: apsw.Connection
         self._cursor: apsw.Cursor
         self._reader: apsw.Connection
-        self._current: Transaction | None
+        self._current: SqliteTransaction | None
         self._changes: int
         self._owner: int
         self._durable: bool
         self._closed = False
         self._write_lock = threading.RLock()
         self._read_lock = threading.RLock()
-        # For whoever watches the file with a connection of its own; see `hold_for_fork`.
+        # For the polling connection of `notify`; see `hold_for_fork`.
         self.watch_lock = threading.RLock()
         self._open()
         _databases.add(self)
@@ -56,11 +57,11 @@ class Database:
     # -- transactions ----------------------------------------------------------------------------------------------
 
     def write(self, durable: bool = True) -> Write:
-        """A transaction that changes something, whole or not at all. Inside another one it becomes a part of it."""
+        """A write transaction; inside another write of the same thread, a savepoint."""
         return Write(self, durable)
 
-    def begin(self, durable: bool) -> tuple[Transaction, bool]:
-        """Take the write lock: of this process first, then of the file. Also says whether it is a part of another."""
+    def begin(self, durable: bool) -> tuple[SqliteTransaction, bool]:
+        """Take the write lock, of this process first, then of the file; also return whether this is a savepoint."""
         self._check_process()
         if not self._write_lock.acquire(timeout=self.busy_seconds + 1):
             raise errors.StoreUnavailable(f"{self.path}: another thread held the store for {self.busy_seconds:g} s")
@@ -82,8 +83,8 @@ class Database:
         return transaction, False
 
     def end(self, is_part: bool, failed: bool) -> bool:
-        """Commit or undo, and give the lock back; whether something has changed. The database may have ended a failed
-        transaction by itself."""
+        """Commit or roll back, and release the lock; return whether anything changed. SQLite may have rolled back a
+        failed transaction by itself."""
         try:
             if failed and self._writer.in_transaction:
                 self._run(SQL.rollback_to if is_part else SQL.rollback)
@@ -106,8 +107,8 @@ class Database:
             raise
 
     @contextmanager
-    def read(self) -> Iterator[Transaction]:
-        """One snapshot, without waiting for a writer."""
+    def read(self) -> Iterator[SqliteTransaction]:
+        """A snapshot that does not wait for writers."""
         if self.is_writing_here():
             assert self._current is not None
             yield self._current
@@ -127,8 +128,16 @@ class Database:
                     self._reader.execute(SQL.rollback)
 
     @contextmanager
-    def write_aside(self, connection: apsw.Connection) -> Iterator[Transaction]:
-        """A transaction on another connection of this process, which takes its turn among the writes."""
+    def caller_write(self, connection: object) -> Iterator[SqliteTransaction]:
+        """A savepoint on the caller's own connection to the store's file."""
+        own = caller_transaction.check_connection(connection, self.path, self.in_memory)
+        with self.translated(), caller_transaction.without_tracers(own), own:
+            caller_transaction.take_write_lock(own)
+            yield self.transaction(own.cursor())
+
+    @contextmanager
+    def write_aside(self, connection: apsw.Connection) -> Iterator[SqliteTransaction]:
+        """A write on another connection of this process, serialised with the other writes."""
         self._check_process()
         with self.exclusively(), self.translated():
             self._check_open()
@@ -141,11 +150,11 @@ class Database:
                     connection.execute(SQL.rollback)
 
     def is_writing_here(self) -> bool:
-        """A read inside a write sees what was written: it is a part of it."""
+        """Whether this thread is in a write: its reads belong to that transaction."""
         return self._current is not None and self._owner == threading.get_ident()
 
-    def transaction(self, cursor: apsw.Cursor) -> Transaction:
-        return Transaction(cursor, self.clock(), self.random, self.salt, self.tokens)
+    def transaction(self, cursor: apsw.Cursor) -> SqliteTransaction:
+        return SqliteTransaction(cursor, self.clock(), self.random, self.salt, self.tokens)
 
     # -- opening and closing ---------------------------------------------------------------------------------------
 
@@ -164,28 +173,27 @@ class Database:
         self._handle = None if self.in_memory else _handle(self.path)
 
     def connection(self) -> apsw.Connection:
-        """A connection with everything set that does not stick to the file."""
+        """A connection with the settings that SQLite does not store in the file."""
         connection = apsw.Connection(self.path, statementcachesize=256)
         connection.set_busy_timeout(int(self.busy_seconds * 1000))
-        # Plans do not depend on bound values: otherwise every range query is prepared again for every call.
+        # Keep plans independent of bound values: otherwise every range query is prepared again for every call.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         for pragma in (
             SQL.trusted_schema,
             SQL.cell_size_check,
-            SQL.journal_mode,
+            SQL.set_journal_mode,
             SQL.durable,
             SQL.cache_size,
             SQL.checkpoint_pages,
             SQL.journal_size_limit,
         ):
-            # apsw steps a statement only as far as its rows are read: without this a pragma may not take effect.
+            # apsw steps a statement only while its rows are read: without fetchall a pragma may not take effect.
             connection.execute(pragma).fetchall()
         return connection
 
     def close(self) -> None:
-        """The call that another thread is in ends first, because SQLite does not close a connection under it; those
-        that wait for their turn are refused. A child process uses it too, and must leave the parent's connections
-        alone."""
+        """Wait for the calls of other threads, because SQLite does not close a connection in use; refuse calls that
+        wait for their turn. A forked child must not touch the connections of its parent."""
         self._closed = True
         if self._process == os.getpid():
             with self.exclusively(), self._held(self._read_lock):
@@ -196,7 +204,7 @@ class Database:
                     self._handle = None
 
     def exclusively(self) -> AbstractContextManager[None]:
-        """Nobody else of this process writes meanwhile."""
+        """Hold the write lock of this process."""
         return self._held(self._write_lock)
 
     @contextmanager
@@ -218,11 +226,11 @@ class Database:
             )
 
     def is_removed(self) -> bool:
-        """A file that was removed, or replaced by another one, can still be written by those who have it open."""
+        """Whether the file was removed or replaced; those who have it open could still write to it."""
         return self._handle is not None and os.fstat(self._handle).st_nlink == 0
 
     def _check_process(self) -> None:
-        """SQLite's locks do not survive a fork: a child opens its own connections and forgets the parent's."""
+        """SQLite's locks do not survive a fork: a child opens connections of its own and leaves its parent's alone."""
         if self._process != os.getpid():
             _inherited.append((self._writer, self._reader))
             self._open()
@@ -236,7 +244,7 @@ class Database:
         if not os.path.isdir(parent):
             raise errors.NotAStore(f"{self.path}: there is no directory {parent}; make it first")
         if not os.path.exists(self.path) and os.access(parent, os.W_OK):
-            # Messages are private: the file is made for its owner alone, and SQLite gives its companions the same mode.
+            # Messages are private: only the owner may read the file; SQLite gives its journal files the same mode.
             self._make_file()
 
     def _make_file(self) -> None:
@@ -248,8 +256,8 @@ class Database:
     # -- forks -----------------------------------------------------------------------------------------------------
 
     def hold_for_fork(self) -> None:
-        """Keep every thread out of SQLite while this one forks: a lock that another thread has inside SQLite would stay
-        locked in the child for ever, because the thread that could unlock it is not there."""
+        """Keep other threads out of SQLite during a fork: a lock that one of them holds inside SQLite would stay locked
+        in the child, where that thread does not exist."""
         for lock in self._locks():
             lock.acquire()
 
@@ -309,16 +317,16 @@ class Database:
 
 
 class Write:
-    """A `with` block that is one transaction. A class, because every call enters one and a generator costs more."""
+    """A write transaction as a `with` block. A class, because every call enters one and a generator costs more."""
 
     __slots__ = ("_database", "_deaths", "_durable", "_is_part", "_silent", "_transaction")
 
-    def __init__(self, database: Database, durable: bool, silent: bool = False) -> None:
+    def __init__(self, database: SqliteDatabase, durable: bool, silent: bool = False) -> None:
         self._database = database
         self._durable = durable
         self._silent = silent
 
-    def __enter__(self) -> Transaction:
+    def __enter__(self) -> SqliteTransaction:
         database = self._database
         try:
             self._transaction, self._is_part = database.begin(self._durable)
@@ -345,12 +353,12 @@ class Write:
             database.on_commit()
 
 
-# Connections of a parent process. Closing them here would drop the parent's locks, so they are kept, unused.
+# Connections of a parent process, kept unused: closing them here would drop the parent's locks.
 _inherited: list[tuple[Any, Any]] = []
 
 
-_databases: weakref.WeakSet[Database] = weakref.WeakSet()
-_held: list[Database] = []
+_databases: weakref.WeakSet[SqliteDatabase] = weakref.WeakSet()
+_held: list[SqliteDatabase] = []
 
 
 def _hold_all() -> None:
@@ -369,8 +377,8 @@ if hasattr(os, "register_at_fork"):
 
 
 def _handle(path: str) -> int | None:
-    """Something to ask about a file that does not count as having opened it: closing a file drops the locks that this
-    process has on it, SQLite's too. Only Linux has that."""
+    """A descriptor for fstat that does not count as opening the file: closing an open file drops all locks that this
+    process has on it, including those of SQLite. Linux only."""
     return os.open(path, os.O_PATH | os.O_CLOEXEC) if hasattr(os, "O_PATH") else None
 
 
@@ -380,3 +388,19 @@ def _check_version() -> None:
         raise errors.EngineTooOld(
             f"SQLite {version} can lose committed writes in WAL mode: install apsw 3.51.3 or newer"
         )
+
+
+def absent_store(path: str) -> str | None:
+    """Return why there is no store at a path, or None if there is one or only opening it can tell."""
+    if path == MEMORY:
+        return None
+    if not os.path.exists(path):
+        return "there is no store"
+    try:
+        connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READONLY)
+        try:
+            return None if connection.execute(SQL.has_schema).get else "there is a database but no store in it"
+        finally:
+            connection.close()
+    except apsw.Error:  # not a database, locked or unreadable
+        return None

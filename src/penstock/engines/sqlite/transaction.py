@@ -1,32 +1,22 @@
-"""What a verb works with: one connection inside a transaction, and one moment for all of it."""
+"""One transaction on a connection of apsw."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import apsw
 
-Bindings = dict[str, Any] | tuple[Any, ...]
+from penstock.engines.positional.database import Bindings, Tokens
+from penstock.engines.statements import Statements
+
+SQL = Statements("penstock.engines.sqlite", "statements")
+_TEXT = SQL.blocks
 
 
-class Tokens:
-    """The latest token that this process knows of."""
+class SqliteTransaction:
+    """`positional.database.Transaction` on SQLite."""
 
-    __slots__ = ("latest",)
-
-    def __init__(self) -> None:
-        self.latest = 0
-
-    def seen(self, token: int) -> None:
-        self.latest = max(self.latest, token)
-
-    def next(self, least: int) -> int:
-        self.latest = max(self.latest + 1, least)
-        return self.latest
-
-
-class Transaction:
     __slots__ = ("_cursor", "_execute", "deaths", "now", "random", "salt", "tokens")
 
     def __init__(self, cursor: apsw.Cursor, now: int, random: Callable[[], float], salt: int, tokens: Tokens) -> None:
@@ -34,34 +24,42 @@ class Transaction:
         self.random = random
         self.salt = salt
         self.tokens = tokens
-        self.deaths: list[str] = []  # dead letters, to be signalled once they are committed
-        # One cursor for all statements: each is read to its end before the next, and making one costs time too.
+        self.deaths: list[str] = []
+        # One cursor for all statements: each result is read to its end before the next statement runs.
         self._cursor = cursor
         self._execute = cursor.execute
 
-    @property
-    def connection(self) -> apsw.Connection:
-        """For statements whose rows are read one by one, beside others."""
-        return self._cursor.connection
-
     def run(self, statement: str, bindings: Bindings = ()) -> None:
-        self._execute(statement, bindings)
+        self._execute(_TEXT[statement], bindings)
 
     def run_many(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> None:
-        self._cursor.executemany(statement, rows)
+        self._cursor.executemany(_TEXT[statement], rows)
 
     def rows(self, statement: str, bindings: Bindings = ()) -> list[tuple[Any, ...]]:
-        return self._execute(statement, bindings).fetchall()
+        return self._execute(_TEXT[statement], bindings).fetchall()
 
     def row(self, statement: str, bindings: Bindings = ()) -> tuple[Any, ...] | None:
-        rows = self._execute(statement, bindings).fetchall()
+        rows = self._execute(_TEXT[statement], bindings).fetchall()
         return rows[0] if rows else None
 
     def value(self, statement: str, bindings: Bindings = ()) -> Any:
-        rows = self._execute(statement, bindings).fetchall()
+        rows = self._execute(_TEXT[statement], bindings).fetchall()
         return rows[0][0] if rows else None
 
     def changes(self, statement: str, bindings: Bindings = ()) -> int:
-        """Run it, and count the rows it changed."""
-        self._execute(statement, bindings).fetchall()
-        return self.connection.changes()
+        self._execute(_TEXT[statement], bindings).fetchall()
+        return self._cursor.connection.changes()
+
+    def stream(self, statement: str, bindings: Bindings = ()) -> apsw.Cursor:
+        return self._cursor.connection.execute(_TEXT[statement], bindings)
+
+    def append_payloads(
+        self, first: int, lane_id: int, content_type: str | None, expires_at: int | None, payloads: Sequence[bytes]
+    ) -> None:
+        """One statement over an array costs a third of one statement per message."""
+        bindings = (first - 1, lane_id, self.now, content_type, expires_at, apsw.carray(payloads))
+        self._execute(SQL.append_payloads, bindings)
+
+    def run_script(self, text: str) -> None:
+        """The statements of a migration."""
+        self._execute(text).fetchall()

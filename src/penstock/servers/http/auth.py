@@ -1,10 +1,10 @@
-"""Who asks: by a token, by name and password, by a browser's session, or because nobody needs to say it here.
+"""Authentication by token, by name and password, or by a browser's session.
 
     Authorization: Bearer penstock_…          a token
     Authorization: Basic …                    name and password
     Cookie: penstock_session=…                a browser that has logged in
 
-Where no users, password or token are set, everybody on this machine is the default user and nobody else is let in.
+Without users, password or token, clients on this machine are the default user and all others are refused.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from penstock.domain.names import shown
+from penstock.domain.validation import shown
 from penstock.servers.access import DEFAULT, Right, User
-from penstock.servers.http.asking import Asked
 from penstock.servers.http.problems import Problem
-from penstock.servers.http.routing import path_to
-from penstock.servers.http.site import Site, site_of
+from penstock.servers.http.request import HttpRequest
+from penstock.servers.http.router import path_to
+from penstock.servers.http.state import HttpState, http_state
 from penstock.servers.logins import TooManyLogins
 
 Via = Literal["cookie", "bearer", "basic", "open", "host"]
@@ -36,12 +36,12 @@ PROTECTED = (
     "Penstock is running in protected mode: no users, password or token are set, so only clients on this machine may "
     "use it. Set one (see `penstock serve --example-config`) and restart it."
 )
-# A client on this machine that passes on the requests of others.
+# Headers of a proxy on this machine that forwards requests of others.
 FORWARDED = frozenset({b"forwarded", b"x-forwarded-for", b"x-real-ip"})
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Who asks, and how they said so. `csrf` goes into every form as the field `csrf`."""
+    """The authenticated user, and by which method. `csrf` is the value of the field `csrf` in every form."""
 
     user: User
     via: Via
@@ -65,7 +65,7 @@ def identity_of(request: Request) -> Identity:
 
 
 def check_right(identity: Identity, right: Right, queue: str | None) -> None:
-    """A queue of others looks as if it were not there: its name is nobody else's business."""
+    """A queue without the right to it answers as if it did not exist."""
     if not identity.may(right):
         raise Problem(403, f"user {shown(identity.name)} ({identity.role}) has no right to {right.value}", "Forbidden")
     if queue is not None and not identity.may(right, queue):
@@ -73,42 +73,42 @@ def check_right(identity: Identity, right: Right, queue: str | None) -> None:
 
 
 def check_all_queues(identity: Identity, what: str) -> None:
-    """For what tells of all queues at once: who may not look at some of them must not learn of them there."""
+    """For documents about all queues: the user needs the right to each of them."""
     if not identity.user.sees_all:
         raise Problem(
             403, f"{what} is for those who may look at all queues, not for {shown(identity.name)}", "Forbidden"
         )
 
 
-async def identify(request: Asked, site: Site) -> Identity | None:
-    """Who asks, or None when they have not said; those who say it wrongly are refused."""
-    if site.identify is not None:
-        user = await site.identify(request)
-        return None if user is None else Identity(user, "host", site.open_csrf)
+async def identify(request: HttpRequest, state: HttpState) -> Identity | None:
+    """The identity of the client, None without credentials; invalid ones raise Problem."""
+    if state.identify is not None:
+        user = await state.identify(request)
+        return None if user is None else Identity(user, "host", state.open_csrf)
     authorization = request.fields.get(b"authorization")
     if authorization is not None:
-        return await _by_header(request, site, authorization.decode("latin-1"))
+        return await _by_header(request, state, authorization.decode("latin-1"))
     name = request.cookies.get(COOKIE) if b"cookie" in request.fields else None
     if name is not None:
-        found = site.sessions.find(name)
+        found = state.sessions.find(name)
         if found is not None:
             return Identity(found[1], "cookie", found[0].csrf)
-    return _open(request, site)
+    return _open(request, state)
 
 
-def _open(request: Asked, site: Site) -> Identity | None:
-    if site.users.need_password:
+def _open(request: HttpRequest, state: HttpState) -> Identity | None:
+    if state.users.need_password:
         return None
-    user = site.users.find(DEFAULT)
+    user = state.users.find(DEFAULT)
     if user is None:
         return None
     if not is_local(request):
         raise Problem(403, PROTECTED, "ProtectedMode")
-    return Identity(user, "open", site.open_csrf)
+    return Identity(user, "open", state.open_csrf)
 
 
-def is_local(request: Asked) -> bool:
-    """By the address of the peer, which cannot be pretended; a Unix socket has none."""
+def is_local(request: HttpRequest) -> bool:
+    """Judged by the address of the peer, which cannot be forged; a Unix socket has none."""
     if not FORWARDED.isdisjoint(request.fields):
         return False
     client = request.scope.get("client")
@@ -128,14 +128,14 @@ def _is_loopback(text: str) -> bool:
 # -- tokens and passwords --------------------------------------------------------------------------------------------
 
 
-async def _by_header(request: Asked, site: Site, authorization: str) -> Identity:
+async def _by_header(request: HttpRequest, state: HttpState, authorization: str) -> Identity:
     scheme, _, value = authorization.partition(" ")
     if scheme.lower() == "bearer":
-        user = await _check(request, site, "", value.strip())
-        return Identity(user, "bearer", site.open_csrf)
+        user = await _check(request, state, "", value.strip())
+        return Identity(user, "bearer", state.open_csrf)
     if scheme.lower() == "basic":
         name, secret = _name_and_password(value)
-        return Identity(await _check(request, site, name, secret), "basic", site.open_csrf)
+        return Identity(await _check(request, state, name, secret), "basic", state.open_csrf)
     raise _unauthorized("the Authorization header is neither Bearer nor Basic")
 
 
@@ -149,9 +149,9 @@ def _name_and_password(value: str) -> tuple[str, str]:
     return name, password
 
 
-async def _check(request: Request, site: Site, name: str, secret: str) -> User:
+async def _check(request: Request, state: HttpState, name: str, secret: str) -> User:
     """The user with this password, or with this token when there is no name."""
-    logins, address = site.logins, _address(request)
+    logins, address = state.logins, _address(request)
     try:
         if name:
             user = await logins.by_password(address, name, secret.encode(errors="surrogateescape"))
@@ -181,15 +181,15 @@ def login_needed() -> Problem:
 
 
 async def log_in(request: Request, name: str, secret: str, answer: Answer) -> Answer:
-    """Begin a session, and put its cookie on the answer. `secret` is a password, or a token when there is no name."""
-    site = site_of(request)
-    user = await _check(request, site, name, secret)
+    """Begin a session and set its cookie. `secret` is a password, or a token if there is no name."""
+    state = http_state(request)
+    user = await _check(request, state, name, secret)
     old = request.cookies.get(COOKIE)
     if old is not None:
-        site.sessions.end(old)
+        state.sessions.end(old)
     answer.set_cookie(
         COOKIE,
-        site.sessions.begin(user),
+        state.sessions.begin(user),
         path=_cookie_path(request),
         secure=request.url.scheme == "https",
         httponly=True,
@@ -201,7 +201,7 @@ async def log_in(request: Request, name: str, secret: str, answer: Answer) -> An
 def log_out(request: Request, answer: Answer) -> Answer:
     name = request.cookies.get(COOKIE)
     if name is not None:
-        site_of(request).sessions.end(name)
+        http_state(request).sessions.end(name)
     answer.delete_cookie(COOKIE, path=_cookie_path(request), httponly=True, samesite="strict")
     return answer
 

@@ -1,4 +1,4 @@
-"""Bodies of requests: whole, as a form, or line by line; never more in memory than the limit."""
+"""Request bodies: checks of their length, forms, and lines, in bounded memory."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect, Request
 
-from penstock.servers.http.asking import Asked, too_large
 from penstock.servers.http.problems import Problem
+from penstock.servers.http.request import HttpRequest, too_large
 
 FORM = "application/x-www-form-urlencoded"
 JSON = "application/json"
@@ -19,8 +19,8 @@ def content_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def check_length(request: Asked, limit: int) -> None:
-    """What the client says beforehand; it is counted all the same."""
+def check_length(request: HttpRequest, limit: int) -> None:
+    """Check the declared length; the bytes are counted while reading, too."""
     if request.fields.get(b"content-encoding", b"identity").lower() not in (b"identity", b""):
         raise Problem(415, "a body must not be compressed: send it as it is", "CompressedBody")
     claimed = request.fields.get(b"content-length", b"")

@@ -1,5 +1,4 @@
-"""Whether the server lives, and whether it can serve: for those who start and stop it. Open to everybody, so they say
-nothing else."""
+"""Liveness and readiness probes, open to everybody: they reveal nothing else."""
 
 from __future__ import annotations
 
@@ -9,8 +8,8 @@ import logging
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from penstock.servers.http.routing import Route
-from penstock.servers.http.site import site_of
+from penstock.servers.http.router import Route
+from penstock.servers.http.state import http_state
 
 logger = logging.getLogger("penstock.http")
 PATIENCE_SECONDS = 5.0
@@ -21,12 +20,12 @@ async def healthz(request: Request) -> Response:
 
 
 async def readyz(request: Request) -> Response:
-    site = site_of(request)
+    state = http_state(request)
     try:
-        if site.is_closing.is_set():
+        if state.is_closing.is_set():
             return _not_ready()
         async with asyncio.timeout(PATIENCE_SECONDS):
-            await site.store._read(site.store.engine.seen)
+            await state.store.executor.read(state.store.engine.seen)
     except Exception as error:
         logger.warning("not ready: %s: %s", type(error).__name__, error)
         return _not_ready()

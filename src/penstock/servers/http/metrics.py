@@ -11,12 +11,12 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from starlette.requests import Request
 from starlette.responses import Response
 
-from penstock.domain.observations import GroupStats
+from penstock.domain.results import GroupStats
 from penstock.servers.access import Right
 from penstock.servers.http.auth import identity_of
-from penstock.servers.http.routing import Route
-from penstock.servers.http.sampling import QueueSample, Sample
-from penstock.servers.http.site import site_of
+from penstock.servers.http.router import Route
+from penstock.servers.http.sampler import QueueSample, Sample
+from penstock.servers.http.state import http_state
 
 GAUGES = {
     "available": "messages that are ready and were never handed out",
@@ -30,12 +30,12 @@ GAUGES = {
 
 
 async def metrics(request: Request) -> Response:
-    site, identity = site_of(request), identity_of(request)
-    sample = await site.sampler.sample()
+    state, identity = http_state(request), identity_of(request)
+    sample = await state.sampler.sample()
     seen = {name: one for name, one in sample.queues.items() if identity.may(Right.LOOK, name)}
     registry = CollectorRegistry()
-    registry.register(_Queues(sample, seen, site.settings.metrics_queues))
-    text = generate_latest(registry) + generate_latest(site.answers.registry)
+    registry.register(_Queues(sample, seen, state.settings.metrics_queues))
+    text = generate_latest(registry) + generate_latest(state.request_metrics.registry)
     return Response(text, headers={"content-type": CONTENT_TYPE_PLAIN_0_0_4})
 
 
@@ -53,7 +53,8 @@ class _Queues:
                 family.add_metric([queue, group], getattr(stats, name))
             yield family
         yield self._ages(rows)
-        yield self._outcomes(rows)
+        yield self._endings(rows)
+        yield self._failed_attempts(rows)
         yield from self._whole()
 
     def _rows(self) -> Iterator[tuple[str, str, GroupStats]]:
@@ -62,19 +63,26 @@ class _Queues:
                 yield name, group, stats
 
     def _ages(self, rows: list[tuple[str, str, GroupStats]]) -> Metric:
-        about = "age of the oldest message that waits or is worked on"
+        about = "how long the message has been ready that waits longest"
         ages = GaugeMetricFamily("penstock_oldest_age_seconds", about, labels=["queue", "group"])
         for queue, group, stats in rows:
             ages.add_metric([queue, group], stats.oldest_age_seconds or 0)
         return ages
 
-    def _outcomes(self, rows: list[tuple[str, str, GroupStats]]) -> Metric:
-        about = "messages that have ended, by outcome"
-        outcomes = CounterMetricFamily("penstock_messages_finished", about, labels=["queue", "group", "outcome"])
+    def _endings(self, rows: list[tuple[str, str, GroupStats]]) -> Metric:
+        about = "how often a message has ended, by outcome; one that is redriven and ends again counts twice"
+        endings = CounterMetricFamily("penstock_messages_finished", about, labels=["queue", "group", "outcome"])
         for queue, group, stats in rows:
-            for outcome, count in stats.outcomes.items():
-                outcomes.add_metric([queue, group, outcome], count)
-        return outcomes
+            for outcome, count in stats.endings.items():
+                endings.add_metric([queue, group, outcome], count)
+        return endings
+
+    def _failed_attempts(self, rows: list[tuple[str, str, GroupStats]]) -> Metric:
+        about = "attempts that did not succeed (nak, reject, lease ended), whether retries were left or not"
+        failed = CounterMetricFamily("penstock_failed_attempts", about, labels=["queue", "group"])
+        for queue, group, stats in rows:
+            failed.add_metric([queue, group], stats.failed_attempts)
+        return failed
 
     def _whole(self) -> Iterator[Metric]:
         paused = GaugeMetricFamily("penstock_paused", "1 while a queue hands out nothing", labels=["queue"])

@@ -1,5 +1,5 @@
-"""What can go wrong, as problem details (RFC 9457): a status, a title that stays the same, and a sentence that names
-the value at fault and what would be right."""
+"""Errors as problem details (RFC 9457): a status, a fixed title, and a sentence that names the invalid value and what
+is expected."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RETRY_SECONDS = 1
 
 
 class Problem(Exception):
-    """An answer that is an error. `headers` go with it, `members` are further members of the document."""
+    """An error response with its headers; `members` are further members of the document."""
 
     def __init__(self, status: int, detail: str, kind: str | None = None, *, headers: Any = (), **members: Any) -> None:
         super().__init__(detail)
@@ -49,7 +49,7 @@ class Problem(Exception):
 
 
 class ProblemDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """What every error answers: `detail` is for people, `error` is a word for programs."""
+    """The body of every error: `detail` is for people, `error` is a code for programs."""
 
     type: str
     title: str
@@ -62,7 +62,7 @@ class ProblemDocument(msgspec.Struct, frozen=True, kw_only=True):
     incident: str | msgspec.UnsetType = msgspec.UNSET
 
 
-# The nearest class in the tree of an error counts.
+# The status of the nearest class in an error's MRO.
 STATUSES: dict[type[errors.PenstockError], int] = {
     errors.InvalidInput: 400,
     errors.PayloadTooLarge: 413,
@@ -75,7 +75,7 @@ STATUSES: dict[type[errors.PenstockError], int] = {
     errors.StoreFull: 507,
     errors.DiskError: 503,
 }
-# What the store's own errors say is for the log: it names files and statements, which are nobody's business out here.
+# Errors of the store name files and statements: their text goes to the log only.
 STORE_DETAILS: dict[type[errors.PenstockError], str] = {
     errors.StoreUnavailable: "the store is busy or cannot be reached for now: trying again is safe",
     errors.StoreReadOnly: "the store may be read but not written",

@@ -1,4 +1,4 @@
-"""Browsers that have logged in: a random name in a cookie, everything else stays here."""
+"""Browser sessions: a random name in a cookie, everything else on the server."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import msgspec
 
 from penstock.servers.access import User, Users
 
-# The one that was quiet for longest gives way.
+# Beyond this the least recently used session is dropped.
 MAX_SESSIONS = 10_000
 
 
-class Session(msgspec.Struct):
-    """`credentials` are those that the user had at login: with others the session is over."""
+class BrowserSession(msgspec.Struct):
+    """`credentials` are those of the login: a session ends when the user gets others."""
 
     user_name: str
     csrf: str
@@ -24,22 +24,22 @@ class Session(msgspec.Struct):
 
 
 class Sessions:
-    """Kept under a hash of their name, so that a picture of the memory lets nobody in."""
+    """Stored under a hash of the cookie, so that a memory dump reveals no usable one."""
 
     def __init__(self, users: Users, idle_seconds: float) -> None:
         self._users = users
         self._idle_seconds = idle_seconds
-        self._sessions: dict[bytes, Session] = {}
+        self._sessions: dict[bytes, BrowserSession] = {}
 
     def begin(self, user: User) -> str:
         name = secrets.token_urlsafe(32)
-        session = Session(user.name, secrets.token_urlsafe(32), _credentials(user), time.monotonic())
+        session = BrowserSession(user.name, secrets.token_urlsafe(32), _credentials(user), time.monotonic())
         self._sessions[_key(name)] = session
         while len(self._sessions) > MAX_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
         return name
 
-    def find(self, name: str) -> tuple[Session, User] | None:
+    def find(self, name: str) -> tuple[BrowserSession, User] | None:
         key = _key(name)
         session = self._sessions.pop(key, None)
         if session is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import operator
 import typing
 from collections.abc import Callable
 from functools import lru_cache
@@ -16,9 +17,9 @@ from typing import Annotated, Any, NamedTuple
 
 from penstock.domain.errors import InvalidInput
 from penstock.domain.identity import check_id
-from penstock.domain.names import check_name
+from penstock.domain.validation import check_name
 from penstock.servers.resp.encoder import Tags
-from penstock.servers.resp.words import CommandError, printable, quoted, syntax_error, wrong_arity
+from penstock.servers.resp.errors import CommandError, printable, quoted, syntax_error, wrong_arity
 
 
 class Kind(NamedTuple):
@@ -40,7 +41,9 @@ def read_name(kind: str) -> Callable[[bytes], str]:
         try:
             text = data.decode()
         except UnicodeDecodeError:
-            raise InvalidInput(f"{kind} {quoted(data)} is not valid UTF-8") from None
+            raise InvalidInput(
+                f"{kind} {quoted(data)} is not valid UTF-8: names are text in this store, contents may be any bytes"
+            ) from None
         return check_name(kind, text)
 
     return read
@@ -74,6 +77,7 @@ def read_token(data: bytes) -> int:
     return value
 
 
+@lru_cache(maxsize=1024)
 def read_seconds(data: bytes) -> float:
     """Whole or with a fraction; nothing that `float` alone would let through, such as `nan` or `1_0`."""
     try:
@@ -145,7 +149,8 @@ class Signature:
         self._subcommands = subcommands
         hints = typing.get_type_hints(run, include_extras=True)
         own = list(inspect.signature(run).parameters.values())[1:]
-        parameters = [_parameter(one, hints[one.name]) for one in own]
+        # `calls` is no argument of the client: it holds the words of all commands that became this call.
+        parameters = [_parameter(one, hints[one.name]) for one in own if one.name != "calls"]
         self.positional = [one for one in parameters if one.token is None and not one.kind.is_rest]
         self.options = {one.token.encode(): one for one in parameters if one.token is not None}
         self.rest = next((one for one in parameters if one.kind.is_rest), None)
@@ -169,7 +174,7 @@ class Signature:
             raise wrong_arity(self.name)
         if self._subcommands is not None:
             self._check_subcommand(arguments)
-        values = [read(argument) for read, argument in zip(self._readers, arguments, strict=False)]
+        values = list(map(operator.call, self._readers, arguments))
         if len(arguments) == count:
             if self.rest is not None:
                 values.append([])

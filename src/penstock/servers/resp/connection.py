@@ -11,33 +11,32 @@ import logging
 import math
 import socket
 from collections import deque
-from collections.abc import Hashable, Sequence
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock.domain.errors import PenstockError
-from penstock.servers.resp.desks import Waiter
-from penstock.servers.resp.encoder import Failure, Reply, encode
+from penstock.servers.resp.blocking import Waiter
+from penstock.servers.resp.encoder import Failure, Replies, Reply, encode
+from penstock.servers.resp.errors import CommandError, failure
 from penstock.servers.resp.parser import Parser
+from penstock.servers.resp.pending import BlockingCall, Pending
+from penstock.servers.resp.reply_slot import ReplySlot
 from penstock.servers.resp.session import Session
-from penstock.servers.resp.slot import ONE_CALL, Slot
-from penstock.servers.resp.table import Command, Order, find
-from penstock.servers.resp.words import CommandError, failure
-from penstock.servers.resp.work import Waiting, Work
+from penstock.servers.resp.table import TABLE, Command, Common, Order, find
 
 if TYPE_CHECKING:
     from penstock.servers.resp.server import Server
 
 logger = logging.getLogger("penstock.resp")
-# Beyond this the client is given time to read before more is done for it.
+# Bytes of unread replies beyond which no more commands of the client are begun.
 HIGH_WATER = 256 * 1024
-# Bytes of commands that are not answered yet, beyond which no more are read; one command may be larger.
-MOST_BACKLOG = 1024 * 1024
+# Bytes of unanswered commands beyond which reading pauses; one command may be larger.
+MAX_BACKLOG = 1024 * 1024
 # Commands of one connection that become one call.
-MOST_TOGETHER = 256
-# Receives of one connection under way: each of them may bring as much as a reply may have.
-MOST_RECEIVES = 8
-# A client with more unread replies than it may have must go on reading within this time, others within request_seconds.
+MAX_JOINED = 256
+# Concurrent receives of one connection: each may return as much as a reply may hold.
+MAX_RECEIVES = 8
+# Time for a client over its limit of unread replies to go on reading; others have request_seconds.
 SLOW_SECONDS = 10.0
 
 
@@ -48,15 +47,18 @@ class Connection(asyncio.Protocol):
         self.is_gone = False
         self.transport: asyncio.Transport
         self.session: Session
+        self._executor = server.store.executor
         self._parser = Parser(server.limits)
         self._commands: deque[list[bytes]] = deque()
-        self._slots: deque[Slot | bytes] = deque()
+        self._slots: deque[ReplySlot | bytes] = deque()
         self._under_way = 0
         self._receives = 0
+        self._turns = 0
         self._may_be_cut = 0
         self._is_alone = False
         self._waiter: Waiter | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._unblocked: Reply | None = None
         self._is_reading = True
         self._can_write = True
         self._flush_is_due = False
@@ -66,7 +68,7 @@ class Connection(asyncio.Protocol):
         self._has_ended = False  # the client sends no more
         self.made_at = self.heard_at = self.stalled_at = self._begun_at = self.loop.time()
 
-    # -- coming and going ------------------------------------------------------------------------------------------
+    # -- connect and disconnect -------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -75,6 +77,7 @@ class Connection(asyncio.Protocol):
         peer = transport.get_extra_info("peername")
         address = peer[0] if isinstance(peer, tuple) else "local"
         self.session = Session(self.server, address, _is_local(address))
+        self.session.peer, self.session.local = _shown(peer), _shown(transport.get_extra_info("sockname"))
         self.session.on_known = self._know
         self.session.write = self.write_piece
         self._know(self.session.user_name is not None)
@@ -83,7 +86,7 @@ class Connection(asyncio.Protocol):
             self._write_and_close(encode(Failure(refusal), 2))
 
     def _know(self, known: bool) -> None:
-        """Whether the client has said who it is."""
+        """Apply the limits of a client that is authenticated, or not."""
         self._parser.trust(known)
         self.be_looked_at(self.loop.time())
 
@@ -98,12 +101,12 @@ class Connection(asyncio.Protocol):
         self.server.dismiss(self)
 
     def eof_received(self) -> bool:
-        """The client sends no more. It may still read what it asked for, but it does not wait any longer."""
+        """The client sends no more. It may still read its replies, but it is no longer blocked."""
         self._has_ended = True
         return self._waiter is None and not self.session.is_waiting and bool(self._slots)
 
     def is_there(self) -> bool:
-        """Looks at the socket, because news of a client's end may lie there unread."""
+        """Peek at the socket, because the client's FIN may be unread."""
         if self.is_gone or self._has_ended or self.transport.is_closing():
             return False
         try:
@@ -114,55 +117,65 @@ class Connection(asyncio.Protocol):
             return False
 
     def retire(self) -> None:
-        """The server stops: what was begun is finished, nothing new is begun."""
+        """The server stops: finish commands that have begun, begin no more."""
         self._commands.clear()
         self.session.wants_close = True
         if self._waiter is not None:
-            self._waiter.answer(self._waiter.waiting.empty)
+            self._waiter.answer(self._waiter.call.empty)
+        elif self.session.is_waiting:
+            self.unblock(None)
         elif self._tasks or not self._slots:
             for task in self._tasks:
                 task.cancel()
             self.transport.close()
+
+    @property
+    def is_blocked(self) -> bool:
+        return self._waiter is not None or self.session.is_waiting
+
+    def unblock(self, error: Failure | None) -> bool:
+        """Unblock the client as by its timeout, or with an error, and return whether it was blocked."""
+        if not self.is_blocked:
+            return False
+        if self._waiter is not None:
+            if error is not None:
+                self._waiter.call.empty = error
+            self._waiter.time_out()
+        else:
+            self._unblocked = error or self.session.when_unblocked
+            for task in self._tasks:
+                task.cancel()
+        return True
 
     # -- bytes in --------------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
         self.heard_at = self.loop.time()
         parser, slots = self._parser, self._slots
-        was_midway = parser.is_midway
+        was_midway = bool(parser.buffer)
         commands = parser.feed(data)
         if commands or not was_midway:
             self._begun_at = self.heard_at
         self._backlog += len(data)
-        is_lone = len(commands) == 1 and not slots and not self._commands and self._backlog <= HIGH_WATER
-        if is_lone and self._join_alone(commands[0]):
-            return
         self._commands.extend(commands)
         self._begin_commands()
         if not slots or type(slots[0]) is bytes or len(slots) > 1 or self._backlog > HIGH_WATER:
             self._flush()
 
-    def _join_alone(self, words: list[bytes]) -> bool:
-        """The short way for a client that says one plain command at a time, as most do."""
-        command = find(words[0])
-        if command is None or command.several is None or not self._can_write or not self.session.is_plain:
-            return False
-        key = self._key(command, words)
-        if key is None or self.session.wants_close or self._parser.error is not None:
-            return False
-        slot = self._slot(command.order, self.session.protocol, [words])
-        self.server.door.chorus.join(command, (command.name, key), slot)
-        return True
-
     def _begin_commands(self) -> None:
         commands, session = self._commands, self.session
         while commands and not self._is_alone and self._can_write and not session.wants_close:
-            command = find(commands[0][0])
-            order = session.order_of(command)
+            command = TABLE.get(commands[0][0]) or find(commands[0][0])
+            if command is None or (session.queued is not None and command.in_multi):
+                order = Order.HERE  # answered at once: unknown, or queued
+            else:
+                order = command.order
             if self._under_way and not self._may_begin(order):
                 break
-            if command is None or command.several is None or not session.is_plain or not self._join(command):
-                self._begin(command, commands.popleft(), order)
+            calls = [commands.popleft()]
+            if commands and command is not None and command.common is not None and session.is_plain:
+                self._join(calls, command.common)
+            self._begin(command, calls, order)
         if not commands and self._parser.error is not None and not session.wants_close:
             self._slots.append(encode(Failure(f"ERR Protocol error: {self._parser.error}"), session.protocol))
             session.wants_close = True
@@ -173,92 +186,79 @@ class Connection(asyncio.Protocol):
         if order is Order.ALONE:
             return False
         if order is Order.RECEIVE:
-            # A later one must not take what is left for those before it.
-            return not self._may_be_cut and self._receives < MOST_RECEIVES
-        return order is not Order.SEND or not self._receives
+            # A later receive must not take messages that were left for earlier ones.
+            return not self._may_be_cut and self._receives < MAX_RECEIVES
+        # A group commit runs settlements first and receives last, so neither may overtake a call of its connection.
+        return not self._receives and (order is Order.TURN or not self._turns)
 
-    def _join(self, command: Command) -> bool:
-        """Whether the calls in front can be done the quick way, together with those of other clients."""
-        commands = self._commands
-        first = commands[0]
-        key = self._key(command, first)
-        if key is None:
-            return False
-        calls = [commands.popleft()]
-        while commands and len(calls) < MOST_TOGETHER and self._is_alike(command, key, first, commands[0]):
+    def _join(self, calls: list[list[bytes]], common: Common) -> None:
+        """Add the commands that follow and can be one call with the first."""
+        commands, first = self._commands, calls[0]
+        shared = common(first)
+        while shared is not None and commands and len(calls) < MAX_JOINED:
+            other = commands[0]
+            if other[0] != first[0] or common(other) != shared:
+                return
             calls.append(commands.popleft())
-        slot = self._slot(command.order, self.session.protocol, calls)
-        self.server.door.chorus.join(command, (command.name, key), slot)
-        return True
 
-    def _key(self, command: Command, words: list[bytes]) -> Hashable:
-        assert command.several is not None
+    def _begin(self, command: Command | None, calls: list[list[bytes]], order: Order) -> None:
+        session = self.session
+        protocol = session.protocol
         try:
-            return command.several.key(self.session, words)
-        except PenstockError:  # the usual way says what is wrong
-            return None
-
-    def _is_alike(self, command: Command, key: Hashable, first: list[bytes], other: list[bytes]) -> bool:
-        """Whether another call belongs into the same slot; what is received there is for one consumer."""
-        if other is first or other == first:
-            return True
-        return command.order is not Order.RECEIVE and other[0] == first[0] and self._key(command, other) == key
-
-    def _slot(self, order: Order, protocol: int, calls: Sequence[list[bytes]] = ONE_CALL) -> Slot:
-        slot = Slot(self, order, protocol, calls)
+            begun: Any = session.begin(command, calls)
+        except Exception as error:
+            logger.exception("command %r failed", calls[0][0][:32])
+            begun = failure(error)
+        kind = type(begun)
+        if kind is not Pending and kind is not BlockingCall and kind is not CoroutineType:
+            self._slots.append(encode(begun, session.protocol) * (1 if kind is Replies else len(calls)))
+            return
+        slot = ReplySlot(self, order, protocol, calls)
         self._slots.append(slot)
         self._under_way += 1
         self._receives += order is Order.RECEIVE
+        self._turns += order is Order.TURN
         self._may_be_cut += slot.may_be_cut
-        return slot
-
-    def _begin(self, command: Command | None, arguments: list[bytes], order: Order) -> None:
-        session = self.session
-        protocol = session.protocol
-        if self._under_way:
-            # What came before is begun before.
-            self.server.door.chorus.sing()
+        self._is_alone = order is Order.ALONE
+        if kind is CoroutineType:
+            self._run(slot, begun)
+            return
+        if kind is BlockingCall:
+            slot.blocking = begun
+            self._is_alone = True
+            begun = begun.first
+        slot.finish = begun.finish
         try:
-            begun: Any = session.begin(command, arguments)
-        except Exception as error:
-            logger.exception("command %r failed", arguments[0][:32])
-            begun = failure(error)
-        kind = type(begun)
-        if kind is Work or kind is Waiting or kind is CoroutineType:
-            slot = self._slot(order, protocol)
-            self._is_alone = order is Order.ALONE
-            if kind is Work:
-                self.submit(slot, begun)
-            elif kind is Waiting:
-                slot.waiting = begun
-                self._is_alone = True
-                self.submit(slot, begun.work)
-            else:
-                self._run(slot, begun)
-        else:
-            self._slots.append(encode(begun, session.protocol))
-
-    def submit(self, slot: Slot, work: Work) -> None:
-        slot.finish = work.finish
-        try:
-            self.server.door.submit(work, slot)
+            self._executor.submit(begun.operation, begun.items, slot, begun.weight)
         except PenstockError as error:
             slot.set_exception(error)
 
-    def wait(self, slot: Slot, waiting: Waiting) -> None:
-        if self._has_ended or waiting.seconds == 0:
-            slot.answer(waiting.empty)
-        else:
-            slot.waiting = None
-            most = self.server.max_block_seconds
-            if most and (waiting.seconds is None or waiting.seconds > most):
-                waiting.seconds = most
-            self._waiter = self.server.desks.wait(slot, waiting)
+    def submit(self, slot: ReplySlot, pending: Pending) -> None:
+        slot.finish = pending.finish
+        try:
+            self._executor.submit(pending.operation, pending.items, slot, pending.weight)
+        except PenstockError as error:
+            slot.set_exception(error)
 
-    def _run(self, slot: Slot, coroutine: Any) -> None:
+    def block(self, slot: ReplySlot, call: BlockingCall) -> None:
+        if self._has_ended or call.seconds == 0:
+            slot.answer(call.empty)
+        else:
+            slot.blocking = None
+            most = self.server.max_block_seconds
+            if most and (call.seconds is None or call.seconds > most):
+                call.seconds = most
+            self._waiter = self.server.blocked.block(slot, call)
+
+    def _run(self, slot: ReplySlot, coroutine: Any) -> None:
         async def run() -> None:
             try:
                 slot.protocol, reply = await _with_protocol(coroutine, self.session)
+            except asyncio.CancelledError:
+                if self._unblocked is None:
+                    raise
+                reply, self._unblocked = self._unblocked, None
+                slot.answer(reply)
             except Exception as error:
                 slot.set_exception(error)
             else:
@@ -270,15 +270,25 @@ class Connection(asyncio.Protocol):
 
     # -- bytes out -------------------------------------------------------------------------------------------------
 
-    def filled(self, slot: Slot) -> None:
+    def filled(self, slot: ReplySlot) -> None:
         self._under_way -= 1
         self._receives -= slot.order is Order.RECEIVE
+        self._turns -= slot.order is Order.TURN
         self._may_be_cut -= slot.may_be_cut
         self._is_alone = False
         self._waiter = None
         if self._flush_is_due:
             return
-        if len(self._slots) == 1 and not self._commands and self._is_at_ease():
+        if (
+            len(self._slots) == 1
+            and not self._commands
+            and self._is_reading
+            and not self._has_ended
+            and not self.is_gone
+            and not self.session.wants_close
+            and self._parser.error is None
+        ):
+            # The usual case: there is nothing else to do for this client.
             assert slot.data is not None
             self._slots.clear()
             self._backlog = 0
@@ -287,20 +297,10 @@ class Connection(asyncio.Protocol):
             self.flush_soon()
 
     def flush_soon(self) -> None:
-        """Once for all replies of a commit."""
+        """Flush once for all replies of a commit."""
         if not self._flush_is_due:
             self._flush_is_due = True
             self.server.flush_soon(self)
-
-    def _is_at_ease(self) -> bool:
-        """Whether nothing but its replies is to be seen to."""
-        return (
-            self._is_reading
-            and not self._has_ended
-            and not self.is_gone
-            and not self.session.wants_close
-            and self._parser.error is None
-        )
 
     def go_on(self) -> None:
         self._flush_is_due = False
@@ -314,39 +314,40 @@ class Connection(asyncio.Protocol):
         ready: list[bytes] = []
         while slots:
             first = slots[0]
-            data = first if type(first) is bytes else cast(Slot, first).data
+            data = first if type(first) is bytes else cast(ReplySlot, first).data
             if data is None:
-                ready += self._part_of(cast(Slot, first))
+                ready += self._part_of(cast(ReplySlot, first))
                 break
             ready.append(data)
             slots.popleft()
         if ready:
             self._write(ready[0] if len(ready) == 1 else b"".join(ready))
-        if slots and self._can_write and type(slots[0]) is Slot and slots[0].is_paused:
+        if slots and self._can_write and type(slots[0]) is ReplySlot and slots[0].is_paused:
             self._go_on_with(slots[0])
         if not slots and (self.session.wants_close or (self._has_ended and not self._commands)):
             self.transport.close()
         self._regulate()
 
-    def _part_of(self, slot: Slot) -> list[bytes]:
-        """What is there of a reply that comes in parts."""
+    def _part_of(self, slot: ReplySlot) -> list[bytes]:
+        """The first part of a reply that is sent in parts."""
         if slot.part is None:
             return []
         part, slot.part, slot.is_paused = slot.part, None, True
         return [part]
 
-    def _go_on_with(self, slot: Slot) -> None:
+    def _go_on_with(self, slot: ReplySlot) -> None:
         """The client has read the first part: make the calls that are left."""
         slot.is_paused = False
         command = find(slot.calls[0][0])
-        key = None if command is None else self._key(command, slot.calls[0])
-        if command is None or key is None:
-            slot.set_exception(CommandError("NOPERM the rights of this user have changed"))
+        assert command is not None
+        begun = self.session.begin(command, slot.calls, resumes=True)
+        if type(begun) is Pending:
+            self.submit(slot, begun)
         else:
-            self.server.door.chorus.join(command, (command.name, key), slot)
+            slot.set_exception(CommandError("NOPERM the rights of this user have changed"))
 
     async def write_piece(self, data: bytes) -> None:
-        """A part of the reply to the command that runs alone, and wait until the client reads on."""
+        """Write a part of the reply to a command that runs alone, and wait until the client has read enough."""
         self._flush()
         self._write(data)
         if not self._can_write:
@@ -358,8 +359,10 @@ class Connection(asyncio.Protocol):
         self._written += len(data)
         if self.session.user_name is None:
             unread = self.transport.get_write_buffer_size()
-            if unread > self.server.limits.stranger_output_bytes:
-                logger.warning("stranger %d at %s does not read: closed", self.session.id, self.session.address)
+            if unread > self.server.limits.unauthenticated_output_bytes:
+                logger.warning(
+                    "unauthenticated client %d at %s does not read: closed", self.session.id, self.session.address
+                )
                 self.transport.abort()
 
     def _write_and_close(self, data: bytes) -> None:
@@ -381,34 +384,34 @@ class Connection(asyncio.Protocol):
         self.go_on()
 
     def _regulate(self) -> None:
-        """Read no more than can be worked on; reading goes on when there is room again."""
+        """Pause or resume reading, by the backlog of the client."""
         waiting = len(self._commands) + len(self._slots)
         if not waiting:
             self._backlog = 0
-        has_room = not waiting or (waiting < self.server.limits.pipelined and self._backlog < MOST_BACKLOG)
+        has_room = not waiting or (waiting < self.server.limits.pipelined and self._backlog < MAX_BACKLOG)
         wanted = has_room and self._can_write and not self.session.wants_close
         if wanted != self._is_reading and not self.transport.is_closing():
             self._is_reading = wanted
             (self.transport.resume_reading if wanted else self.transport.pause_reading)()
 
-    # -- time passes -----------------------------------------------------------------------------------------------
+    # -- timeouts --------------------------------------------------------------------------------------------------
 
     def be_looked_at(self, now: float) -> None:
-        """As soon as it may have kept the server waiting for too long: for what it does now, or begins to do."""
+        """Schedule the next check of its timeouts, at the earliest time at which one can be exceeded."""
         if self.is_gone:
             return
         limits = self.server.limits
         soonest = min(limits.request_seconds or math.inf, limits.idle_seconds or math.inf)
-        self.server.patience.look_at(self, min(self.overstays_at(), now + soonest))
+        self.server.timeouts.look_at(self, min(self.overstays_at(), now + soonest))
 
     def overstays_at(self) -> float:
-        """From when on the client has kept the server waiting for too long, if it does nothing more."""
+        """When the first timeout is exceeded, if the client does nothing more."""
         limits = self.server.limits
         if self.session.user_name is None and limits.handshake_seconds:
             return self.made_at + limits.handshake_seconds
         ends = math.inf
         if limits.request_seconds and self._parser.is_midway:
-            # From when the command began: a byte now and then does not buy more time.
+            # Counted from the command's first byte: sending slowly does not extend it.
             ends = self._begun_at + limits.request_seconds
         if not self._can_write:
             ends = min(ends, self._stalls_at())
@@ -417,7 +420,7 @@ class Connection(asyncio.Protocol):
         return ends
 
     def _stalls_at(self) -> float:
-        """A client need not read fast, but it has to read on: counted from when some of its replies were last taken."""
+        """When a client that does not read is closed, counted from its last progress."""
         unread = self.transport.get_write_buffer_size()
         if self._written - unread > self._read_upto:
             self._read_upto = self._written - unread
@@ -429,7 +432,7 @@ class Connection(asyncio.Protocol):
 
 
 async def _with_protocol(coroutine: Any, session: Session) -> tuple[int, Reply]:
-    """A reply is told in the protocol that is in force when it is there: HELLO answers in the new one."""
+    """Encode in the protocol version in force when the reply is ready: HELLO answers in the new one."""
     reply = await coroutine
     return session.protocol, reply
 
@@ -440,6 +443,13 @@ def _peek(sock: Any) -> bytes:
         return raw.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     finally:
         raw.detach()
+
+
+def _shown(name: Any) -> str:
+    """One end of a connection, as CLIENT LIST shows it."""
+    if not isinstance(name, tuple):
+        return f"{name or 'local'}:0"
+    return f"[{name[0]}]:{name[1]}" if ":" in name[0] else f"{name[0]}:{name[1]}"
 
 
 def _is_local(address: str) -> bool:

@@ -1,4 +1,4 @@
-"""Consumers of stream groups, as this server has met them.
+"""Consumers of stream groups that this server has seen.
 
 In a stream a consumer is a name that has read or was made, even if it holds nothing. The store knows who holds
 something; who only came by is known to the server it came to, until that ends.
@@ -7,35 +7,51 @@ something; who only came by is known to the server it came to, until that ends.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
-# Names kept; those met longest ago are forgotten first.
-MOST_KEPT = 100_000
+# Names kept; the least recently seen are dropped first.
+MAX_KEPT = 100_000
+
+
+class Met(NamedTuple):
+    """When a consumer was last seen, and when it last received an entry."""
+
+    seen_at: float
+    active_at: float | None
 
 
 class Consumers:
-    def __init__(self, clock: Callable[[], float] = time.time, most: int = MOST_KEPT) -> None:
+    def __init__(self, clock: Callable[[], float] = time.time, most: int = MAX_KEPT) -> None:
         self._clock = clock
         self._most = most
-        self._met: dict[tuple[str, str, str], float] = {}
+        self._met: dict[tuple[str, str, str], Met] = {}
 
     def meet(self, queue: str, group: str, name: str) -> bool:
-        """Note that it is here now; whether it was not known before."""
-        key = (queue, group, name)
-        is_new = self._met.pop(key, None) is None
-        self._met[key] = self._clock()
+        """Note that it was seen now, and return whether it is new."""
+        before = self._met.pop((queue, group, name), None)
+        self._put(queue, group, name, None if before is None else before.active_at)
+        return before is None
+
+    def note_active(self, queue: str, group: str, names: Iterable[str]) -> None:
+        """Note that consumers received entries."""
+        for name in names:
+            self._met.pop((queue, group, name), None)
+            self._put(queue, group, name, self._clock())
+
+    def _put(self, queue: str, group: str, name: str, active_at: float | None) -> None:
+        self._met[queue, group, name] = Met(self._clock(), active_at)
         if len(self._met) > self._most:
             del self._met[next(iter(self._met))]
-        return is_new
 
     def leave(self, queue: str, group: str, name: str) -> None:
         self._met.pop((queue, group, name), None)
 
     def forget(self, queue: str, group: str) -> None:
-        """The group is gone, and its consumers with it."""
+        """Drop the consumers of a removed group."""
         for key in [key for key in self._met if key[:2] == (queue, group)]:
             del self._met[key]
 
-    def of(self, queue: str, group: str) -> dict[str, float]:
-        """When each of a group was last here."""
-        return {key[2]: at for key, at in self._met.items() if key[:2] == (queue, group)}
+    def of(self, queue: str, group: str) -> dict[str, Met]:
+        """The consumers of a group."""
+        return {key[2]: met for key, met in self._met.items() if key[:2] == (queue, group)}

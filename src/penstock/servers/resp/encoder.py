@@ -6,7 +6,7 @@ what only the protocol tells apart. RESP2 has no maps, so a dict becomes a list 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -39,7 +39,7 @@ class Pairs(msgspec.Struct, frozen=True):
 
 
 class Tags:
-    """A set of words, each told as a word rather than as a string."""
+    """A set of words, each encoded as a simple string."""
 
     __slots__ = ("words",)
 
@@ -48,7 +48,17 @@ class Tags:
 
 
 class Encoded(bytes):
-    """A reply, or several in a row, as they go over the wire."""
+    """A reply in wire format."""
+
+
+class Replies(list[Any]):
+    """The replies to several commands that became one call."""
+
+
+class Partial(msgspec.Struct, frozen=True):
+    """Replies to the first of several commands; the others have to be run again."""
+
+    replies: Replies
 
 
 class _NoArray:
@@ -62,6 +72,11 @@ RESP2, RESP3 = 2, 3
 
 def encode(reply: Reply, protocol: int) -> bytes:
     kind = type(reply)
+    if kind is Replies:
+        if len(reply) > 1:
+            return b"".join([encode(one, protocol) for one in reply])
+        [reply] = reply
+        kind = type(reply)
     if kind is Encoded:
         return cast(bytes, reply)
     if kind is str:
@@ -69,18 +84,11 @@ def encode(reply: Reply, protocol: int) -> bytes:
         return b"$%d\r\n%b\r\n" % (len(data), data)
     if kind is int:
         return b":%d\r\n" % reply
+    if kind is list and set(map(type, reply)) == {bytes}:
+        return b"*%d\r\n%b" % (len(reply), b"".join([b"$%d\r\n%b\r\n" % (len(one), one) for one in reply]))
     parts: list[bytes] = []
     _write(reply, protocol, parts.append)
     return b"".join(parts)
-
-
-def nothing(protocol: int) -> bytes:
-    """Where an array was asked for."""
-    return b"_\r\n" if protocol == RESP3 else b"*-1\r\n"
-
-
-def integers(values: Iterable[int]) -> Encoded:
-    return Encoded(b"".join([b":%d\r\n" % value for value in values]))
 
 
 Put = Callable[[bytes], None]
@@ -90,7 +98,7 @@ def _write(reply: Reply, protocol: int, put: Put) -> None:
     try:
         write = WRITERS[type(reply)]
     except KeyError:
-        # Enums and the like are told as what they are made of.
+        # Enums and the like are encoded as their base type.
         write = next((one for kind, one in WRITERS.items() if isinstance(reply, kind)), _refuse)
     write(reply, protocol, put)
 
@@ -101,6 +109,11 @@ def _refuse(reply: Reply, protocol: int, put: Put) -> None:
 
 def _encoded(reply: Encoded, protocol: int, put: Put) -> None:
     put(reply)
+
+
+def _replies(reply: Replies, protocol: int, put: Put) -> None:
+    for one in reply:
+        _write(one, protocol, put)
 
 
 def _bytes(reply: bytes, protocol: int, put: Put) -> None:
@@ -125,7 +138,7 @@ def _none(reply: None, protocol: int, put: Put) -> None:
 
 
 def _no_array(reply: _NoArray, protocol: int, put: Put) -> None:
-    put(nothing(protocol))
+    put(b"_\r\n" if protocol == RESP3 else b"*-1\r\n")
 
 
 def _float(reply: float, protocol: int, put: Put) -> None:
@@ -189,6 +202,7 @@ def _line(text: str) -> bytes:
 WRITERS: dict[type, Callable[[Any, int, Put], None]] = {
     bytes: _bytes,
     Encoded: _encoded,
+    Replies: _replies,
     str: _str,
     bool: _bool,
     int: _int,

@@ -38,7 +38,7 @@ class Parser:
         self.limits = limits
         self.error: ProtocolError | None = None
         self._reader = hiredis.Reader()
-        self._buffer = bytearray()
+        self.buffer = bytearray()  # of a command that is not whole yet
         self._begun = 0  # where the command starts that is not whole yet
         self._at = 0  # up to here its headers were checked
         self._left = 0  # arguments that are still to come
@@ -48,32 +48,32 @@ class Parser:
     def trust(self, known: bool) -> None:
         """Those who have said who they are may send more."""
         limits = self.limits
-        self._max_arguments = limits.arguments if known else limits.stranger_arguments
-        self._max_bulk = limits.bulk_bytes if known else limits.stranger_bulk_bytes
-        self._max_request = limits.request_bytes if known else limits.stranger_bulk_bytes * 2
+        self._max_arguments = limits.arguments if known else limits.unauthenticated_arguments
+        self._max_bulk = limits.bulk_bytes if known else limits.unauthenticated_bulk_bytes
+        self._max_request = limits.request_bytes if known else limits.unauthenticated_bulk_bytes * 2
         self._max_quick = 0 if self._max_bulk < len(QUICK_BULKS) else min(MAX_QUICK_DATA, self._max_request)
 
     @property
     def is_midway(self) -> bool:
         """Whether a command has begun and is not whole."""
-        return bool(self._buffer)
+        return bool(self.buffer)
 
     def feed(self, data: bytes) -> list[Command]:
         """The commands that are whole now. After `error` was set there will be no more."""
         commands: list[Command] = []
         if self.error is None:
-            if not self._buffer and len(data) <= self._max_quick:
+            if not self.buffer and len(data) <= self._max_quick:
                 data = self._split(data, commands)
                 if not data:
                     return commands
-            self._buffer += data
+            self.buffer += data
             try:
                 self._scan(commands)
             except ProtocolError as error:
                 self.error = error
             self._take_apart(commands)
             if self.error is not None:
-                self._buffer.clear()
+                self.buffer.clear()
         return commands
 
     def _split(self, data: bytes, commands: list[Command]) -> bytes:
@@ -108,7 +108,7 @@ class Parser:
 
     def _scan(self, commands: list[Command]) -> None:
         """Go over headers and contents as far as they are there. One loop, because it runs for every argument."""
-        buffer, size = self._buffer, len(self._buffer)
+        buffer, size = self.buffer, len(self.buffer)
         max_bulk, most = self._max_bulk, self._max_request
         at, left = self._at, self._left
         while at < size:
@@ -189,8 +189,8 @@ class Parser:
             return False
         length = end - self._at
         self._take_apart(commands)  # the line stands at the front now
-        arguments = split_line(bytes(self._buffer[:length]))
-        del self._buffer[: length + 1]
+        arguments = split_line(bytes(self.buffer[:length]))
+        del self.buffer[: length + 1]
         if arguments is None:
             raise ProtocolError("unbalanced quotes in request")
         if len(arguments) > self._max_arguments:
@@ -205,12 +205,12 @@ class Parser:
         if not self._whole:
             return
         reader = self._reader
-        reader.feed(bytes(self._buffer[: self._begun]))
+        reader.feed(bytes(self.buffer[: self._begun]))
         for _ in range(self._whole):
             command = reader.gets()
             if command:
                 commands.append(command)
-        del self._buffer[: self._begun]
+        del self.buffer[: self._begun]
         self._at -= self._begun
         self._whole = self._begun = 0
 

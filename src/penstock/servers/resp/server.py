@@ -1,4 +1,4 @@
-"""The server: listening, who is connected, and an orderly end."""
+"""The server: its listeners, its connections, and an orderly shutdown."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from penstock.client.aio.store import AsyncStore
 from penstock.servers.access import Users
 from penstock.servers.logins import Logins
 from penstock.servers.resp import commands as _commands  # noqa: F401  # fills the table
+from penstock.servers.resp.backend import Backend
+from penstock.servers.resp.blocking import WaitLists
 from penstock.servers.resp.connection import Connection
-from penstock.servers.resp.desks import Desks
-from penstock.servers.resp.door import Door
-from penstock.servers.resp.patience import Patience
-from penstock.servers.resp.words import CommandError
+from penstock.servers.resp.errors import CommandError
+from penstock.servers.resp.presence import Presence
+from penstock.servers.resp.timeouts import Timeouts
 from penstock.settings import Limits, RespSettings
 from penstock.workers.sweeper import Sweeper
 
 logger = logging.getLogger("penstock.resp")
-# How often those clients are looked at that may have kept the server waiting.
+# Interval at which timeouts of clients are checked.
 LOOK_EVERY_SECONDS = 1.0
-# What is under way at the end gets this long to finish.
+# Time for commands under way to finish at shutdown.
 GRACE_SECONDS = 10.0
 KEEPALIVE_SECONDS = 30
 PROTECTED = (
@@ -42,14 +43,16 @@ class Server:
         self.limits: Limits = settings
         self.stream_lease_seconds = settings.stream_lease_seconds
         self.max_block_seconds = settings.max_block_seconds
-        self.door = Door(store)
-        self.desks = Desks(self.door)
+        self.backend = Backend(store)
+        self.blocked = WaitLists(self.backend)
+        self.presence = Presence(store, self.blocked.listeners)
+        self.blocked.changed = self.presence.note_change
         self.logins = Logins(users, self.limits.failed_logins_per_second)
         self.started_at = time.time()
         self.connections: set[Connection] = set()
-        self.patience = Patience()
+        self.timeouts = Timeouts()
         self.background = 0  # sends that were answered before they were stored
-        self.store_fails = False  # the latest that is known of it: then nothing is answered before it is stored
+        self.store_fails = False  # while the store fails, nothing is answered before it is stored
         self.total_connections = 0
         self._answered: list[Connection] = []
         self._listeners: list[asyncio.Server] = []
@@ -57,7 +60,7 @@ class Server:
         self.is_closing = False
 
     async def listen(self, host: str | None, port: int, tls: ssl.SSLContext | None = None) -> int:
-        """Start to listen, and give back the port (0 asks for any that is free)."""
+        """Listen, and return the port (0 asks for any free one)."""
         loop = asyncio.get_running_loop()
         listener = await loop.create_server(lambda: Connection(self), host, port, ssl=tls, backlog=1024)
         self._listeners.append(listener)
@@ -67,7 +70,7 @@ class Server:
         return bound
 
     async def close(self) -> None:
-        """Take no new clients, finish what was begun, then hang up."""
+        """Accept no more clients, finish commands under way, then disconnect."""
         self.is_closing = True
         for listener in self._listeners:
             listener.close()
@@ -80,11 +83,12 @@ class Server:
             await asyncio.sleep(0.01)
         for connection in list(self.connections):
             connection.transport.abort()
+        await self.presence.close()
 
     # -- clients ---------------------------------------------------------------------------------------------------
 
     def admit(self, connection: Connection) -> str | None:
-        """Take a client in, or say why not."""
+        """Register a client, or return why it is refused."""
         session, limits = connection.session, self.limits
         self.total_connections += 1
         self.connections.add(connection)
@@ -102,7 +106,7 @@ class Server:
         return None
 
     def flush_soon(self, connection: Connection) -> None:
-        """When all replies of a commit are there."""
+        """Flush the connection once all replies of a commit are there."""
         self._answered.append(connection)
         if len(self._answered) == 1:
             asyncio.get_running_loop().call_soon(self._flush)
@@ -114,11 +118,11 @@ class Server:
 
     @property
     def blocked_clients(self) -> int:
-        return self.desks.count() + sum(one.session.is_waiting for one in self.connections)
+        return self.blocked.count() + sum(one.session.is_waiting for one in self.connections)
 
     def dismiss(self, connection: Connection) -> None:
         self.connections.discard(connection)
-        self.patience.forget(connection)
+        self.timeouts.forget(connection)
 
     def check_user_limit(self, name: str) -> None:
         most = self.limits.clients_per_user
@@ -132,7 +136,7 @@ class Server:
         while True:
             await asyncio.sleep(LOOK_EVERY_SECONDS)
             now = asyncio.get_running_loop().time()
-            for connection in self.patience.due(now):
+            for connection in self.timeouts.due(now):
                 if connection.overstays_at() < now:
                     logger.info("client %d kept the server waiting: closed", connection.session.id)
                     connection.transport.abort()
@@ -143,7 +147,7 @@ async def sweep_forever(store: AsyncStore, every_seconds: float) -> None:
     """Maintenance while the server runs, shared with every worker and server of the same store."""
     sweeper = Sweeper(store.engine, every_seconds)
     while True:
-        await asyncio.sleep(await store._run_alone(sweeper.turn))
+        await asyncio.sleep(await store.executor.write(sweeper.turn, alone=True))
 
 
 def _keep_alive(sock: socket.socket | None) -> None:

@@ -1,4 +1,4 @@
-"""A client's side of the conversation, without its socket: who it is, what it has set, and how its commands begin."""
+"""The state of a client without its socket: its user, its settings, its transaction, and how its commands begin."""
 
 from __future__ import annotations
 
@@ -10,35 +10,39 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from penstock.client.aio.call import Call
-from penstock.client.aio.grouping import ALONE
+from penstock.client.aio.call import Operation, Phase
 from penstock.domain.errors import PenstockError, StoreError
 from penstock.servers.access import DEFAULT, Right, User
 from penstock.servers.logins import TooManyLogins
-from penstock.servers.resp.encoder import RESP2, Reply, Simple
-from penstock.servers.resp.holdings import NAMELESS, Holder
+from penstock.servers.resp.encoder import RESP2, Encoded, Reply, Simple, encode
+from penstock.servers.resp.errors import CommandError, failure, unknown_command
+from penstock.servers.resp.message_leases import NAMELESS, Holder
+from penstock.servers.resp.pending import BlockingCall, Pending
 from penstock.servers.resp.table import Command, Order
-from penstock.servers.resp.words import CommandError, failure, unknown_command
-from penstock.servers.resp.work import Waiting, Work
+from penstock.servers.shared_receive import MAX_BYTES
 
 if TYPE_CHECKING:
     from penstock.servers.resp.server import Server
 
-Begun = Reply | Work | Waiting | Coroutine[Any, Any, Reply]
+Begun = Reply | Pending | BlockingCall | Coroutine[Any, Any, Reply]
 QUEUED = Simple("QUEUED")
-# What a queued command, and each of its words, takes besides their bytes.
+# Memory of a queued command, and of each of its words, besides their bytes.
 QUEUED_OVERHEAD = 100
-# Rights of one client that need not be looked up again.
-MOST_REMEMBERED = 1024
+# Once the replies of a transaction exceed this, EXEC runs no further command that returns messages. Replies without
+# messages, such as lists of keys, have a limit of the same size of their own.
+EXEC_BYTES = 4 * MAX_BYTES
+# Cached rights of one client.
+MAX_CACHED_RIGHTS = 1024
 _ids = itertools.count(1)
 
 
 class Session:
     def __init__(self, server: Server, address: str, is_local: bool) -> None:
         self.server = server
-        self.door = server.door
+        self.backend = server.backend
         self.id = next(_ids)
         self.address = address
+        self.peer = self.local = ""  # both ends of the connection, with their ports
         self.is_local = is_local
         self.connected_at = time.time()
         self.wants_close = False
@@ -50,10 +54,11 @@ class Session:
         self.begin_again()
 
     def begin_again(self) -> None:
-        """As just connected; what RESET does."""
+        """Reset to the state of a new connection, as RESET does."""
         self.protocol = RESP2
         self.name = ""
         self.library = ""
+        self.library_version = ""
         self._become(None if self.server.users.need_password else DEFAULT)
         self.registered: list[str] = []
         self.queued: list[tuple[Command, list[Any], dict[str, Any]]] | None = None
@@ -61,39 +66,40 @@ class Session:
         self.is_spoilt = False
         self.is_executing = False  # nothing waits inside EXEC
         self.is_waiting = False
+        self.when_unblocked: Reply = None
         self.on_known(self.user_name is not None)
 
     def _become(self, user_name: str | None) -> None:
-        """What it held as another user is left to that one."""
+        """Leases held as another user stay with that user."""
         self.user_name = user_name
         if self.holder.user_name != user_name:
             self.leave()
             self.holder = Holder(user_name)
 
     def leave(self) -> None:
-        """The connection is closed: what it holds may be settled by who comes after it."""
+        """The connection is closed: later connections of the user may settle what it holds."""
         self.holder.is_open = False
 
-    # -- who it is -------------------------------------------------------------------------------------------------
+    # -- user and rights -------------------------------------------------------------------------------------------
 
     @property
     def user(self) -> User | None:
-        """Looked up each time, so that a right taken away is gone at once."""
+        """Looked up each time, so that revoked rights are gone at once."""
         return None if self.user_name is None else self.server.users.find(self.user_name)
 
     @property
     def is_plain(self) -> bool:
-        """Known, and not inside MULTI: commands run as they come."""
+        """Authenticated and not inside MULTI."""
         return self.user_name is not None and self.queued is None
 
     @property
     def consumer(self) -> str:
-        """Who receives, where a command does not say."""
+        """The consumer of commands that name none."""
         return self.name or NAMELESS
 
     def may_settle(self, consumer: str, holder: Holder | None) -> bool:
-        """Whether it may settle by its id what a consumer has received: through this server's `holder`, or at a place
-        that nobody knows."""
+        """Whether it may settle by id what a consumer has received, through this server's `holder` or through another
+        server."""
         if holder is self.holder:
             return True
         if holder is not None and holder.user_name != self.user_name:
@@ -105,12 +111,18 @@ class Session:
         return user is not None and user.may(right, queue)
 
     def check(self, right: Right, *queues: str) -> None:
-        """The same answer for a queue that is not there: names of others' queues are none of its business."""
+        """The error is the same for a queue that does not exist: a client must not learn names of other queues."""
         if right is not Right.NOTHING and not self.may(right):
             raise CommandError(f"NOPERM User {self.user_name} has no permission to {right.value}")
         for queue in queues:
             if not self.may(right, queue):
                 raise CommandError(f"NOPERM User {self.user_name} has no permission to {right.value} on this queue")
+
+    def check_everywhere(self, right: Right) -> None:
+        """For commands that concern every queue, or other clients."""
+        user = self.user
+        if user is None or not user.may_everywhere(right):
+            raise CommandError(f"NOPERM User {self.user_name} has no permission to {right.value} on every queue")
 
     async def log_in(self, name: str, password: bytes) -> None:
         try:
@@ -124,47 +136,53 @@ class Session:
         self.on_known(True)
 
     @contextlib.contextmanager
-    def waiting(self) -> Iterator[None]:
-        """While it waits for something that no desk hands out."""
+    def waiting(self, empty: Reply) -> Iterator[None]:
+        """While a command blocks by itself, without a wait list; `empty` is its reply after the timeout."""
         self.is_waiting = True
+        self.when_unblocked = empty
         try:
             yield
         finally:
             self.is_waiting = False
 
-    # -- what it asks ----------------------------------------------------------------------------------------------
+    # -- commands --------------------------------------------------------------------------------------------------
 
-    def order_of(self, command: Command | None) -> Order:
-        """How the command goes with those before it; what cannot be run, or not yet, is answered at once."""
-        if command is None or (self.queued is not None and command.in_multi):
-            return Order.HERE
-        return command.order
-
-    def begin(self, command: Command | None, arguments: list[bytes]) -> Begun:
+    def begin(self, command: Command | None, calls: list[list[bytes]], resumes: bool = False) -> Begun:
+        """Run a command, or several that become one call, or queue it inside MULTI unless it `resumes`."""
+        is_queued = self.queued is not None and not resumes and (command is None or command.in_multi)
         try:
             if command is None:
-                raise unknown_command(arguments)
+                raise unknown_command(calls[0])
             if self.user_name is None and not command.is_open:
                 raise CommandError("NOAUTH Authentication required.")
-            values, options = command.bind(arguments[1:])
-            self._check_call(command, values)
-            if self.queued is not None and command.in_multi:
-                if command.order is Order.ALONE and asyncio.iscoroutinefunction(command.run):
-                    raise CommandError(f"ERR {command.name} is not allowed inside MULTI")
-                self._queue(arguments)
-                if not self.is_spoilt:
-                    self.queued.append((command, values, options))
-                return QUEUED
+            values, options = command.signature.bind(calls[0][1:])
+            if command.needs_one_queue:
+                self.check_one(command.right, values[command.queue_at])  # type: ignore[index]  # it has one
+            else:
+                self._check_call(command, values)
+            if command.common is not None:
+                options["calls"] = calls
+            if is_queued:
+                return self._queue(command, values, options, calls[0])
             return command.run(self, *values, **options)
         except (CommandError, PenstockError) as error:
-            if self.queued is not None and (command is None or command.in_multi):
-                # Nothing of it will be run, so nothing is kept.
+            if is_queued:
+                # Nothing of the transaction will run, so nothing is kept.
                 self.is_spoilt = True
-                self.queued.clear()
+                self.queued = []
             return failure(error)
 
-    def _queue(self, arguments: list[bytes]) -> None:
-        """Count the room that a command takes until EXEC."""
+    def _queue(self, command: Command, values: list[Any], options: dict[str, Any], arguments: list[bytes]) -> Reply:
+        assert self.queued is not None
+        if command.order is Order.ALONE and asyncio.iscoroutinefunction(command.run):
+            raise CommandError(f"ERR {command.name} is not allowed inside MULTI")
+        self._count_queued(arguments)
+        if not self.is_spoilt:
+            self.queued.append((command, values, options))
+        return QUEUED
+
+    def _count_queued(self, arguments: list[bytes]) -> None:
+        """Count the memory that a command takes until EXEC."""
         self.queued_bytes += sum(map(len, arguments)) + QUEUED_OVERHEAD * (1 + len(arguments))
         most = self.server.limits.transaction_bytes
         if self.queued_bytes > most:
@@ -175,24 +193,25 @@ class Session:
     def _check_call(self, command: Command, values: list[Any]) -> None:
         if command.right is Right.NOTHING:
             return
-        if command.queue_at is not None and not command.takes_queues:
-            self.check_one(command.right, values[command.queue_at])
-        else:
-            self.check(command.right, *command.queues(values))
+        if len(command.rights) > 1:
+            if not any(map(self.may, command.rights)):
+                self.check(command.right)
+            return
+        self.check(command.right, *command.queues(values))
 
     def check_one(self, right: Right, queue: str) -> None:
-        """What was found allowed is remembered until users change."""
+        """Cached until users change."""
         users = self.server.users
         if self._granted_by != (users.version, self.user_name):
             self._granted_by = users.version, self.user_name
             self._granted.clear()
         if (right, queue) not in self._granted:
             self.check(right, queue)
-            if len(self._granted) < MOST_REMEMBERED:
+            if len(self._granted) < MAX_CACHED_RIGHTS:
                 self._granted.add((right, queue))
 
     def execute(self) -> Begun:
-        """EXEC: all that was queued, in one transaction."""
+        """EXEC: run all queued commands in one transaction."""
         queued, spoilt = self.queued, self.is_spoilt
         self.queued, self.is_spoilt = None, False
         if queued is None:
@@ -200,19 +219,21 @@ class Session:
         if spoilt:
             raise CommandError("EXECABORT Transaction discarded because of previous errors.")
         self.is_executing = True
+        replies = _ExecReplies(self.protocol, len(queued))
         try:
-            begun = [self._begin_queued(*one) for one in queued]
+            begun = [(one[0], one[0].brings_messages(one[1]), self._begin_queued(*one)) for one in queued]
         finally:
             self.is_executing = False
 
         def operation() -> list[Any]:
-            together: list[Any] = self.door.engine.together([partial(_finished, one) for one in begun])
+            parts = [partial(replies.run, place, *one) for place, one in enumerate(begun)]
+            together: list[Any] = self.backend.engine.together(parts)
             return together
 
         def finish(outcomes: list[Any]) -> Reply:
             return [failure(one) if isinstance(one, BaseException) else one for one in outcomes]
 
-        return Work(Call(operation, key=ALONE), finish)
+        return Pending(Operation(operation, Phase.ALONE), None, finish)
 
     def _begin_queued(self, command: Command, values: list[Any], options: dict[str, Any]) -> Any:
         try:
@@ -222,13 +243,44 @@ class Session:
             return failure(error)
 
 
+class _ExecReplies:
+    """The replies of a transaction, encoded as they come so that their size is known. `run` is called on the thread,
+    inside the transaction, and again from the first place on when the transaction has to be repeated."""
+
+    def __init__(self, protocol: int, count: int) -> None:
+        self._protocol = protocol
+        # For each command, the bytes of all replies before it, and of those without messages.
+        self._used = [(0, 0)] * (count + 1)
+
+    def run(self, place: int, command: Command, brings_messages: bool, begun: Any) -> Encoded:
+        total, others = self._used[place]
+        if brings_messages and total > EXEC_BYTES:
+            reply = _too_large(command, total, "nothing was received by it; ")
+        elif not brings_messages and command.may_be_long and others > EXEC_BYTES:
+            reply = _too_large(command, others)
+        else:
+            reply = _finished(begun)
+        data = Encoded(encode(reply, self._protocol))
+        self._used[place + 1] = total + len(data), others + (0 if brings_messages else len(data))
+        return data
+
+
+def _too_large(command: Command, used: int, effect: str = "") -> Reply:
+    return failure(
+        CommandError(
+            f"ERR the replies of this transaction have {used} bytes already: {command.name} was not run; {effect}"
+            "ask again after EXEC"
+        )
+    )
+
+
 def _finished(begun: Any) -> Reply:
-    """On the thread, inside the transaction. Nothing waits in there."""
-    work = begun.work if isinstance(begun, Waiting) else begun
-    if not isinstance(work, Work):
-        return work
+    """On the thread, inside the transaction, where nothing blocks."""
+    pending = begun.first if isinstance(begun, BlockingCall) else begun
+    if not isinstance(pending, Pending):
+        return pending
     try:
-        return work.run()
+        return pending.run()
     except StoreError:
         raise
     except (CommandError, PenstockError) as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any
 
 from penstock.servers.access import Right
 from penstock.servers.resp.arguments import Arities, Signature
@@ -13,23 +13,21 @@ SINCE = "0.1.0"
 
 
 class Order(Enum):
-    """Which commands of one connection may be under way together: its client must see them happen in order."""
+    """Which commands of one connection may run concurrently: its client must see them happen in order."""
 
     HERE = "answered at once, without the store"
-    SEND = "merged with others; a receive may follow"
+    SEND = "merged with others, not while a receive or a turn is under way; a receive may follow"
     RECEIVE = "merged with others, after sends and settlements; only receives may follow"
-    TURN = "takes its turn among all calls"
+    TURN = "takes its turn among all calls, not while a receive is under way"
     ALONE = "nothing else of this connection meanwhile"
 
 
-class Several(NamedTuple):
-    """The quick way for the plain form of a command that comes again and again: one call for those of many clients."""
+BringsMessages = bool | Callable[[list[Any]], bool]
 
-    key: Callable[[Any, list[bytes]], Hashable]
-    """Given the session and the words: what calls have in common that can be one. None leaves it to the usual way, as
-    does an error, which is told there."""
-    begin: Callable[[Any, list[Any]], Any]
-    """Given the door and the slots of all clients: the work, whose end gives an answer for each slot."""
+
+# Given the words of a call: what consecutive calls have to have in common to become one call, or None. The command's
+# function is then run once for all of them, is given the words of each as `calls`, and ends with `Replies`.
+Common = Callable[[list[bytes]], Hashable | list[bytes] | None]
 
 
 class Command:
@@ -46,25 +44,39 @@ class Command:
         usage: str | None,
         least: int,
         subcommands: Arities | None,
+        brings_messages: BringsMessages = False,
+        also: tuple[Right, ...] = (),
+        common: Common | None = None,
     ) -> None:
         self.name = name
         self.run = run
         self.order = order
         self.right = right
+        # With several, each is enough for some forms of the command, which checks them itself.
+        self.rights = (right, *also)
         self.family = family
         self.is_open = is_open
         self.in_multi = in_multi
+        self._brings_messages = brings_messages
+        # Whether the size of its reply depends on the store, not only on its arguments.
+        self.may_be_long = brings_messages is not False or order is Order.ALONE
         self.signature = Signature(name, run, least, subcommands)
-        self.several: Several | None = None
+        self.common = common
         self.usage = usage or self.signature.usage
         self.has_usage = usage is not None
         self.summary = (run.__doc__ or "").strip().splitlines()[0]
         kinds = [one.kind for one in self.signature.positional]
         self.queue_at = next((place for place, kind in enumerate(kinds) if kind.is_queue), None)
         self.takes_queues = self.signature.rest is not None and self.signature.rest.kind.is_queue
+        # Whether it needs one right on one queue, as most commands do.
+        self.needs_one_queue = (
+            right is not Right.NOTHING and len(self.rights) == 1 and self.queue_at is not None and not self.takes_queues
+        )
 
-    def bind(self, arguments: list[bytes]) -> tuple[list[Any], dict[str, Any]]:
-        return self.signature.bind(arguments)
+    def brings_messages(self, values: list[Any]) -> bool:
+        """Whether the reply to this call has payloads."""
+        brings = self._brings_messages
+        return brings if isinstance(brings, bool) else brings(values)
 
     def queues(self, values: list[Any]) -> list[str]:
         """The queues that a call names where its signature says so; others check for themselves."""
@@ -86,9 +98,14 @@ def command(
     usage: str | None = None,
     least: int = 0,
     subcommands: Arities | None = None,
+    brings_messages: BringsMessages = False,
+    also: tuple[Right, ...] = (),
+    common: Common | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Put a function into the table. `is_open` works before AUTH; `usage` is for grammars of their own, `least` and
-    `subcommands` say how many words those have, which is known before a command runs."""
+    `subcommands` say how many words those have, which is known before a command runs. `brings_messages` is for a
+    command whose reply has payloads, or tells from the bound values whether it has. `also` are rights that are enough
+    for other forms of a command, which has to check them itself."""
 
     def put(run: Callable[..., Any]) -> Callable[..., Any]:
         TABLE[name.encode()] = Command(
@@ -102,19 +119,11 @@ def command(
             usage=usage,
             least=least,
             subcommands=subcommands,
+            brings_messages=brings_messages,
+            also=also,
+            common=common,
         )
         return run
-
-    return put
-
-
-Begin = Callable[[Any, list[Any]], Any]
-
-
-def several(name: str, key: Callable[[Any, list[bytes]], Hashable]) -> Callable[[Begin], Begin]:
-    def put(begin: Begin) -> Begin:
-        TABLE[name.encode()].several = Several(key, begin)
-        return begin
 
     return put
 

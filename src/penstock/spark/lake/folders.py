@@ -1,4 +1,4 @@
-"""Directories and files wherever Spark can write: on a disk, on HDFS, in an object store."""
+"""Directories and files on any file system that Hadoop supports."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class File(NamedTuple):
 
 
 class Folder:
-    """A directory, spoken to through Hadoop's file systems, which Spark brings along."""
+    """A directory, accessed through the Hadoop classes that Spark ships."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
         context: Any = spark.sparkContext
         self.path = located(path)
         self._path: Any = context._jvm.org.apache.hadoop.fs.Path
         self._files: Any = self._path(self.path).getFileSystem(context._jsc.hadoopConfiguration())
-        # Hadoop would lay a hidden file with checksums beside each on a local disk; Parquet has its own.
+        # Hadoop would write a hidden checksum file beside each local file; Parquet has checksums.
         self._files.setWriteChecksum(False)
         self._files.setVerifyChecksum(False)
         self._jvm: Any = context._jvm
@@ -34,7 +34,7 @@ class Folder:
         return self._path(self.under(name) if name else self.path)
 
     def names(self) -> list[str]:
-        """What lies directly in the directory; nothing when there is none."""
+        """Entries of the directory; empty when it does not exist."""
         if not self._files.exists(self._at("")):
             return []
         return sorted(one.getPath().getName() for one in self._files.listStatus(self._at("")))
@@ -43,7 +43,7 @@ class Folder:
         return bool(self._files.exists(self._at(name)))
 
     def list(self, name: str, suffix: str) -> list[File]:
-        """All files below a directory whose names end so, in order."""
+        """All files below a directory with the given suffix, sorted."""
         if not self.exists(name):
             return []
         found, files = self._files.listFiles(self._at(name), True), []
@@ -56,7 +56,7 @@ class Folder:
         return sorted(files)
 
     def move(self, source: str, target: str) -> None:
-        """Also when it was moved before, by a run that did not live to tell."""
+        """Idempotent: a run that died may already have moved it."""
         self._files.mkdirs(self._at(target).getParent())
         if self.exists(source) and not self.exists(target):
             self._files.rename(self._at(source), self._at(target))
@@ -64,7 +64,7 @@ class Folder:
             raise FileNotFoundError(f"{self.under(source)} could not be moved to {self.under(target)}")
 
     def remove(self, name: str) -> None:
-        """With all that is in it, and with directories above it that are empty then; also when it is gone already."""
+        """Delete recursively, along with parent directories that become empty. Idempotent."""
         self._files.delete(self._at(name), True)
         parent = os.path.dirname(name)
         while parent and self.exists(parent) and not self._files.listStatus(self._at(parent)):
@@ -79,7 +79,7 @@ class Folder:
             stream.close()
 
     def write(self, name: str, content: bytes) -> None:
-        """Whole or not at all."""
+        """Write atomically, by rename."""
         aside = f"{name}.new"
         stream = self._files.create(self._at(aside), True)
         try:
@@ -91,7 +91,7 @@ class Folder:
 
 
 def located(path: str) -> str:
-    """A path without a scheme is on this machine's disk, whatever the cluster's own file system is."""
+    """A path without a scheme is local, whatever the cluster's default file system is."""
     if "://" in path or path.startswith("file:"):
         return path.rstrip("/")
     return f"file:{os.path.abspath(path)}"

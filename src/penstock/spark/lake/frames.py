@@ -1,4 +1,4 @@
-"""Rows of the lake as frames, and what was written as files of the lake."""
+"""Tables of the lake as frames, and files that tasks wrote."""
 
 from __future__ import annotations
 
@@ -6,62 +6,75 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from penstock.engines import tables
 from penstock.spark.lake.layout import queue_folder
 from penstock.spark.lake.manifest import FileEntry
 from penstock.spark.lake.rows import TIMES, spark_schema
+from penstock.spark.schemas import empty_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row, SparkSession
 
     from penstock.engines.contract import Table
     from penstock.spark.lake.folders import Folder
-    from penstock.spark.lake.opening import Lake
+    from penstock.spark.lake.lake import Lake
 
 LOW_BITS = 0xFFFF_FFFF
+GROUP_COLUMNS = ("begun", "passed")
 
 
 def read_table(spark: SparkSession, lake: Lake, table: Table) -> DataFrame:
-    """A table of the lake as the manifest has it, whatever else may lie about. An audit in which groups began late has
-    a column `begun` besides, a map from their names to the position behind which they read.
+    """A table of the lake, read from the files in the manifest. The audit has two more columns, maps from group to
+    position: the group began to read after `begun`, and has received or skipped everything up to `passed`.
 
-    For an hour, or until the lake is closed, no file of it is replaced or removed.
+    For an hour, or until the lake is closed, none of the files is replaced or removed.
     """
     lake.manifest.note_reader()
     frame = read_files(spark, lake.folder, table, list(lake.manifest.files(table)))
-    late = {} if table != "audit" else _late(lake.manifest.begun())
-    if not late:
-        return frame
-    begun = spark.createDataFrame(list(late.items()), "queue string, begun map<string,bigint>")
-    return frame.join(F.broadcast(begun), "queue", "left").select(*frame.columns, "begun")
+    return with_groups(spark, lake, frame) if table == "audit" else frame
 
 
-def _late(begun: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
-    """Most groups begin with the first message of their queue."""
-    late = {
-        queue: {group: position for group, position in groups.items() if position} for queue, groups in begun.items()
-    }
-    return {queue: groups for queue, groups in late.items() if groups}
+def with_groups(spark: SparkSession, lake: Lake, audit: DataFrame) -> DataFrame:
+    known = group_positions(spark, lake, {}).drop("readers")
+    return audit.join(F.broadcast(known), "queue", "left").select(*audit.columns, *GROUP_COLUMNS)
+
+
+def group_positions(spark: SparkSession, lake: Lake, readers: dict[str, list[str]]) -> DataFrame:
+    """For each queue, its groups as given and the positions of the manifest."""
+    begun, passed = lake.manifest.begun(), lake.manifest.passed()
+    arrow = tables.pyarrow_module()
+    positions = arrow.map_(arrow.string(), arrow.int64())
+    fields = {"queue": arrow.string(), "readers": arrow.list_(arrow.string()), "begun": positions, "passed": positions}
+    rows = [
+        {
+            "queue": queue,
+            "readers": readers.get(queue),
+            "begun": list(begun.get(queue, {}).items()),
+            "passed": list(passed.get(queue, {}).items()),
+        }
+        for queue in sorted(begun | passed | readers)
+    ]
+    # From Arrow, small data is a local relation; from Python rows it would be an RDD.
+    return spark.createDataFrame(arrow.Table.from_pylist(rows, arrow.schema(list(fields.items()))))
 
 
 def read_files(spark: SparkSession, folder: Folder, table: Table, paths: list[str]) -> DataFrame:
     schema = spark_schema(table)
     if not paths:
-        return spark.createDataFrame([], schema)
+        return empty_frame(spark, schema)
     return spark.read.schema(schema).parquet(*(folder.under(path) for path in paths))
 
 
 def written_files(frame: DataFrame) -> list[Row]:
-    """Run the tasks that write; a row for each file. Sorted here: Spark would run the tasks twice to sort."""
-    return sorted(frame.collect(), key=lambda file: (file["day"], file["place"], file["path"]))
+    """Run the tasks that write and return a row per file. Sorted here: Spark would run the tasks twice to sort."""
+    return sorted(frame.collect(), key=lambda file: (file["table"], file["day"], file["queue"], file["path"]))
 
 
-def places(
-    files: list[Row], table: Table, queues: list[str], name: str, aside: str
-) -> list[tuple[str, str, FileEntry]]:
-    """Where each file that was written aside belongs, by its day and the place of its queue."""
+def placed(files: list[Row], name: str, aside: str) -> list[tuple[str, str, FileEntry]]:
+    """The path of each staged file, and the path in the lake that it is moved to."""
     adds = []
     for count, file in enumerate(files):
-        folder = f"{table}/day={file['day']}/{queue_folder(queues[file['place']])}"
+        folder = f"{file['table']}/day={file['day']}/{queue_folder(file['queue'])}"
         entry = FileEntry(file["size"], file["rows"], file["digest"])
         adds.append((f"{aside}/{file['path']}", f"{folder}/{name}-{count:04d}.parquet", entry))
     return adds
@@ -72,8 +85,7 @@ def day(table: Table) -> Column:
 
 
 def sums_of(table: Table) -> tuple[Column, Column, Column]:
-    """How many rows, and two sums of their hashes that do not depend on the order. The window is not part of a row:
-    it says how the row came."""
+    """The number of rows and two sums of their hashes, independent of order. `window` is left out: it is not data."""
     hashed = F.xxhash64(*(F.col(f"`{name}`") for name in spark_schema(table).names if name != "window"))
     return (
         F.count(F.lit(1)).alias("rows"),

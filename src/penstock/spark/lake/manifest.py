@@ -1,15 +1,17 @@
-"""The manifest: what the lake holds, kept in the store's ledger.
+"""The manifest: the contents of a lake, kept in the store's ledger.
 
-    <lake>/state              the change under way, if any, and settings of the lake
-    <lake>/mark/<queue>       up to where the queue is in the lake
+    <lake>/state              the change in progress, if any, and the lake's settings
+    <lake>/mark/<queue>       the marks up to which the queue is archived
     <lake>/file/<path>        a file of the lake
-    <lake>/window/<number>    what one run added: from which marks to which, and how many rows
-    <lake>/reader/<run>       somebody reads files of the lake: up to this time none is removed
-    <lake>/begun/<queue>      behind which position each of its groups began to read
+    <lake>/window/<number>    what one run added: start and end marks, and row counts
+    <lake>/reader/<run>       a reader of the lake's files: none is removed before this time
+    <lake>/begun/<queue>      the position after which each group began to read
+    <lake>/passed/<queue>     the position up to which each group had no unread message at the last run
+    <lake>/history            the state of the computed tables
 
-A **change** adds and removes files. It is planned, then staged (its files are whole, but aside), then published (they
-are in their places, and the manifest says so), and over when what it replaced is gone. Every step is one transaction
-that expects the state as it was: of two runs that meet, one gets an error and has done no harm.
+A **change** adds and removes files. It is planned, then staged (its files are complete in the staging directory), then
+published (files moved, manifest updated), and ends when the replaced files are deleted. Every step is a compare-and-set
+on the state, so of two concurrent runs one fails without effect.
 """
 
 from __future__ import annotations
@@ -22,35 +24,35 @@ from uuid import uuid4
 import msgspec
 
 from penstock.domain.errors import LakeBusy
-from penstock.domain.times import to_time
+from penstock.domain.timestamps import to_time
 
 if TYPE_CHECKING:
     from penstock.engines.contract import Engine
 
 KIND = "lake"
-# A run says this often that it is alive; one that was silent for much longer is not.
+# Renewal interval of a change, and when a change that was not renewed counts as abandoned.
 TOUCH_SECONDS = 5
 SILENT_SECONDS = 60
-# Whoever has opened a table may read its files for so long.
+# How long files of an opened table are kept for its reader.
 READER_SECONDS = 3600
 
 
 class Marks(msgspec.Struct, frozen=True):
-    """Up to where a queue is in the lake: what happened, and what was sent."""
+    """Marks of a queue: in its audit and in its log."""
 
     audit: int | str
     messages: int | str
 
 
 class Span(msgspec.Struct, frozen=True):
-    """What a window holds of a queue."""
+    """The range of a queue in a window."""
 
     start: Marks
     end: Marks
 
 
 class Window(msgspec.Struct, frozen=True):
-    """What runs added: one run, or several whose windows were joined."""
+    """The rows added by one run, or by several whose windows were joined."""
 
     first: int
     last: int
@@ -60,15 +62,31 @@ class Window(msgspec.Struct, frozen=True):
 
 
 class FileEntry(msgspec.Struct, frozen=True):
-    """A file: its bytes, its rows, and the SHA-256 of its bytes."""
+    """A file: bytes, rows, and SHA-256."""
 
     size: int
     rows: int
     digest: str
 
 
+class TablesState(msgspec.Struct, frozen=True):
+    """What the computed tables cover: windows up to `window`, taken at `upto_at`, with entries between `begins_at` and
+    `ends_at` (microseconds). `groups` lists the groups of each queue, `ended` the queues with messages whose counts are
+    final, and `skipped` the last position of such messages that a group skipped."""
+
+    version: int
+    window: int = 0
+    upto_at: int = 0
+    kept_from: str | None = None
+    begins_at: int | None = None
+    ends_at: int | None = None
+    groups: dict[str, list[str]] = {}
+    ended: list[str] = []
+    skipped: dict[str, dict[str, int]] = {}
+
+
 class Change(msgspec.Struct, frozen=True):
-    """A change of the lake under way. `adds` are files aside, their places, and what they are."""
+    """A change in progress. `adds` has the staged path, the final path and the entry of each file."""
 
     kind: str
     step: str
@@ -84,11 +102,13 @@ class Change(msgspec.Struct, frozen=True):
     kept_from: str | None = None
     upto_at: int | None = None
     begun: dict[str, dict[str, int]] = {}
+    passed: dict[str, dict[str, int]] = {}
+    history: TablesState | None = None
 
 
-class State(msgspec.Struct, frozen=True):
-    """What holds for the whole lake: the last window, the first day that is kept, and up to which time it goes. Changes
-    are counted, and the last one has a name of its own: the directory has it too."""
+class LakeState(msgspec.Struct, frozen=True):
+    """Settings and progress of the whole lake: last window, first day kept, and the time up to which it is complete.
+    Changes are counted, and the last one has a unique name that is also in the directory."""
 
     path: str
     group: str
@@ -101,7 +121,7 @@ class State(msgspec.Struct, frozen=True):
 
 
 class Manifest:
-    """The manifest of one lake, as one run sees and changes it."""
+    """The manifest of one lake, used by one run."""
 
     def __init__(self, engine: Engine, lake: str) -> None:
         self.engine = engine
@@ -109,13 +129,13 @@ class Manifest:
         self.owner = uuid4().hex
         self.process = os.getpid()
         self._text: str | None = None
-        self.state = State("", "")
+        self.state = LakeState("", "")
         self.refresh()
 
     def refresh(self) -> None:
         self._text = self.engine.ledger(KIND, f"{self.lake}/state").get(f"{self.lake}/state")
         if self._text is not None:
-            self.state = msgspec.json.decode(self._text, type=State)
+            self.state = msgspec.json.decode(self._text, type=LakeState)
 
     @property
     def is_known(self) -> bool:
@@ -138,6 +158,12 @@ class Manifest:
     def begun(self) -> dict[str, dict[str, int]]:
         return self._all("begun/", dict[str, int], "begun/")
 
+    def passed(self) -> dict[str, dict[str, int]]:
+        return self._all("passed/", dict[str, int], "passed/")
+
+    def history(self) -> TablesState | None:
+        return self._all("history", TablesState, "").get("history")
+
     def _all(self, prefix: str, kind: Any, cut: str) -> dict[str, Any]:
         entries = self.engine.ledger(KIND, f"{self.lake}/{prefix}")
         start = len(f"{self.lake}/{cut}")
@@ -146,7 +172,7 @@ class Manifest:
     # -- readers ---------------------------------------------------------------------------------------------------
 
     def note_reader(self) -> None:
-        """From now on files are read that the manifest has now."""
+        """Protect the files that the manifest lists now from removal."""
         until = self.engine.now() + READER_SECONDS * 1_000_000
         self.engine.record(KIND, {f"{self.lake}/reader/{self.owner}": str(until)})
 
@@ -154,20 +180,20 @@ class Manifest:
         self.engine.record(KIND, {}, [f"{self.lake}/reader/{self.owner}"])
 
     def is_read(self) -> bool:
-        """Whether others read files of the lake. Notes whose time is over go."""
+        """Whether other readers are active. Deletes expired notes."""
         now, notes = self.engine.now(), self._all("reader/", int, "")
-        over = [f"{self.lake}/{key}" for key, until in notes.items() if until < now]
-        if over:
-            self.engine.record(KIND, {}, over)
-        return len(notes) > len(over) + (f"reader/{self.owner}" in notes)
+        expired = [f"{self.lake}/{key}" for key, until in notes.items() if until < now]
+        if expired:
+            self.engine.record(KIND, {}, expired)
+        return len(notes) > len(expired) + (f"reader/{self.owner}" in notes)
 
     # -- changing --------------------------------------------------------------------------------------------------
 
     def create(self, path: str, group: str) -> None:
-        self._put(State(path, group))
+        self._put(LakeState(path, group))
 
     def begin(self, kind: str, folder: str) -> None:
-        """Plan a change; what another run left must have been finished before."""
+        """Plan a change; there must be none in progress."""
         assert self.state.change is None
         now = self.engine.now()
         change = Change(kind, "planned", self.owner, socket.gethostname(), self.process, now, now, folder)
@@ -177,7 +203,7 @@ class Manifest:
         self._step("staged", **fields)
 
     def publish(self) -> None:
-        """The files of the change are the lake's from now on, and those it replaces are not."""
+        """Enter the files of the change in the manifest and drop the replaced ones."""
         change = self.state.change
         assert change is not None
         puts = {f"file/{path}": _encode(entry) for _, path, entry in change.adds}
@@ -188,12 +214,15 @@ class Manifest:
             puts |= {f"mark/{queue}": _encode(span.end) for queue, span in window.spans.items()}
             state = msgspec.structs.replace(state, windows=window.last)
         puts |= {f"begun/{queue}": _encode(groups) for queue, groups in change.begun.items()}
+        puts |= {f"passed/{queue}": _encode(groups) for queue, groups in change.passed.items()}
+        if change.history is not None:
+            puts["history"] = _encode(change.history)
         if change.kept_from is not None:
             state = msgspec.structs.replace(state, kept_from=change.kept_from)
         if change.upto_at is not None:
             state = msgspec.structs.replace(state, upto_at=change.upto_at)
         state = msgspec.structs.replace(state, changes=state.changes + 1, last_change=self.new_name())
-        published = msgspec.structs.replace(change, step="published", adds=(), begun={})
+        published = msgspec.structs.replace(change, step="published", adds=(), begun={}, passed={}, history=None)
         self._put(msgspec.structs.replace(state, change=published), puts, [f"file/{path}" for path in change.removes])
 
     def join_windows(self, joined: Window, gone: list[Window]) -> None:
@@ -207,7 +236,7 @@ class Manifest:
         self._step(None, touched_at=self.engine.now())
 
     def take_over(self) -> Change:
-        """Make the change under way ours, if its run is dead; LakeBusy if it is not."""
+        """Take over the change of a dead run; LakeBusy when the run is alive."""
         change = self.state.change
         assert change is not None
         if change.owner != self.owner and self._is_alive(change):
@@ -238,7 +267,7 @@ class Manifest:
         changed = msgspec.structs.replace(change, **fields, **({} if step is None else {"step": step}))
         self._put(msgspec.structs.replace(self.state, change=changed))
 
-    def _put(self, state: State, puts: dict[str, str] | None = None, removes: list[str] | None = None) -> None:
+    def _put(self, state: LakeState, puts: dict[str, str] | None = None, removes: list[str] | None = None) -> None:
         text = _encode(state)
         key = f"{self.lake}/state"
         others = {f"{self.lake}/{name}": value for name, value in (puts or {}).items()}

@@ -1,17 +1,20 @@
-"""From windows of the store to rows of the lake, on the executors and without leaving Arrow."""
+"""Rows of the store as rows of the lake: converted on the executors, as Arrow batches throughout."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from penstock.domain.errors import RangeTrimmed
 from penstock.domain.lifecycle import OUTCOMES, Event, State
-from penstock.domain.observations import Part
+from penstock.domain.results import Part
 from penstock.engines import tables
 from penstock.engines.contract import Table
-from penstock.spark.stores import engine_at
+from penstock.spark.engine_cache import engine_at
+from penstock.spark.lake.manifest import Marks, Span
+from penstock.spark.scan import pack, read_part, split
 
 if TYPE_CHECKING:
     import pyarrow
@@ -19,94 +22,100 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from penstock.engines.contract import Engine
-    from penstock.spark.lake.manifest import Span
 
 LAKE_TABLES: tuple[Table, ...] = ("audit", "archive", "dead_letters")
-# When a row happened: its day is its directory.
+# The time of a row; its day names the directory.
 TIMES = {"audit": "at", "archive": "finished_at", "dead_letters": "died_at"}
 SEND_COLUMNS = ("position", "id", "queue", "created_at", "created_by", "available_at")
-# Rows that a task reads; smaller windows are one task, so that few small files come of them.
+# Larger than for the source: each task writes at least one file for each queue it reads.
 ROWS_PER_TASK = 250_000
-# Enough to keep Arrow busy, and little memory.
-BATCH_ROWS = 20_000
+TASKS_PER_CORE = 64
+PARTS_PER_CORE = 2
 
 
-class Source(msgspec.Struct, frozen=True):
-    """A part of a window, and the place of its queue in the order given."""
+class LakePart(msgspec.Struct, frozen=True):
+    """A part of the store, and the table and window of the lake that its rows go to."""
 
+    table: Table
+    window: int
     part: Part
-    place: int
+
+    @property
+    def count(self) -> int:
+        return self.part.count
 
 
-def sources(engine: Engine, table: Table, spans: dict[str, Span], parts: int) -> list[Source]:
-    """What has to be read for one table of the lake.
+def split_audit(
+    spark: SparkSession, engine: Engine, queue: str, span: Span, on_trimmed: Callable[[RangeTrimmed], None]
+) -> tuple[Span, list[Part]]:
+    """The parts of the lake's audit, and the span that they cover.
 
-    The audit of a store begins with what happens after the send, which is the message itself. The lake's audit is
-    whole: sends are read off the log. A message that ended while it was held never came to the log; its send is read
-    off its end, which does not say who sent it.
+    The store's audit begins after the send, because the message itself records the send. The lake's audit is complete:
+    sends are read from the log. A message that ended while it was held never reached the log; its send is derived from
+    its last entry, which does not name the sender.
     """
-    found: list[Source] = []
-    for place, (queue, span) in enumerate(spans.items()):
-        if table == "dead_letters":
-            found += [Source(part, place) for part in engine.window(queue, 0, 0, parts, table)]
-            continue
-        ends = (span.start.audit, span.end.audit)
-        found += [Source(part, place) for part in engine.window(queue, *ends, parts, table)]
-        if table == "audit":
-            sent = engine.window(queue, span.start.messages, span.end.messages, parts, "messages")
-            found += [Source(part, place) for part in sent]
-    return found
+    parts = _part_count(spark)
+    start, end = span.start, span.end
+    audit_start, entries = split(engine, queue, start.audit, end.audit, parts, "audit", on_trimmed)
+    log_start, sends = split(engine, queue, start.messages, end.messages, parts, "messages", on_trimmed)
+    return Span(Marks(audit_start, log_start), end), [*entries, *sends]
 
 
-def frame(spark: SparkSession, url: str, table: Table, window: int, found: list[Source]) -> DataFrame:
-    """The rows of all sources, with `window` and the `place` of their queue. Nothing is read before it is used."""
-    bundles = bundled(spark, found)
-    return tasks(spark, bundles).mapInArrow(reader(url, table, window, bundles), _spark_schema(table, place=True))
+def split_table(spark: SparkSession, engine: Engine, table: Table, queue: str, span: Span) -> list[Part]:
+    """The parts of a table in a span; dead letters are read as they are now. RangeTrimmed when some have gone."""
+    if table == "audit":
+        return split_audit(spark, engine, queue, span, _refuse)[1]
+    start, end = (0, 0) if table == "dead_letters" else (span.start.audit, span.end.audit)
+    return split(engine, queue, start, end, _part_count(spark), table, _refuse)[1]
 
 
-def tasks(spark: SparkSession, bundles: list[list[Source]]) -> DataFrame:
-    """One task for each bundle."""
-    return spark.range(0, len(bundles), 1, max(1, len(bundles)))
+def _refuse(error: RangeTrimmed) -> None:
+    raise error
 
 
-def reader(
-    url: str, table: Table, window: int, bundles: list[list[Source]]
-) -> Callable[[Iterable[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
-    """From numbers of bundles to their rows, on an executor."""
+def _part_count(spark: SparkSession) -> int:
+    return PARTS_PER_CORE * spark.sparkContext.defaultParallelism
 
-    def read(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+
+def pack_tables(spark: SparkSession, parts: Sequence[LakePart]) -> list[tuple[LakePart, ...]]:
+    """Tasks of one table each."""
+    most = TASKS_PER_CORE * spark.sparkContext.defaultParallelism
+    by_table = ([part for part in parts if part.table == table] for table in LAKE_TABLES)
+    return [task for chosen in by_table for task in pack(chosen, ROWS_PER_TASK, most)]
+
+
+def map_tasks(
+    spark: SparkSession,
+    url: str,
+    tasks: list[tuple[LakePart, ...]],
+    then: Callable[[Table, Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]],
+    schema: StructType | str,
+) -> DataFrame:
+    """Read the parts of each task and pass their rows to a function within the same task."""
+
+    def run(numbers: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         engine = engine_at(url)
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from _rows(engine, table, window, bundles[number])
+        for task in (tasks[number] for batch in numbers for number in batch.column(0).to_pylist()):
+            yield from then(task[0].table, (batch for part in task for batch in rows(engine, part)))
 
-    return read
-
-
-def bundled(spark: SparkSession, found: list[Source]) -> list[list[Source]]:
-    """Parts of like size for as many tasks as are worth it: the largest first, each to the task with the least."""
-    total = sum(source.part.count for source in found)
-    count = min(len(found), max(1, -(-total // ROWS_PER_TASK)), 64 * spark.sparkContext.defaultParallelism)
-    bundles: list[list[Source]] = [[] for _ in range(count)]
-    sizes = [0] * count
-    for source in sorted(found, key=lambda one: -one.part.count):
-        least = sizes.index(min(sizes))
-        bundles[least].append(source)
-        sizes[least] += source.part.count
-    return bundles
+    return spark.range(0, len(tasks), 1, max(1, len(tasks))).mapInArrow(run, schema)
 
 
-def _rows(engine: Engine, table: Table, window: int, bundle: list[Source]) -> Iterator[pyarrow.RecordBatch]:
-    schema = arrow_schema(table, place=True)
-    for source in bundle:
-        columns = SEND_COLUMNS if source.part.table == "messages" else None
-        for batch in engine.read(source.part, BATCH_ROWS, columns):
-            for made in _audit_batches(batch) if table == "audit" else [batch]:
-                yield _widened(made, schema, window, source.place)
+def frame(spark: SparkSession, url: str, table: Table, parts: Sequence[LakePart]) -> DataFrame:
+    """The rows of the parts of a table, read when an action runs."""
+    return map_tasks(spark, url, pack_tables(spark, parts), lambda _, batches: batches, spark_schema(table))
+
+
+def rows(engine: Engine, source: LakePart) -> Iterator[pyarrow.RecordBatch]:
+    schema = arrow_schema(source.table)
+    columns = SEND_COLUMNS if source.part.table == "messages" else None
+    for batch in read_part(engine, source.part, columns):
+        for made in _audit_batches(batch) if source.table == "audit" else [batch]:
+            yield _with_window(made, schema, source.window)
 
 
 def _audit_batches(batch: pyarrow.RecordBatch) -> Iterator[pyarrow.RecordBatch]:
-    """Messages become the entries of their sends; entries stay, and those that ended held messages make sends too."""
+    """Convert messages to send entries. Pass entries through, and add sends for messages that ended while held."""
     from pyarrow import compute
 
     if "created_by" in batch.schema.names:
@@ -134,32 +143,21 @@ def _sends(batch: pyarrow.RecordBatch, state: Any, by: Any) -> pyarrow.RecordBat
     return arrow.record_batch(columns, names=tables.columns_of("audit"))
 
 
-def _widened(batch: pyarrow.RecordBatch, schema: pyarrow.Schema, window: int, place: int) -> pyarrow.RecordBatch:
+def _with_window(batch: pyarrow.RecordBatch, schema: pyarrow.Schema, window: int) -> pyarrow.RecordBatch:
     arrow = tables.pyarrow_module()
-    count = batch.num_rows
-    arrays = [batch.column(name) for name in schema.names[:-2]]
-    arrays += [arrow.repeat(arrow.scalar(window, arrow.int64()), count)]
-    arrays += [arrow.repeat(arrow.scalar(place, arrow.int32()), count)]
-    return arrow.record_batch(
-        [array.cast(field.type) for array, field in zip(arrays, schema, strict=True)], schema=schema
-    )
+    arrays = [batch.column(field.name).cast(field.type) for field in list(schema)[:-1]]
+    arrays.append(arrow.repeat(arrow.scalar(window, arrow.int64()), batch.num_rows))
+    return arrow.record_batch(arrays, schema=schema)
 
 
-def arrow_schema(table: Table, *, place: bool = False) -> pyarrow.Schema:
-    """The columns of a lake's table: those of the store's, nullable as Spark has them, and the window they came in."""
+def arrow_schema(table: Table) -> pyarrow.Schema:
+    """The columns of a lake's table: those of the store, nullable as in Spark, and the window that added the row."""
     arrow = tables.pyarrow_module()
     fields = [field.with_nullable(True) for field in tables.schema(table)]
-    fields.append(arrow.field("window", arrow.int64()))
-    if place:
-        fields.append(arrow.field("place", arrow.int32()))
-    return arrow.schema(fields)
-
-
-def _spark_schema(table: Table, *, place: bool = False) -> StructType:
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    return from_arrow_schema(arrow_schema(table, place=place))
+    return arrow.schema([*fields, arrow.field("window", arrow.int64())])
 
 
 def spark_schema(table: Table) -> StructType:
-    return _spark_schema(table)
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return from_arrow_schema(arrow_schema(table))

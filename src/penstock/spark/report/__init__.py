@@ -1,1 +1,1 @@
-"""The report: one HTML file that tells people what happened, with pictures and in plain words."""
+"""The report: one HTML file with charts, tables and findings."""

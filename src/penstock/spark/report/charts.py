@@ -1,4 +1,4 @@
-"""Which plots the report has, and of what."""
+"""The charts of the report."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 from penstock.domain.lifecycle import OUTCOMES
 from penstock.spark.metrics import MINUTE
-from penstock.spark.report.drawing import Line, Share, lines, stacked, strips
-from penstock.spark.report.summary import SHOWN_READERS, Point, Reader, Summary
-from penstock.spark.report.wording import duration, number, plural, quoted, reader_name, share
+from penstock.spark.report.format import duration, number, plural, quoted, reader_name, share
+from penstock.spark.report.summary import SHOWN_READERS, MetricPoint, Reader, Summary
+from penstock.spark.report.svg import Line, Share, lines, stacked, strips
 
 Key = tuple[str, str | None]
-# The classes of the style sheet, in the order in which readers take them.
+# Classes of the style sheet, in order of use.
 COLOURS = ("c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8")
 # Round durations for an axis.
 DURATIONS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800,
@@ -22,7 +22,7 @@ SHARES = (("half within", "p50"), ("95 % within", "p95"), ("99 % within", "p99")
 
 
 class Chart(NamedTuple):
-    """A picture with its heading, a sentence on how to read it, and what its colours mean."""
+    """A chart: heading, caption, legend and SVG."""
 
     heading: str
     about: str
@@ -46,7 +46,7 @@ def charts(summary: Summary) -> list[Chart]:
 
 
 def timeline(summary: Summary) -> list[datetime]:
-    """Every stretch from the first to the last, also those in which nothing happened."""
+    """Every time bucket from the first to the last, including empty ones."""
     seen = [point.starts_at for points in summary.points.values() for point in points]
     if not seen:
         return []
@@ -55,7 +55,7 @@ def timeline(summary: Summary) -> list[datetime]:
 
 
 def busiest(summary: Summary) -> list[Reader]:
-    """Readers worth a plot of their own: those who received most."""
+    """The readers with the most messages, each with a chart of its own."""
     active = [reader for reader in summary.readers if reader.deliveries]
     return sorted(active, key=lambda reader: (-reader.messages, reader.queue, reader.group or ""))[: SHOWN_READERS // 2]
 
@@ -65,14 +65,25 @@ def name_of(summary: Summary, key: Key) -> str:
     return reader_name(key[0], key[1], several)
 
 
+def has_several_groups(summary: Summary) -> bool:
+    """Whether some queue has more than one group, so that its messages end more than once."""
+    return len(summary.readers) > len({reader.queue for reader in summary.readers})
+
+
+def _counted(summary: Summary) -> str:
+    if not has_several_groups(summary):
+        return ""
+    return ": sent counts each message once, the others count it in each group that reads it"
+
+
 def _throughput(summary: Summary, times: list[datetime]) -> Chart:
     readers = _indexed(summary)
-    # A message is sent once, however many groups read it: of the groups of a queue the one that has most.
+    # A message is sent once, however many groups read it: take the largest count among the groups of a queue.
     by_queue = [[points for key, points in readers.items() if key[0] == queue] for queue in summary.sent]
     sent = [sum(max((_at(one, time).sent for one in groups), default=0) for groups in by_queue) for time in times]
     succeeded = [sum(_at(points, time).succeeded for points in readers.values()) for time in times]
     dead = [sum(_at(points, time).dead for points in readers.values()) for time in times]
-    # Of short stretches the rate per second says more than the count.
+    # For short buckets show the rate per second.
     unit = "second" if summary.width_seconds < MINUTE else "minute"
     rate = (1 if unit == "second" else MINUTE) / summary.width_seconds
     drawn = [
@@ -82,7 +93,7 @@ def _throughput(summary: Summary, times: list[datetime]) -> Chart:
     ]
     return Chart(
         "Throughput",
-        f"Messages per {unit}, all queues and groups together.",
+        f"Messages per {unit}, all queues together{_counted(summary)}.",
         [(line.name, line.colour) for line in drawn],
         lines(times, summary.width_seconds, drawn, title="Throughput over time"),
     )
@@ -162,8 +173,8 @@ def _ages(summary: Summary, times: list[datetime]) -> Chart | None:
     )
 
 
-def _by_reader(summary: Summary, times: list[datetime], value: Callable[[Point], float | None]) -> list[Line]:
-    """A line for each reader that ever had something, in the same colour in every plot."""
+def _by_reader(summary: Summary, times: list[datetime], value: Callable[[MetricPoint], float | None]) -> list[Line]:
+    """A line for each reader with a value, in the same colour in every chart."""
     points = _indexed(summary)
     found = [
         Line(
@@ -175,7 +186,7 @@ def _by_reader(summary: Summary, times: list[datetime], value: Callable[[Point],
 
 
 def _most_behind(summary: Summary) -> list[Key]:
-    """The readers with the largest backlogs, the largest first."""
+    """Readers by backlog, largest first."""
     most = {key: max((point.backlog for point in points), default=0) for key, points in summary.points.items()}
     return sorted(most, key=lambda key: (-most[key], name_of(summary, key)))[:SHOWN_READERS]
 
@@ -235,12 +246,12 @@ def _workers(summary: Summary, times: list[datetime]) -> Chart:
     )
 
 
-_EMPTY = Point(datetime.min, 0, 0, 0, 0, 0, 0, (None, None, None), (None, None, None), 0, None)
+_EMPTY = MetricPoint(datetime.min, 0, 0, 0, 0, 0, 0, (None, None, None), (None, None, None), 0, None)
 
 
-def _indexed(summary: Summary) -> dict[Key, dict[datetime, Point]]:
+def _indexed(summary: Summary) -> dict[Key, dict[datetime, MetricPoint]]:
     return {key: {point.starts_at: point for point in points} for key, points in summary.points.items()}
 
 
-def _at(points: dict[datetime, Point], time: datetime) -> Point:
+def _at(points: dict[datetime, MetricPoint], time: datetime) -> MetricPoint:
     return points.get(time, _EMPTY)

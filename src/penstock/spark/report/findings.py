@@ -1,4 +1,4 @@
-"""What stands out, in plain words. Each rule looks at the summary and says a sentence, or nothing."""
+"""Findings: each rule reads the summary and yields sentences for people."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import NamedTuple
 
 from penstock.domain.lifecycle import OUTCOMES, Event
 from penstock.spark.failures import BY_ITSELF
-from penstock.spark.report.charts import name_of
-from penstock.spark.report.summary import Failure, Point, Reader, Summary
-from penstock.spark.report.wording import clock, duration, every, number, plural, quoted, share
+from penstock.spark.report.charts import has_several_groups, name_of
+from penstock.spark.report.format import clock, duration, every, number, plural, quoted, share
+from penstock.spark.report.summary import FailureKind, MetricPoint, Reader, Summary
 
-# A share of failures that deserves a warning, a message that fails so often, and retries that outweigh the work.
+# Thresholds: share of failures, failures of one message, and share of retries with the least deliveries to judge.
 WORRYING_SHARE = 0.05
 REPEATED = 3
 STORM_SHARE, STORM_SETTLED = 0.5, 20
-# Nobody receives: messages are ready, and for so long none was taken.
+# Messages are ready, and none was received for this long.
 STALLED_SECONDS = 60
-# A backlog is growing when it is so much larger at the end than in the middle.
+# Growth of the backlog from the middle to the end of the period, and its least size.
 GROWTH, GROWTH_LEAST = 1.5, 50
-TOLD_FAILURES = 4
-# Times that differ by less are the same to a reader, and work is uneven from so many times as much on.
+SHOWN_FAILURES = 4
+# Percentiles that differ by less are shown as one; load of the busiest worker against the idlest.
 SAME, UNEVEN, UNEVEN_SECONDS = 1.2, 4, 10
 
 
@@ -50,14 +50,14 @@ def _ended(summary: Summary) -> Iterator[Finding]:
     key = max(live, key=lambda one: live[one])
     age = max((points[-1].oldest_age_seconds or 0 for points in summary.points.values()), default=0)
     oldest = f" The oldest is {duration(age)} old." if age else ""
-    yield Finding(
-        "note",
-        f"{whole} were sent; {number(waiting)} have not ended yet, most of them in {name_of(summary, key)}.{oldest}",
-    )
+    # A message waits in every group that reads it: the number may exceed the messages sent.
+    each = " (counted in each group)" if has_several_groups(summary) else ""
+    most = f"most of them in {name_of(summary, key)}"
+    yield Finding("note", f"{whole} were sent; {number(waiting)} have not ended yet{each}, {most}.{oldest}")
 
 
 def _stalled(summary: Summary) -> Iterator[Finding]:
-    """Readers whose messages are ready, and who have received none for long."""
+    """Readers with ready messages that have not received for long."""
     if summary.begins_at is None or summary.ends_at is None:
         return
     for reader in summary.readers:
@@ -85,13 +85,13 @@ def _failing(summary: Summary) -> Iterator[Finding]:
                 f"{share(dead, ended)} of the messages that ended in {name_of(summary, _key(reader))} did not succeed: "
                 f"{number(dead)} of {number(ended)}.",
             )
-    told = [failure for failure in summary.failures if failure.pattern not in BY_ITSELF.values()]
-    told.sort(key=lambda failure: (-failure.dead, -failure.failures))
-    for failure in told[:TOLD_FAILURES]:
+    shown = [failure for failure in summary.failures if failure.pattern not in BY_ITSELF.values()]
+    shown.sort(key=lambda failure: (-failure.dead, -failure.failures))
+    for failure in shown[:SHOWN_FAILURES]:
         yield Finding("bad" if failure.dead else "note", _failure_sentence(summary, failure))
 
 
-def _failure_sentence(summary: Summary, failure: Failure) -> str:
+def _failure_sentence(summary: Summary, failure: FailureKind) -> str:
     where = name_of(summary, (failure.queue, failure.group))
     error = quoted(failure.example if failure.messages == 1 else failure.pattern)
     if failure.most_failures >= REPEATED:
@@ -110,7 +110,7 @@ def _failure_sentence(summary: Summary, failure: Failure) -> str:
 
 
 def _storms(summary: Summary) -> Iterator[Finding]:
-    """Stretches in which more was tried again than was new."""
+    """Buckets in which at least half of the deliveries were retried."""
     for key, points in summary.points.items():
         stormy = [point for point in points if _is_storm(point)]
         if not stormy:
@@ -126,7 +126,7 @@ def _storms(summary: Summary) -> Iterator[Finding]:
         )
 
 
-def _is_storm(point: Point) -> bool:
+def _is_storm(point: MetricPoint) -> bool:
     return point.settled >= STORM_SETTLED and point.retried >= STORM_SHARE * point.settled
 
 
@@ -194,7 +194,7 @@ def messages_of(count: int) -> str:
 
 
 def one(width: str) -> str:
-    """A stretch of time with its article: a second, an hour, 5 minutes."""
+    """A bucket width with its article: a second, an hour, 5 minutes."""
     return width if width[0].isdigit() else f"an {width}" if width == "hour" else f"a {width}"
 
 

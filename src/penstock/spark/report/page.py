@@ -1,4 +1,4 @@
-"""The page: a summary as one HTML file that needs nothing else, fits a screen, a phone and paper, and runs no code."""
+"""The page: a summary as one self-contained HTML file without scripts."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from importlib.resources import files
 
 from penstock.domain.lifecycle import OUTCOMES
-from penstock.spark.report.charts import Chart, charts, name_of
+from penstock.spark.report.charts import Chart, charts, has_several_groups, name_of
 from penstock.spark.report.findings import Finding, findings
-from penstock.spark.report.summary import Summary
-from penstock.spark.report.wording import (
+from penstock.spark.report.format import (
     NOTHING,
     duration,
     every,
@@ -20,6 +19,7 @@ from penstock.spark.report.wording import (
     safe,
     share,
 )
+from penstock.spark.report.summary import Summary
 
 MARKS = {"good": "✓", "note": "i", "bad": "!"}
 
@@ -39,7 +39,7 @@ def page(summary: Summary) -> str:
     ]
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        # By this the dashboard knows a file that it may hand out.
+        # The dashboard serves only files with this tag.
         '<meta name="generator" content="penstock report">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
@@ -50,10 +50,10 @@ def page(summary: Summary) -> str:
 
 
 def _header(summary: Summary) -> str:
-    told = "No messages yet"
+    text = "No messages yet"
     if summary.begins_at is not None and summary.ends_at is not None:
-        told = f"{period(summary.begins_at, summary.ends_at)} · {duration(summary.seconds)}"
-    when, store = f'<p class="when">{safe(told)}</p>', f'<p class="store">{safe(summary.store)}</p>'
+        text = f"{period(summary.begins_at, summary.ends_at)} · {duration(summary.seconds)}"
+    when, store = f'<p class="when">{safe(text)}</p>', f'<p class="store">{safe(summary.store)}</p>'
     return f"<header><h1>Penstock report</h1>{when}{store}</header>"
 
 
@@ -66,11 +66,19 @@ def _tiles(summary: Summary) -> str:
     rate = sent / summary.seconds if summary.seconds else 0
     all_ended = sum(ended.values())
     busy = f"{number(rate)} per second" if rate >= 1 else f"in {plural(len(summary.sent), 'queue')}"
+    # A message is sent once, and ends in every group that reads it.
+    several = has_several_groups(summary)
+    once, each = ("each message once, ", ", counted in each group") if several else ("", "")
     tiles = [
-        ("Sent", number(sent), busy, ""),
-        ("Succeeded", number(ended["succeeded"]), f"{share(ended['succeeded'], all_ended)} of all that ended", "good"),
-        ("Dead letters", number(dead), f"{share(dead, all_ended)} of all that ended", "bad" if dead else ""),
-        ("Not ended yet", number(live), "waiting or in flight", ""),
+        ("Sent", number(sent), f"{once}{busy}", ""),
+        (
+            "Succeeded",
+            number(ended["succeeded"]),
+            f"{share(ended['succeeded'], all_ended)} of all endings{each}",
+            "good",
+        ),
+        ("Dead letters", number(dead), f"{share(dead, all_ended)} of all endings{each}", "bad" if dead else ""),
+        ("Not ended yet", number(live), f"waiting or in flight{each}", ""),
         ("Median wait", duration(max(waits)) if waits else NOTHING, "of the slowest queue", ""),
     ]
     drawn = "".join(
@@ -167,7 +175,7 @@ def _workers(summary: Summary) -> str:
 
 
 def _table(heading: str, header: Sequence[str], rows: Sequence[Sequence[str]], text: int = 1, more: int = 0) -> str:
-    """The first `text` columns are words, the others numbers. Without rows there is no table."""
+    """The first `text` columns are text, the others numbers. Empty without rows."""
     if not rows:
         return ""
     kinds = ["text" if place < text else "number" for place in range(len(header))]
@@ -184,8 +192,8 @@ def _table(heading: str, header: Sequence[str], rows: Sequence[Sequence[str]], t
 
 
 def _footer(summary: Summary) -> str:
-    told = (
+    text = (
         f"Made by Penstock at {moment(summary.made_at)}. Plots have a point for each {every(summary.width_seconds)}. "
         "Times are in UTC; p50, p95 and p99 are the times within which 50, 95 and 99 % stayed."
     )
-    return f"<footer><p>{safe(told)}</p></footer>"
+    return f"<footer><p>{safe(text)}</p></footer>"

@@ -1,24 +1,28 @@
-"""What the report tells, as plain values: the tables of the pipeline, cut down to what a page can show."""
+"""The contents of the report as plain values, limited to what a page can show."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from pyspark.sql import Row
 from pyspark.sql import functions as F
 
-from penstock.spark.metrics import ACCURACY, PERCENTILES
 from penstock.spark.tables import utc
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row
+    import pyarrow
 
     from penstock.spark.tables import Tables
 
-# A plot has about this many points at most.
+# A row of a table, by column.
+Values = Mapping[str, Any] | Row
+# Points of a chart, at most.
 POINTS = 80
-WIDTHS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300, 900, 1800, 3600, 3 * 3600, 6 * 3600, 86_400, 7 * 86_400)
+# Bucket widths. Each is a multiple of the one before, so that counts can be merged into longer buckets.
+WIDTHS = (0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 1800, 3600, 3 * 3600, 6 * 3600, 86_400, 7 * 86_400)
 SHOWN_FAILURES = 12
 SHOWN_POISON = 10
 SHOWN_WORKERS = 24
@@ -26,7 +30,7 @@ SHOWN_READERS = 8
 
 
 class Reader(msgspec.Struct, frozen=True):
-    """A queue as one group reads it."""
+    """One group of a queue."""
 
     queue: str
     group: str | None
@@ -40,8 +44,8 @@ class Reader(msgspec.Struct, frozen=True):
         return sum(self.outcomes.values())
 
 
-class Point(msgspec.Struct, frozen=True):
-    """A stretch of time of one reader."""
+class MetricPoint(msgspec.Struct, frozen=True):
+    """One time bucket of one reader."""
 
     starts_at: datetime
     sent: int
@@ -56,7 +60,7 @@ class Point(msgspec.Struct, frozen=True):
     oldest_age_seconds: float | None
 
 
-class Failure(msgspec.Struct, frozen=True):
+class FailureKind(msgspec.Struct, frozen=True):
     queue: str
     group: str | None
     fingerprint: str
@@ -101,8 +105,8 @@ class Summary(msgspec.Struct, frozen=True):
     width_seconds: float
     sent: dict[str, int]
     readers: list[Reader]
-    points: dict[tuple[str, str | None], list[Point]]
-    failures: list[Failure]
+    points: dict[tuple[str, str | None], list[MetricPoint]]
+    failures: list[FailureKind]
     poison: list[Poison]
     workers: list[WorkerLoad]
     more: dict[str, int]
@@ -115,15 +119,15 @@ class Summary(msgspec.Struct, frozen=True):
 
 
 def width_for(seconds: float) -> float:
-    """The shortest stretch with which a plot of so long a time has not too many points."""
+    """The shortest bucket width with which a chart of this length has at most POINTS points."""
     return next((width for width in WIDTHS if seconds / width <= POINTS), WIDTHS[-1])
 
 
 def summarise(tables: Tables, store: str, made_at: datetime) -> Summary:
     begins_at, ends_at = tables.period
-    readers = _readers(tables.lifecycles, tables.outcomes)
-    failures = tables.failures.orderBy(F.desc("failures"), "fingerprint")
-    poison = tables.poison.orderBy(F.desc("failures"), "last_at", "id")
+    readers = tables.readers.to_pylist()
+    failures = sorted(tables.failures.to_pylist(), key=lambda row: (-row["failures"], row["fingerprint"]))
+    poison = tables.poison.orderBy(F.desc("failures"), "last_at", "id").limit(SHOWN_POISON).collect()
     workers = _workers(tables.workers, tables.width_seconds)
     return Summary(
         store=store,
@@ -131,51 +135,47 @@ def summarise(tables: Tables, store: str, made_at: datetime) -> Summary:
         begins_at=begins_at,
         ends_at=ends_at,
         width_seconds=tables.width_seconds,
-        sent={row["queue"]: row["sent"] for row in _sent(tables.lifecycles).collect()},
-        readers=readers,
+        sent=_sent(readers),
+        readers=_readers(readers, tables.outcomes),
         points=_points(tables.metrics),
-        failures=[_made(Failure, row) for row in failures.limit(SHOWN_FAILURES).collect()],
-        poison=[_made(Poison, row) for row in poison.limit(SHOWN_POISON).collect()],
+        failures=[_made(FailureKind, row) for row in failures[:SHOWN_FAILURES]],
+        poison=[_made(Poison, row) for row in poison],
         workers=workers[:SHOWN_WORKERS],
         more={
-            "failures": max(0, tables.failures.count() - SHOWN_FAILURES),
-            "poison": max(0, tables.poison.count() - SHOWN_POISON),
+            "failures": max(0, len(failures) - SHOWN_FAILURES),
+            "poison": tables.poison.count() - SHOWN_POISON if len(poison) == SHOWN_POISON else 0,
             "workers": max(0, len(workers) - SHOWN_WORKERS),
         },
     )
 
 
-def _sent(lifecycles: DataFrame) -> DataFrame:
-    """Messages, not their lives in several groups."""
-    by_group = lifecycles.groupBy("queue", "group").agg(F.count("sent_at").alias("sent"))
-    return by_group.groupBy("queue").agg(F.max("sent").alias("sent"))
+def _sent(readers: list[Values]) -> dict[str, int]:
+    """Messages sent to each queue, counted once however many groups read them."""
+    sent: dict[str, int] = {}
+    for row in readers:
+        sent[row["queue"]] = max(sent.get(row["queue"], 0), row["sent"])
+    return sent
 
 
-def _readers(lifecycles: DataFrame, outcomes: DataFrame) -> list[Reader]:
+def _readers(readers: list[Values], outcomes: pyarrow.Table) -> list[Reader]:
     ended: dict[tuple[str, str | None], dict[str, int]] = {}
-    for row in outcomes.orderBy("queue", "group", "outcome").collect():
+    for row in _sorted(outcomes, "queue", "group", "outcome"):
         ended.setdefault((row["queue"], row["group"]), {})[row["outcome"]] = row["messages"]
-    shares = list(PERCENTILES.values())
-    times = lifecycles.groupBy("queue", "group").agg(
-        F.percentile_approx("waited_seconds", shares, ACCURACY).alias("waited"),
-        F.percentile_approx("processed_seconds", shares, ACCURACY).alias("processed"),
-        F.sum("deliveries").alias("deliveries"),
-    )
-    found = {(row["queue"], row["group"]): row for row in times.collect()}
+    found = {(row["queue"], row["group"]): row for row in readers}
     return [
-        Reader(*key, counts, _three(found[key]["waited"]), _three(found[key]["processed"]), found[key]["deliveries"])
+        Reader(*key, counts, _three(found[key], "waited"), _three(found[key], "processed"), found[key]["deliveries"])
         for key, counts in ended.items()
     ]
 
 
-def _points(metrics: DataFrame) -> dict[tuple[str, str | None], list[Point]]:
-    points: dict[tuple[str, str | None], list[Point]] = {}
-    for row in metrics.orderBy("queue", "group", "starts_at").collect():
+def _points(metrics: pyarrow.Table) -> dict[tuple[str, str | None], list[MetricPoint]]:
+    points: dict[tuple[str, str | None], list[MetricPoint]] = {}
+    for row in _sorted(metrics, "queue", "group", "starts_at"):
         points.setdefault((row["queue"], row["group"]), []).append(
-            Point(
+            MetricPoint(
                 starts_at=utc(row["starts_at"]),
-                waited=(row["waited_p50"], row["waited_p95"], row["waited_p99"]),
-                processed=(row["processed_p50"], row["processed_p95"], row["processed_p99"]),
+                waited=_three(row, "waited"),
+                processed=_three(row, "processed"),
                 oldest_age_seconds=row["oldest_age_seconds"],
                 **{
                     name: row[name]
@@ -186,9 +186,9 @@ def _points(metrics: DataFrame) -> dict[tuple[str, str | None], list[Point]]:
     return points
 
 
-def _workers(workers: DataFrame, width_seconds: float) -> list[WorkerLoad]:
-    by_worker: dict[str, list[Row]] = {}
-    for row in workers.orderBy("worker", "starts_at").collect():
+def _workers(workers: pyarrow.Table, width_seconds: float) -> list[WorkerLoad]:
+    by_worker: dict[str, list[Values]] = {}
+    for row in _sorted(workers, "worker", "starts_at"):
         by_worker.setdefault(row["worker"], []).append(row)
     loads = [
         WorkerLoad(
@@ -205,10 +205,15 @@ def _workers(workers: DataFrame, width_seconds: float) -> list[WorkerLoad]:
     return sorted(loads, key=lambda load: (-load.busy_seconds, load.worker))
 
 
-def _three(values: list[float] | None) -> tuple[float | None, float | None, float | None]:
-    return (values[0], values[1], values[2]) if values else (None, None, None)
+def _sorted(table: pyarrow.Table, *columns: str) -> list[Values]:
+    """The rows in order, nulls first."""
+    return sorted(table.to_pylist(), key=lambda row: [(row[name] is not None, row[name]) for name in columns])
 
 
-def _made(kind: Any, row: Row) -> Any:
+def _three(row: Values, what: str) -> tuple[float | None, float | None, float | None]:
+    return row[f"{what}_p50"], row[f"{what}_p95"], row[f"{what}_p99"]
+
+
+def _made(kind: Any, row: Values) -> Any:
     values = {name: row[name] for name in kind.__struct_fields__}
     return kind(**{name: utc(value) if isinstance(value, datetime) else value for name, value in values.items()})

@@ -1,4 +1,4 @@
-// A speaker (see ../speakers.py) that uses ioredis: `speaking_ioredis.mjs PORT [PASSWORD]`.
+// A speaker (see ../client_programs.py) that uses ioredis: `speaking_ioredis.mjs PORT [PASSWORD]`.
 import Redis from "ioredis";
 import { speak } from "./speaking.mjs";
 

@@ -1,4 +1,4 @@
-// A speaker (see ../speakers.py) that uses node-redis: `speaking_node_redis.mjs PORT [PASSWORD]`.
+// A speaker (see ../client_programs.py) that uses node-redis: `speaking_node_redis.mjs PORT [PASSWORD]`.
 import { createClient, RESP_TYPES } from "redis";
 import { speak } from "./speaking.mjs";
 

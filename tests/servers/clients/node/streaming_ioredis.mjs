@@ -42,6 +42,27 @@ seen.trim = await client.xtrim(stream, "MAXLEN", 2);
 seen.rangeAfterTrim = await client.xrange(stream, "-", "+");
 seen.destroy = await client.xgroup("DESTROY", stream, "workers");
 
+const missing = `${stream}-none`;
+seen.exists = await client.exists(stream, missing, stream);
+seen.types = [await client.type(stream), await client.type(missing)];
+seen.times = [await client.ttl(stream), await client.pttl(missing), await client.persist(stream)];
+seen.encoding = await client.object("ENCODING", stream);
+seen.keys = await client.keys(stream);
+seen.scanned = [];
+for await (const found of client.scanStream({ match: stream })) seen.scanned.push(...found);
+seen.remaining = [await client.unlink(stream), await client.del(stream), await client.exists(stream)];
+
+const number = await other.client("ID");
+const unblocked = other.xread("BLOCK", 20000, "STREAMS", missing, "$");
+const unblock = async () => (await client.client("UNBLOCK", number)) || unblock();
+seen.unblock = [await unblock(), await unblocked];
+other.disconnect(false);
+const again = client.duplicate({ retryStrategy: null });
+again.on("error", () => {});
+const ended = new Promise((resolve) => again.once("end", resolve));
+seen.kill = await client.client("KILL", "ID", await again.client("ID"));
+await ended;
+
 console.log(JSON.stringify(seen));
 client.disconnect();
 other.disconnect();

@@ -50,6 +50,22 @@ seen.trim = await client.xTrim(stream, "MAXLEN", 2);
 seen.rangeAfterTrim = await client.xRange(stream, "-", "+");
 seen.destroy = await client.xGroupDestroy(stream, "workers");
 
+const missing = `${stream}-none`;
+seen.exists = await client.exists([stream, missing, stream]);
+seen.types = [await client.type(stream), await client.type(missing)];
+seen.times = [await client.ttl(stream), await client.pTTL(missing), await client.persist(stream)];
+seen.encoding = await client.objectEncoding(stream);
+seen.keys = await client.keys(stream);
+seen.scanned = [];
+for await (const found of client.scanIterator({ MATCH: stream })) seen.scanned.push(...found);
+seen.remaining = [await client.unlink(stream), await client.del(stream), await client.exists(stream)];
+
+const number = await other.clientId();
+const unblocked = other.xRead({ key: missing, id: "$" }, { BLOCK: 20000 });
+const unblock = async () => (await client.clientUnblock(number)) || unblock();
+seen.unblock = [await unblock(), await unblocked];
+seen.kill = await client.clientKill({ filter: "ID", id: 999999 });
+
 console.log(JSON.stringify(seen));
 client.destroy();
 other.destroy();

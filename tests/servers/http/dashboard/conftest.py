@@ -15,7 +15,7 @@ import penstock
 from tests.ports import LOOPBACK, free_port
 from tests.servers.clients.processes import PenstockServer
 from tests.servers.hashes import older_hash
-from tests.servers.http.dashboard.watching import Watched, close
+from tests.servers.http.dashboard.page_log import Watched, close
 
 FLAGS = (
     "--no-sandbox",

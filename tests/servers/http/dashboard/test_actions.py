@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 import penstock
 from penstock.domain.lifecycle import State
-from tests.servers.http.dashboard.watching import submit
+from tests.servers.http.dashboard.page_log import submit
 
 
 def test_pause_and_resume(page: Page, queue: penstock.Queue) -> None:
@@ -71,6 +71,66 @@ def letters(queue: penstock.Queue) -> penstock.Queue:
     for number, delivery in enumerate(queue.receive(limit=7)):
         delivery.reject(f"HTTP 503 after {number} ms" if number < 5 else f"no customer 'c{number}'")
     return queue
+
+
+def test_a_shorter_retention_is_asked_for_with_its_count(page: Page, letters: penstock.Queue) -> None:
+    page.goto(f"/queues/{letters.name}")
+    page.locator("[name=dead_letter_seconds]").fill("0")
+    submit(page, page.get_by_role("button", name="Save the policy"))
+    question = page.locator("#question")
+    expect(question).to_contain_text("7 dead letters are older than that")
+    assert letters.policy().dead_letter_seconds > 0, "nothing has changed yet"
+    submit(page, question.get_by_role("link", name="Leave it as it is"))
+    letters.store.sweep()
+    assert letters.stats(group="default").dead == 7
+    page.locator("[name=dead_letter_seconds]").fill("0")
+    submit(page, page.get_by_role("button", name="Save the policy"))
+    submit(page, question.get_by_role("button", name="Change the policy"))
+    expect(page.locator(".notice")).to_contain_text("dead_letter_seconds is now 0")
+    letters.store.sweep()
+    assert letters.stats(group="default").dead == 0
+
+
+def test_a_longer_retention_is_not_asked_for(page: Page, letters: penstock.Queue) -> None:
+    page.goto(f"/queues/{letters.name}")
+    page.locator("[name=dead_letter_seconds]").fill("999999999")
+    submit(page, page.get_by_role("button", name="Save the policy"))
+    expect(page.locator(".notice")).to_contain_text("dead_letter_seconds is now 999999999")
+
+
+def test_a_group_is_moved_after_a_question(page: Page, queue: penstock.Queue) -> None:
+    queue.send_many([b"one", b"two", b"three"])
+    queue.receive()[0].ack()
+    page.goto(f"/queues/{queue.name}#care")
+    move = page.get_by_role("button", name="Move…")
+    move.click()
+    assert page.locator("#question").count() == 0, "no target is chosen for anybody"
+    page.locator("[name=target]").select_option("end")
+    submit(page, move)
+    question = page.locator("#question")
+    expect(question).to_contain_text("2 messages that nobody has received in this group are passed by")
+    assert queue.stats(group="default").available == 2
+    submit(page, question.get_by_role("button", name="Move default"))
+    expect(page.locator(".notice")).to_contain_text("now stands at position")
+    assert queue.stats(group="default").available == 0
+    page.goto(f"/queues/{queue.name}#care")
+    page.locator("[name=target]").select_option("start")
+    submit(page, move)
+    expect(question).to_contain_text("3 messages that the group is done with are ready again")
+    submit(page, question.get_by_role("link", name="Leave it where it is"))
+    assert queue.stats(group="default").available == 0
+
+
+def test_a_question_is_good_for_what_it_asked(page: Page, queue: penstock.Queue) -> None:
+    """Who changes the answer on its way to another target is asked again."""
+    queue.send_many([b"one", b"two"])
+    page.goto(f"/queues/{queue.name}#care")
+    page.locator("[name=target]").select_option("end")
+    submit(page, page.get_by_role("button", name="Move…"))
+    page.evaluate("document.querySelector('#question [name=target]').value = 'start'")
+    submit(page, page.get_by_role("button", name="Move default"))
+    expect(page.locator("main")).to_contain_text("the question was about something else")
+    assert queue.stats(group="default").available == 2
 
 
 def test_dead_letters_are_grouped_by_what_went_wrong(page: Page, letters: penstock.Queue) -> None:
@@ -206,6 +266,7 @@ def test_a_group_is_moved_and_a_queue_flushed(page: Page, queue: penstock.Queue)
     page.goto(f"/queues/{queue.name}#care")
     page.locator("[name=target]").select_option("start")
     submit(page, page.get_by_role("button", name="Move"))
+    submit(page, page.get_by_role("button", name="Move default"))
     assert queue.stats(group="default").available == 3
     page.goto(f"/queues/{queue.name}#care")
     page.locator("[name=confirm]").fill("another")

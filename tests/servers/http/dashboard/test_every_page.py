@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page
 import penstock
 from penstock.client.pipeline import LakeStatus, PipelineRun, ReportStatus, note_lake, note_report, note_run
 from tests.servers.http.dashboard.conftest import Served
-from tests.servers.http.dashboard.watching import Watched, close
+from tests.servers.http.dashboard.page_log import Watched, close
 
 LIGHT, DARK, PHONE = "light", "dark", "phone"
 # The ground of a page in each theme, as the style sheet has it.
@@ -35,6 +35,14 @@ def paths(served: Served) -> dict[str, str]:
         "/queues/sights": "sights",
         "/queues/sights?range=long&group=billing": "sights",
         f"/queues/sights/messages/{ids[0]}": ids[0],
+        "/queues/sights/messages": "sights",
+        "/queues/sights/messages?state=held": "sights",
+        "/queues/sights/messages?state=ready&group=billing": "sights",
+        "/queues/sights/messages?state=rejected": "sights",
+        "/queues/sights/messages?state=failed": "sights",
+        "/queues/sights/batches/tour": "tour",
+        "/queues/sights/delete": "Delete the queue",
+        "/schedules/daily": "daily",
         "/search": "Search",
         "/search?queue=sights": "Search",
         "/search?queue=sights&outcome=rejected": "Search",
@@ -45,6 +53,7 @@ def paths(served: Served) -> dict[str, str]:
         "/schedules": "Schedules",
         "/consumers": "Consumers",
         "/pipeline": "Pipeline",
+        "/docs": "API",
         "/login": "Log in",
     }
 

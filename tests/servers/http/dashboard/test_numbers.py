@@ -8,8 +8,8 @@ import httpx
 from playwright.sync_api import Page, expect
 
 import penstock
-from tests.servers.http.busy import make_busy
-from tests.servers.http.dashboard.watching import cells, number
+from tests.servers.http.busy_queue import make_busy
+from tests.servers.http.dashboard.page_log import cells, number
 
 
 def test_the_queue_page_says_what_stats_says(page: Page, queue: penstock.Queue) -> None:

@@ -16,8 +16,8 @@ import httpx
 import pytest
 
 import penstock
-from penstock.servers.http.dashboard import quoting
-from penstock.servers.http.routing import path_to
+from penstock.servers.http.dashboard import quotes
+from penstock.servers.http.router import path_to
 from tests.servers.http.dashboard.conftest import Served
 
 NASTY = 'it\'s "$(touch /tmp/penstock-broken)" `id`; -- \\ %s \u202e ü 🚰'
@@ -99,16 +99,16 @@ def test_redis_cli(served: Served, http: httpx.Client, sent: tuple[str, str]) ->
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_language_reads_the_name_back(name: str) -> None:
-    assert ast.literal_eval(quoting.python(name)) == name
+    assert ast.literal_eval(quotes.python(name)) == name
     said = subprocess.run(
-        ["bash", "-c", f"printf %s {quoting.shell(name)}"], capture_output=True, check=True, env={"LC_ALL": "C.UTF-8"}
+        ["bash", "-c", f"printf %s {quotes.shell(name)}"], capture_output=True, check=True, env={"LC_ALL": "C.UTF-8"}
     )
     assert said.stdout.decode() == name
     connection = apsw.Connection(":memory:")
-    assert connection.execute(f"select {quoting.sqlite(name)}").fetchall() == [(name,)]
+    assert connection.execute(f"select {quotes.sqlite(name)}").fetchall() == [(name,)]
     connection.close()
-    assert _as_postgres_reads(quoting.postgres(name)) == name
-    for quoted in (quoting.python(name), quoting.shell(name), quoting.sqlite(name), quoting.postgres(name)):
+    assert _as_postgres_reads(quotes.postgres(name)) == name
+    for quoted in (quotes.python(name), quotes.shell(name), quotes.sqlite(name), quotes.postgres(name)):
         assert quoted.isprintable(), "what is shown is what is copied"
 
 

@@ -12,9 +12,9 @@ from playwright.sync_api import Browser, Page, expect
 import penstock
 from penstock.servers.access import ROLES, Right, Role
 from penstock.servers.http.dashboard import ROUTES
-from penstock.servers.http.routing import Route
+from penstock.servers.http.router import Route
 from tests.servers.http.dashboard.conftest import Served
-from tests.servers.http.dashboard.watching import close
+from tests.servers.http.dashboard.page_log import close
 
 CHANGING = [route for route in ROUTES if route.method == "POST" and not route.is_open and route.pattern != "/logout"]
 OPEN = {"/login", "/static/{path...}"}
@@ -68,6 +68,7 @@ RIGHTS = {
     "/queues/{queue}/policy": Right.MANAGE,
     "/queues/{queue}/flush": Right.MANAGE,
     "/queues/{queue}/seek": Right.MANAGE,
+    "/queues/{queue}/delete": Right.MANAGE,
     "/queues/{queue}/messages/{id}/settle": Right.RECEIVE,
     "/queues/{queue}/messages/{id}/redrive": Right.OPERATE,
     "/queues/{queue}/messages/{id}/purge": Right.MANAGE,
@@ -75,6 +76,10 @@ RIGHTS = {
     "/queues/{queue}/dead/purge": Right.MANAGE,
     "/queues/{queue}/batches/{batch}/start": Right.OPERATE,
     "/queues/{queue}/batches/{batch}/cancel": Right.OPERATE,
+    "/schedules": Right.MANAGE,
+    "/schedules/{schedule}": Right.MANAGE,
+    "/schedules/{schedule}/remove": Right.MANAGE,
+    "/schedules/{schedule}/run": Right.OPERATE,
     "/schedules/{schedule}/pause": Right.OPERATE,
     "/schedules/{schedule}/resume": Right.OPERATE,
     "/queues/{queue}/consumers/release": Right.RECEIVE,
@@ -104,7 +109,7 @@ def test_without_the_form_s_token_nothing_is_done(role: Role, clients: dict[str,
         assert clients[str(role)].post(_path(route), data={}).status_code == 403
 
 
-def test_strangers_are_sent_to_the_login(guarded: Served) -> None:
+def test_unauthenticated_visitors_are_redirected_to_the_login(guarded: Served) -> None:
     with httpx.Client(base_url=guarded.base, headers={"accept": "text/html"}) as stranger:
         for route in ROUTES:
             if route.is_open:
@@ -121,6 +126,8 @@ def test_an_observer_sees_everything_and_no_buttons(log_in: Callable[[str], Page
     for path in (
         "/queues/ours",
         f"/queues/ours/messages/{ours}",
+        "/queues/ours/messages",
+        "/queues/ours/batches/b",
         "/queues/ours/dead",
         "/batches",
         "/schedules",
@@ -128,7 +135,10 @@ def test_an_observer_sees_everything_and_no_buttons(log_in: Callable[[str], Page
     ):
         page.goto(path)
         assert page.locator("main form[method=post]").count() == 0, path
-        assert page.get_by_text(re.compile("Redrive…|Purge…|Pause|Release…|Cancel…")).count() == 0, path
+        assert (
+            page.get_by_text(re.compile("Redrive…|Purge…|Pause|Release…|Cancel…|Run now|Edit|Remove…|Delete")).count()
+            == 0
+        ), path
     assert page.goto("/queues/ours").text().count("max_retries") >= 1  # type: ignore[union-attr]
     assert page.locator(".policy output").count() > 10
 
@@ -139,21 +149,25 @@ def test_an_operator_works_but_does_not_manage(log_in: Callable[[str], Page], ou
     assert page.get_by_role("button", name="Pause").count() == 1
     assert page.get_by_text("Flush").count() == 0
     assert page.get_by_role("button", name="Save the policy").count() == 0
+    page.goto("/schedules")
+    assert page.get_by_role("button", name="Run now").count() == 1
+    assert page.get_by_text(re.compile("Edit|Remove…|Add a schedule")).count() == 0
     page.goto("/queues/ours/dead")
     assert page.get_by_text("Redrive…").count() == 1
     assert page.get_by_text("Purge…").count() == 0
 
 
-def test_queues_of_others_are_not_there(log_in: Callable[[str], Page]) -> None:
+def test_queues_without_the_right_are_hidden(log_in: Callable[[str], Page]) -> None:
     page = log_in("narrow")
     page.goto("/")
     page.get_by_role("link", name="mine-1").wait_for()
     for path in ("/", "/dead", "/batches", "/schedules", "/consumers", "/search", "/search?q=ours"):
         page.goto(path)
         assert page.locator("main").get_by_text("ours", exact=True).count() == 0, path
-    answer = page.goto("/queues/ours")
-    assert answer is not None
-    assert answer.status == 404
+    for path in ("/queues/ours", "/queues/ours/messages", "/queues/ours/batches/b"):
+        answer = page.goto(path)
+        assert answer is not None
+        assert answer.status == 404
 
 
 def test_a_wrong_password_says_so_and_the_right_one_goes_on(browser_page: Page) -> None:

@@ -83,7 +83,7 @@ def test_a_long_queue_is_read_page_by_page(queue: penstock.Queue, http: httpx.Cl
 def test_wrong_questions_get_a_reason(http: httpx.Client) -> None:
     for asked, reason in (
         ({"queue": "no such queue"}, "there is no queue"),
-        ({"outcome": "vanished"}, "is not an outcome"),
+        ({"outcome": "vanished"}, "is not a state"),
         ({"since": "yesterday"}, "since must be a time such as"),
     ):
         answer = http.get("/search", params=asked)
@@ -95,7 +95,7 @@ def test_wrong_questions_get_a_reason(http: httpx.Client) -> None:
     ("wrong", "status", "told"),
     [
         ({"queue": "queue-"}, 404, "there is no queue 'queue-'; did you mean 'queue-"),
-        ({"outcome": "done"}, 400, "'done' is not an outcome (succeeded, "),
+        ({"outcome": "done"}, 400, "'done' is not a state (held, "),
         ({"since": "yesterday"}, 400, "since must be a time such as 2026-11-15T09:30, in UTC, not 'yesterday'"),
         ({"since": "2026-01-02T00:00", "until": "2026-01-01T00:00"}, 400, "is after until 2026-01-01 00:00:00"),
         ({"group": "defualt"}, 404, "has no group 'defualt'; did you mean 'default'?"),

@@ -12,15 +12,15 @@ select d.schema_name, case
     when penstock._is_bound(d) then penstock._why_foreign(d.schema_oid)
     else 'it was not made in this database, or belongs to somebody else'
 end
-from penstock.door as d
+from penstock.compat_schema as d
 where penstock._is_bound(d) is not true or penstock._why_foreign(d.schema_oid) is not null
 union
-select n.nspname::text, 'no row of penstock.door is about it'
+select n.nspname::text, 'no row of penstock.compat_schema is about it'
 from pg_trigger as t
 join pg_class as c on c.oid = t.tgrelid
 join pg_namespace as n on n.oid = c.relnamespace
 where t.tgfoid in ('penstock._change_setting'::regproc, 'penstock._message_insert'::regproc)
-    and not exists (select 1 from penstock.door as d where d.schema_oid = n.oid or d.schema_name = n.nspname)
+    and not exists (select 1 from penstock.compat_schema as d where d.schema_oid = n.oid or d.schema_name = n.nspname)
 order by 1, 2;
 
 -- name: long_transactions
@@ -30,7 +30,7 @@ from pg_stat_activity
 where datname = current_database() and xact_start < clock_timestamp() - %s * interval '1 second'
     and pid <> pg_backend_pid() and backend_type = 'client backend';
 
--- name: long_pledges
+-- name: long_prepared_writes
 -- Prepared transactions of this database that nobody has ended for long.
 select gid, extract(epoch from clock_timestamp() - prepared)::double precision
 from pg_prepared_xacts
@@ -40,7 +40,7 @@ where database = current_database() and prepared < clock_timestamp() - %s * inte
 -- Leases that ended more than a minute ago and that nobody reclaimed.
 select q.name, g.name, count(*)
 from penstock.lease as e
-join penstock.reader as g using (group_id)
+join penstock.group as g using (group_id)
 join penstock.queue as q using (queue_id)
 where e.ends_at < penstock.now_us() - 60000000
 group by q.name, g.name;
@@ -64,7 +64,7 @@ select name from penstock.queue where paused;
 -- name: silent_groups
 -- Groups with unread messages that were not used for an hour.
 select distinct q.name, g.name
-from penstock.reader as g
+from penstock.group as g
 join penstock.queue as q using (queue_id)
 join penstock.lane as n using (queue_id)
 where g.used_at < penstock.now_us() - 3600000000 and g.stream_mark is null and n.priority >= 0
@@ -73,7 +73,7 @@ where g.used_at < penstock.now_us() - 3600000000 and g.stream_mark is null and n
 -- name: carried_groups
 -- Idle groups that lost messages to trimming in the last week.
 select q.name, s.reason
-from penstock.step as s
+from penstock.audit as s
 join penstock.queue as q using (queue_id)
 where s.last = 0 and s.at > penstock.now_us() - 7 * 86400000000;
 

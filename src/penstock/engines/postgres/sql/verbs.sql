@@ -1,18 +1,18 @@
 -- name: append
--- Plain messages of one content type.
-select created_at, first, seqs, ids from penstock.append(%s, %s, %s, %s);
+-- Plain messages of one content type; the first may have an id of the sender's own.
+select created_at, first, positions, ids from penstock.append(%s, %s, %s, %s, %s::uuid);
 
--- name: put
+-- name: send
 -- Messages with options.
-select penstock.put(%s, %s, %s::text[], %s::jsonb, %s);
+select penstock.send_messages(%s, %s, %s::text[], %s::jsonb, %s);
 
--- name: take
+-- name: receive
 -- A receive; the last row has the token and the group. The transaction is the client's own and ends at once.
-select * from penstock.take(%s, %s, %s, %s::integer, %s::double precision, %s, %s, true);
+select * from penstock.receive_messages(%s, %s, %s, %s::integer, %s::double precision, %s, %s, true);
 
 -- name: take_over
 -- Receive what others have in flight.
-select * from penstock.take_over(%s, %s, %s, %s::uuid[], %s::double precision, %s, %s);
+select * from penstock.take_over_leases(%s, %s, %s, %s::uuid[], %s::double precision, %s, %s);
 
 -- name: remove
 -- Take messages out for good.
@@ -24,7 +24,7 @@ select penstock.trim(%s, %s::bigint, %s::bigint);
 
 -- name: settle
 -- Settle messages, each by its token.
-select penstock.settle(%s, %s, %s::text[], %s, %s, %s::text[], %s::double precision[]);
+select penstock.settle(%s, %s, %s::text[], %s, %s, %s::text[], %s::double precision[], %s::text[], true);
 
 -- name: ack_whole
 -- Ack a whole receive.
@@ -36,25 +36,30 @@ select penstock.extend_each(%s, %s, %s, %s, %s::double precision);
 
 -- name: declare
 -- Set policy fields.
-select * from penstock.declare(%s, %s::jsonb);
+select {policy} from penstock.declare(%s, %s::jsonb);
 
 -- name: find_queue
--- One queue by name.
-select * from penstock.queue where name = %s;
+-- The policy of a queue.
+select {policy} from penstock.queue where name = %s;
 
 -- name: queues
 -- All queues by name, with their groups.
-select q.*, array(select g.name from penstock.reader as g where g.queue_id = q.queue_id order by g.name)
+select q.name, q.created_at, array(select g.name from penstock.group as g where g.queue_id = q.queue_id order by g.name),
+    {policy}
 from penstock.queue as q
 order by q.name;
 
 -- name: groups
 -- The groups of a queue by name.
-select g.name from penstock.queue as q join penstock.reader as g using (queue_id) where q.name = %s order by g.name;
+select g.name from penstock.queue as q join penstock.group as g using (queue_id) where q.name = %s order by g.name;
 
 -- name: flush
 -- Remove every message.
 select penstock.flush(%s);
+
+-- name: clear
+-- Remove every message and every group.
+select penstock.clear(%s);
 
 -- name: forget
 -- Remove a group.
@@ -78,25 +83,38 @@ select * from penstock.leases(%s, %s, %s::uuid[], %s, %s::bigint, %s::bigint);
 
 -- name: address
 -- The newest message of an address.
-select a.id::text, a.outcome, a.reason
+select a.id::text, a.outcome, a.reason, (
+    select s.code from penstock.audit as s join penstock.group as g using (group_id)
+    where a.outcome in ('failed', 'rejected') and s.queue_id = q.queue_id and s.last = a.position and s.first = a.position
+        and g.name = q.primary_group
+    order by s.entry desc limit 1
+)
 from penstock.queue as q join penstock.address as a using (queue_id)
 where q.name = %s and a.address = %s;
 
+-- name: is_live
+-- Whether a message of an address has not ended.
+select penstock.is_live(%s, %s);
+
+-- name: cancelled
+-- Whether the batches of messages in flight were cancelled.
+select penstock.cancelled(%s, %s, %s::bigint[]);
+
 -- name: ended
 -- How a message ended in the primary group.
-select outcome, reason from penstock.ended(%s, %s::uuid);
+select outcome, reason, code from penstock.ended(%s, %s::uuid);
 
 -- name: batch_open
 -- Make a batch or set its messages.
-select batch, state, total, remaining from penstock.batch_open(%s, %s, %s::jsonb, %s::jsonb, %s::bigint);
+select batch, state, total, remaining, cancelled from penstock.batch_open(%s, %s, %s::jsonb, %s::jsonb, %s::bigint);
 
 -- name: batch_start
 -- Start a batch.
-select batch, state, total, remaining from penstock.batch_start(%s, %s, %s::bigint);
+select batch, state, total, remaining, cancelled from penstock.batch_start(%s, %s, %s::bigint);
 
 -- name: batch_cancel
 -- Cancel a batch.
-select batch, state, total, remaining from penstock.batch_cancel(%s, %s, %s::bigint);
+select batch, state, total, remaining, cancelled from penstock.batch_cancel(%s, %s, %s::bigint);
 
 -- name: batch_mark
 -- The number before the batch that is meant by one who comes now.
@@ -104,14 +122,14 @@ select penstock.batch_mark(%s, %s, %s);
 
 -- name: batch
 -- The newest batch of a name, or the first one after a number.
-select i.name, i.state, i.total, i.remaining
+select i.name, i.state, i.total, i.remaining, i.cancelled
 from penstock._get_queue(%s) as q
 cross join lateral penstock._get_batch(q, %s, %s::bigint) as b
 cross join lateral penstock._batch_info(b) as i;
 
 -- name: batches
 -- The batches of a queue, newest first.
-select i.name, i.state, i.total, i.remaining
+select i.name, i.state, i.total, i.remaining, i.cancelled
 from penstock.queue as q
 join penstock.batch as b using (queue_id)
 cross join lateral penstock._batch_info(b) as i
@@ -120,7 +138,7 @@ order by b.batch_id desc;
 
 -- name: register
 -- Register a consumer.
-select * from penstock.register(%s, %s, %s, %s::double precision);
+select * from penstock.register(%s, %s, %s, %s::double precision, %s, %s);
 
 -- name: heartbeat
 -- Keep a consumer alive.
@@ -154,6 +172,14 @@ select * from penstock.schedule where next_at <= penstock.now_us() order by name
 -- Stop or go on sending.
 select * from penstock.schedule_pause(%s, %s, %s::bigint);
 
+-- name: schedule_run
+-- Send the message of a schedule now.
+select penstock.schedule_run(%s);
+
+-- name: delete_queue
+-- Remove a queue and everything in it.
+select penstock.delete_queue(%s);
+
 -- name: schedule_fire
 -- Send what ticks ask for.
 select penstock.schedule_fire(%s, %s::bigint, %s, %s::bigint);
@@ -162,9 +188,9 @@ select penstock.schedule_fire(%s, %s::bigint, %s, %s::bigint);
 -- Remove a schedule.
 select penstock.unschedule(%s);
 
--- name: letters
+-- name: dead_letters
 -- Dead letters, newest first.
-select * from penstock.letters(%s, %s, %s, %s::bigint, %s::bigint, %s::bigint, %s);
+select * from penstock.list_dead_letters(%s, %s, %s, %s::bigint, %s::bigint, %s::bigint, %s);
 
 -- name: redrive
 -- Send dead letters again.
@@ -186,9 +212,9 @@ select * from penstock.find(%s, %s::uuid);
 -- Counts of every group.
 select * from penstock.stats(%s);
 
--- name: trail
+-- name: audit
 -- What happened to a message.
-select * from penstock.trail(%s, %s::uuid);
+select * from penstock.list_audit(%s, %s::uuid);
 
 -- name: ended_messages
 -- Messages that have ended in a group.
@@ -234,7 +260,7 @@ select name from penstock.queue order by queue_id;
 -- Names that somebody may have meant: of queues, of groups or batches of a queue, of schedules.
 select name from penstock.queue where %s = 'queue'
 union
-select g.name from penstock.queue as q join penstock.reader as g using (queue_id) where %s = 'group' and q.name = %s
+select g.name from penstock.queue as q join penstock.group as g using (queue_id) where %s = 'group' and q.name = %s
 union
 select b.name from penstock.queue as q join penstock.batch as b using (queue_id) where %s = 'batch' and q.name = %s
 union
@@ -279,3 +305,7 @@ select penstock.prepare_briefly(%s, %s::integer[]);
 -- name: reached
 -- The last position that a group has read.
 select penstock.reached(%s, %s);
+
+-- name: unread_after
+-- For each group the position behind which its unread messages lie.
+select group_name, position from penstock.unread_after(%s);

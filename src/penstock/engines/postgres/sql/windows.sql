@@ -16,13 +16,13 @@ select penstock.cut(%s, %s, %s, %s::bigint, %s::bigint, %s);
 
 -- name: parts
 -- Pieces of a window.
-select n, is_counted, last_tx, last_seq, epoch, given, removals
+select n, is_counted, last_tx, last_position, epoch, given, removals
 from penstock.parts(%s, %s, %s, %s::integer, %s);
 
 -- name: stream_position
 -- Where a stream group stands.
 select g.stream_mark
-from penstock.queue as q join penstock.reader as g using (queue_id)
+from penstock.queue as q join penstock.group as g using (queue_id)
 where q.name = %s and g.name = %s;
 
 -- name: advance
@@ -38,7 +38,7 @@ order by n.lane_id;
 
 -- name: between
 -- Messages between two marks, after a place and not beyond another, as a statement.
-select penstock._between(q, %s, %s, %s::text::xid8, %s::bigint, %s::text::xid8, %s::bigint)
+select penstock._messages_between(q, %s, %s, %s::text::xid8, %s::bigint, %s::text::xid8, %s::bigint)
 from penstock.queue as q where q.name = %s;
 
 -- name: check_part
@@ -49,16 +49,16 @@ select penstock.check_part(
 
 -- name: message_rows
 -- Such messages in order.
-select {columns} from ({between}) as m order by m.tx, m.seq;
+select {columns} from ({between}) as m order by m.tx, m.position;
 
 -- name: trail
 -- What happened between two marks, from one entry to another; one row for each set of messages.
-select h.entry, h.at, h.event, h.state, h.by, reader.name as "group", h.reason, h.attempt, h.token
+select h.entry, h.at, h.event, h.state, h.by, g.name as "group", h.reason, h.attempt, h.token
 from penstock.queue as q
-cross join lateral penstock._happened(
-    q, penstock._mark_cursor(%s), penstock._mark_cursor(%s), %s::boolean
+cross join lateral penstock._audit_between(
+    q, penstock._mark_as_cursor(%s), penstock._mark_as_cursor(%s), %s::boolean
 ) as h
-left join penstock.reader as reader on reader.group_id = h.group_id
+left join penstock.group as g on g.group_id = h.group_id
 where q.queue_id = %s and h.entry between %s::bigint and %s::bigint
 order by h.entry;
 
@@ -69,19 +69,19 @@ select h.entry, {columns}
 from (
     select h.entry, h.first, h.last, h.positions
     from penstock.queue as q
-    cross join lateral penstock._happened(
-        q, penstock._mark_cursor(%s), penstock._mark_cursor(%s), %s::boolean
+    cross join lateral penstock._audit_between(
+        q, penstock._mark_as_cursor(%s), penstock._mark_as_cursor(%s), %s::boolean
     ) as h
     where q.queue_id = %s and h.entry between %s::bigint and %s::bigint
     order by h.entry
     offset 0
 ) as h
-cross join lateral unnest(penstock._all(h.first, h.last, h.positions)) as one (run)
+cross join lateral unnest(penstock._expand_positions(h.first, h.last, h.positions)) as one (run)
 cross join lateral (
-    select l.* from penstock.log as l where l.seq >= lower(one.run) and l.seq < upper(one.run) order by l.seq offset 0
+    select l.* from penstock.log as l where l.position >= lower(one.run) and l.position < upper(one.run) order by l.position offset 0
 ) as m
 where m.lane_id = any (%s::integer[])
-order by h.entry, m.seq;
+order by h.entry, m.position;
 
 -- name: raw_id
 -- A message's id if it was chosen.
@@ -97,11 +97,11 @@ case when m.batch_id is not null then (
 -- Dead letters after a place, not beyond another.
 select {columns}
 from penstock.dead_letter as m
-join penstock.reader as reader using (group_id)
+join penstock.group as g using (group_id)
 where m.queue_id = %s
-    and (m.seq, m.group_id) > (%s::bigint, %s::bigint) and (m.seq, m.group_id) <= (%s::bigint, %s::bigint)
-order by m.seq, m.group_id;
+    and (m.position, m.group_id) > (%s::bigint, %s::bigint) and (m.position, m.group_id) <= (%s::bigint, %s::bigint)
+order by m.position, m.group_id;
 
 -- name: raw_group
 -- The name of a dead letter's group.
-reader.name
+g.name

@@ -1,22 +1,21 @@
-"""The API for programs: a module for each noun, and the document that describes them all."""
+"""The HTTP API: a module for each noun, and the OpenAPI document made from them."""
 
 from penstock.servers.http.api import (
     batches,
     consumers,
     dead_letters,
-    looking,
+    deliveries,
+    messages,
     openapi,
     pipeline,
     queues,
-    receiving,
     schedules,
-    sending,
 )
 from penstock.servers.http.api.operations import OPERATIONS
-from penstock.servers.http.routing import Route
+from penstock.servers.http.router import Route
 
 # Importing them has filled the table.
-MODULES = (queues, sending, receiving, looking, dead_letters, batches, consumers, schedules, pipeline)
+MODULES = (queues, messages, deliveries, dead_letters, batches, consumers, schedules, pipeline)
 ROUTES: list[Route] = [*OPERATIONS, openapi.DOCUMENT_ROUTE]
 
 __all__ = ["MODULES", "ROUTES"]

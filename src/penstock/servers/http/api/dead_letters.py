@@ -9,15 +9,14 @@ from msgspec import Meta
 
 from penstock.client.queue import MAX_LIMIT as STORE_LIMIT
 from penstock.domain.errors import InvalidInput
-from penstock.domain.names import check_name, shown
-from penstock.domain.observations import DeadLetter
-from penstock.domain.times import from_time
+from penstock.domain.results import DeadLetter
+from penstock.domain.validation import check_name, from_time, shown
 from penstock.engines.contract import Edge
-from penstock.servers.access import Right
 from penstock.servers.http.api.documents import Count, DeadLetters, dead_letter_document
 from penstock.servers.http.api.inputs import Input
 from penstock.servers.http.api.operations import Call, operation
 from penstock.servers.http.api.values import MAX_LIMIT, BulkLimit, GroupName, Limit, MessageId, Outcome, QueueName
+from penstock.servers.permissions import Needs
 
 TAG = "dead letters"
 PLACE = r"^[0-9]{1,17}:[0-9]{1,17}:.+$"
@@ -35,7 +34,7 @@ class Choice(Input, frozen=True, kw_only=True, forbid_unknown_fields=True):
     limit: BulkLimit = STORE_LIMIT
 
 
-@operation("GET", "/queues/{queue}/dead_letters", Right.LOOK, TAG)
+@operation("GET", "/queues/{queue}/dead_letters", Needs.READ_DEAD_LETTERS, TAG)
 async def dead_letters(
     call: Call,
     queue: QueueName,
@@ -63,15 +62,15 @@ def _edge(place: str) -> Edge:
     return int(died_at), int(position), check_name("group", group)
 
 
-@operation("POST", "/queues/{queue}/redrive", Right.OPERATE, TAG)
+@operation("POST", "/queues/{queue}/redrive", Needs.REDRIVE, TAG)
 async def redrive(call: Call, queue: QueueName, body: Choice) -> Count:
-    """Send dead letters again, with attempts starting again. Counts them."""
+    """Send dead letters again, with attempts starting again. Returns how many."""
     source = await call.known(queue)
     return Count(await source.redrive(body.ids, group=body.group, outcome=body.outcome, limit=body.limit))
 
 
-@operation("POST", "/queues/{queue}/purge", Right.MANAGE, TAG)
+@operation("POST", "/queues/{queue}/purge", Needs.PURGE, TAG)
 async def purge(call: Call, queue: QueueName, body: Choice) -> Count:
-    """Remove dead letters for good. Counts them."""
+    """Remove dead letters for good. Returns how many."""
     source = await call.known(queue)
     return Count(await source.purge(body.ids, group=body.group, outcome=body.outcome, limit=body.limit))

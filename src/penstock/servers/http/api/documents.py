@@ -1,4 +1,4 @@
-"""What the API answers. Where a value of the domain has no payload, it is the document itself."""
+"""Response bodies of the API. A domain value without a payload is its own document."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from penstock.client.documents import payload_fields
 from penstock.client.view import DeliveryView
 from penstock.domain.lifecycle import State
 from penstock.domain.message import Message
-from penstock.domain.observations import (
+from penstock.domain.policy import Policy
+from penstock.domain.recurrence import Schedule
+from penstock.domain.results import (
     Archived,
     AuditEntry,
     BatchInfo,
@@ -20,10 +22,9 @@ from penstock.domain.observations import (
     DeadLetter,
     GroupStats,
     LeaseInfo,
+    ProcessInfo,
     QueueInfo,
 )
-from penstock.domain.policy import Policy
-from penstock.domain.recurrence import Schedule
 
 
 class Content(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,6 +110,8 @@ class ScheduleDocument(Content, frozen=True, kw_only=True):
     paused: bool
     next_at: datetime | None
     last_at: datetime | None
+    ttl_seconds: float | None
+    key: str | None
 
 
 def message_document(message: Message) -> MessageDocument:
@@ -263,6 +266,10 @@ class Groups(msgspec.Struct, frozen=True):
 
 class Consumers(msgspec.Struct, frozen=True):
     consumers: list[ConsumerInfo]
+
+
+class Processes(msgspec.Struct, frozen=True):
+    processes: list[ProcessInfo]
 
 
 class Batches(msgspec.Struct, frozen=True):

@@ -10,13 +10,16 @@ from starlette.responses import Response
 
 import penstock
 from penstock.servers.access import Right
-from penstock.servers.http.answering import JSON
-from penstock.servers.http.api.decoding import QueryValue, given
+from penstock.servers.http.api import error_responses
+from penstock.servers.http.api.decoder import QueryValue, given
+from penstock.servers.http.api.error_responses import component_name
+from penstock.servers.http.api.examples import Examples
 from penstock.servers.http.api.inputs import all_inputs
 from penstock.servers.http.api.operations import OPERATIONS, PREFIX, Operation
+from penstock.servers.http.bodies import JSON
 from penstock.servers.http.problems import CONTENT_TYPE, ProblemDocument
-from penstock.servers.http.routing import Route
-from penstock.servers.http.site import site_of
+from penstock.servers.http.router import Route
+from penstock.servers.http.state import http_state
 
 BYTES = "application/octet-stream"
 REF = "#/components/schemas/{name}"
@@ -27,7 +30,7 @@ SCHEMES = {
 
 
 async def serve(request: Request) -> Response:
-    needs_login = site_of(request).users.need_password
+    needs_login = http_state(request).users.need_password
     return Response(msgspec.json.encode(document(request.scope.get("root_path", ""), needs_login)), media_type=JSON)
 
 
@@ -38,8 +41,12 @@ def document(root_path: str = "", needs_login: bool = True) -> dict[str, Any]:
     schemas = _Schemas(OPERATIONS)
     paths: dict[str, dict[str, Any]] = {}
     for one in OPERATIONS:
-        paths.setdefault(one.pattern, {})[one.method.lower()] = _operation(one, schemas)
-    components: dict[str, Any] = {"schemas": schemas.components, "responses": {"Problem": _problem(schemas)}}
+        paths.setdefault(one.pattern, {})[one.method.lower()] = _operation(one, schemas, needs_login)
+    problem = schemas.of(ProblemDocument)
+    components: dict[str, Any] = {
+        "schemas": schemas.components,
+        "responses": {**error_responses.responses(problem), "Problem": _problem(problem)},
+    }
     told: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {
@@ -74,63 +81,80 @@ class _Schemas:
         for kind in all_inputs():
             if kind.either and kind.__name__ in self.components:
                 self.components[kind.__name__]["oneOf"] = [{"required": [name]} for name in kind.either]
+        self.examples = Examples(self.components)
 
     def of(self, kind: Any) -> dict[str, Any]:
         return next(dict(schema) for known, schema in self._schemas if known is kind or known == kind)
 
 
-def _operation(one: Operation, schemas: _Schemas) -> dict[str, Any]:
-    summary, _, rest = one.description.partition("\n")
+def _operation(one: Operation, schemas: _Schemas, needs_login: bool) -> dict[str, Any]:
+    summary, _, rest = one.description.partition("\n\n")
     told: dict[str, Any] = {
         "operationId": one.name,
         "tags": [one.tag],
-        "summary": summary,
+        "summary": summary.replace("\n", " "),
         "description": f"{rest.strip()}\n\nNeeds the right to {one.right.value}.".strip(),
-        "responses": _responses(one, schemas),
+        "responses": {**_responses(one, schemas), **_errors(one, needs_login)},
     }
     parameters = [
-        *(_parameter(name, "path", schemas.of(kind), True) for name, kind in one.values.items()),
-        *(_query(value, schemas.of(given(value.kind))) for value in one.query.values()),
+        *(_parameter(name, "path", schemas, schemas.of(kind), True) for name, kind in one.values.items()),
+        *(_query(value, schemas) for value in one.query.values()),
     ]
     if parameters:
         told["parameters"] = parameters
+    body = _body(one, schemas)
+    return told if body is None else {**told, "requestBody": body}
+
+
+def _body(one: Operation, schemas: _Schemas) -> dict[str, Any] | None:
     if one.body is not None:
-        told["requestBody"] = {
-            "required": not one.body.is_optional,
-            "content": {JSON: {"schema": schemas.of(one.body.kind)}},
-        }
-    elif one.media_type != JSON:
-        kinds = dict.fromkeys((one.media_type, BYTES))
-        told["requestBody"] = {"required": False, "content": {kind: {"schema": {"type": "string"}} for kind in kinds}}
-    return told
+        schema = schemas.of(one.body.kind)
+        example = schemas.examples.of(schema, is_request=True)
+        return {"required": not one.body.is_optional, "content": {JSON: {"schema": schema, "example": example}}}
+    if one.media_type == JSON:
+        return None
+    content = {"schema": {"type": "string"}, "example": LINES if one.is_streamed else "any bytes"}
+    # No body at all has no content type either: a stream needs one, a bare message is empty without.
+    return {"required": one.is_streamed, "content": dict.fromkeys((one.media_type, BYTES), content)}
 
 
-def _query(value: QueryValue, schema: dict[str, Any]) -> dict[str, Any]:
+LINES = '{"payload": {"order": 7}}\n{"payload": {"order": 8}, "priority": 1}\n'
+
+
+def _query(value: QueryValue, schemas: _Schemas) -> dict[str, Any]:
+    schema = schemas.of(given(value.kind))
     if value.default is not None and not value.is_required:
         schema["default"] = value.default
-    return _parameter(value.name, "query", schema, value.is_required)
+    return _parameter(value.name, "query", schemas, schema, value.is_required)
 
 
-def _parameter(name: str, where: str, schema: dict[str, Any], is_required: bool) -> dict[str, Any]:
+def _parameter(name: str, where: str, schemas: _Schemas, schema: dict[str, Any], is_required: bool) -> dict[str, Any]:
     told = {"name": name, "in": where, "required": is_required, "schema": schema}
     if "description" in schema:
         told["description"] = schema.pop("description")
-    return told
+    return {**told, "example": schemas.examples.of(schema, name)}
 
 
 def _responses(one: Operation, schemas: _Schemas) -> dict[str, Any]:
     if one.returns is bytes:
         content = {BYTES: {"schema": {"type": "string", "format": "binary"}}}
     else:
-        content = {JSON: {"schema": schemas.of(one.returns)}}
-    responses = {str(status): {"description": "done", "content": content} for status in (one.status, *one.also)}
-    return {**responses, "default": {"$ref": "#/components/responses/Problem"}}
+        schema = schemas.of(one.returns)
+        content = {JSON: {"schema": schema, "example": schemas.examples.of(schema)}}
+    return {str(status): {"description": "done", "content": content} for status in (one.status, *one.also)}
 
 
-def _problem(schemas: _Schemas) -> dict[str, Any]:
+def _errors(one: Operation, needs_login: bool) -> dict[str, Any]:
+    listed = {str(status): component_name(status) for status in error_responses.statuses(one, needs_login)}
+    return {
+        status: {"$ref": f"#/components/responses/{name}"} for status, name in {**listed, "default": "Problem"}.items()
+    }
+
+
+def _problem(schema: dict[str, Any]) -> dict[str, Any]:
     return {
         "description": "what went wrong, and what would be right",
-        "content": {CONTENT_TYPE: {"schema": schemas.of(ProblemDocument)}},
+        "content": {CONTENT_TYPE: {"schema": schema}},
     }
 
 
@@ -138,7 +162,7 @@ def markdown() -> str:
     """The table of operations for docs/http.md."""
     lines = ["| | needs | |", "|---|---|---|"]
     for one in sorted(OPERATIONS, key=lambda one: (one.tag, one.pattern, one.method)):
-        summary = one.description.partition("\n")[0]
+        summary = one.description.partition("\n\n")[0].replace("\n", " ")
         lines.append(f"| `{one.method} {one.pattern.removeprefix(PREFIX)}` | {one.right.value} | {summary} |")
     return "\n".join(lines) + "\n"
 

@@ -1,6 +1,6 @@
 """The table of operations: every one is a decorated function, and its signature is its documentation.
 
-    @operation("POST", "/queues/{queue}/messages", Right.SEND, "messages", status=201)
+    @operation("POST", "/queues/{queue}/messages", Needs.SEND, "messages", status=201)
     async def send(call: Call, queue: QueueName, body: NewMessage) -> Sent: ...
 
 Parameters that the path names come from it, `body` from the body, keyword-only ones from the query. The document that
@@ -10,6 +10,8 @@ describes the API (`openapi.py`) is made from this table, so it cannot say anyth
 from __future__ import annotations
 
 import inspect
+import math
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, get_type_hints
 from urllib.parse import parse_qsl
@@ -21,36 +23,38 @@ from starlette.responses import Response
 from penstock.client.aio.queue import AsyncQueue
 from penstock.client.aio.store import AsyncStore
 from penstock.domain.errors import NotFound
-from penstock.domain.names import nearest, shown
+from penstock.domain.validation import check_name, nearest, shown
 from penstock.servers.access import Right
-from penstock.servers.http.answering import JSON, Answer
-from penstock.servers.http.api.decoding import Body, QueryValue
+from penstock.servers.http.api.decoder import Body, QueryValue
 from penstock.servers.http.api.inputs import Nothing
-from penstock.servers.http.asking import Asked
 from penstock.servers.http.auth import Identity, check_right, identity_of
+from penstock.servers.http.bodies import JSON
 from penstock.servers.http.problems import Problem
-from penstock.servers.http.routing import Route
-from penstock.servers.http.site import Site, site_of
+from penstock.servers.http.request import HttpRequest
+from penstock.servers.http.router import Route
+from penstock.servers.http.state import HttpState, http_state
 
 PREFIX = "/api/v1"
 _encode = msgspec.json.Encoder().encode
 MAX_PARAMETERS = 100
 NO_BODY = Body(Nothing)
+# A queue that was seen is taken to exist for so long: others may delete it.
+SEEN_SECONDS = 1.0
 
 
 class Call:
     """One request, as an operation sees it."""
 
-    __slots__ = ("identity", "request", "site")
+    __slots__ = ("identity", "request", "state")
 
-    def __init__(self, request: Asked) -> None:
+    def __init__(self, request: HttpRequest) -> None:
         self.request = request
-        self.site: Site = site_of(request)
+        self.state: HttpState = http_state(request)
         self.identity: Identity = identity_of(request)
 
     @property
     def store(self) -> AsyncStore:
-        return self.site.store
+        return self.state.store
 
     def queue(self, name: str) -> AsyncQueue:
         """A queue that need not exist yet."""
@@ -59,11 +63,15 @@ class Call:
     async def known(self, name: str) -> AsyncQueue:
         """A queue that must exist: a mistyped name must not look like an empty queue."""
         queue = self.queue(name)
-        if name not in self.site.queue_names:
-            self.site.queue_names |= {info.name for info in await self.store.queues()}
-        if name not in self.site.queue_names:
-            yours = [one for one in self.site.queue_names if self.identity.may(Right.LOOK, one)]
-            raise NotFound(f"there is no queue {shown(name)}{nearest(name, yours)}")
+        seen, now = self.state.queues_seen, time.monotonic()
+        if now - seen.get(name, -math.inf) > SEEN_SECONDS:
+            check_name("queue", name)
+            if not await queue.executor.read(lambda: queue.engine.has(name)):
+                seen.pop(name, None)
+                names = [info.name for info in await self.store.queues()]
+                yours = [one for one in names if self.identity.may(Right.LOOK, one)]
+                raise NotFound(f"there is no queue {shown(name)}{nearest(name, yours)}")
+            seen[name] = now
         return queue
 
     def check(self, right: Right, queue: str) -> None:
@@ -74,7 +82,7 @@ class Call:
         """After a while: users may have changed."""
         if self.identity.via == "host":
             return True
-        user = self.site.users.find(self.identity.name)
+        user = self.state.users.find(self.identity.name)
         return user is not None and user.may(right, queue)
 
 
@@ -130,8 +138,8 @@ class Operation(Route):
         }
         self.returns = hints["return"]
 
-    def _bound(self, run: Callable[..., Awaitable[Any]], status: int) -> Callable[..., Awaitable[Response | Answer]]:
-        async def handle(request: Asked, **values: str) -> Response | Answer:
+    def _bound(self, run: Callable[..., Awaitable[Any]], status: int) -> Callable[..., Awaitable[Response]]:
+        async def handle(request: HttpRequest, **values: str) -> Response:
             options = self._read_query(request)
             if self.body is not None:
                 values["body"] = await self.body.read(request)
@@ -140,7 +148,7 @@ class Operation(Route):
             outcome = await run(Call(request), **values, **options)
             if isinstance(outcome, Response):
                 return outcome
-            return Answer(_encode(outcome), status)
+            return Response(_encode(outcome), status, media_type=JSON)
 
         return handle
 

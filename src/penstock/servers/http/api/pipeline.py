@@ -1,20 +1,20 @@
-"""The pipeline: what it has done lately."""
+"""The status of the pipeline."""
 
 from __future__ import annotations
 
 from penstock.client.pipeline import PipelineStatus, pipeline_status
-from penstock.servers.access import Right
 from penstock.servers.http.api.operations import Call, operation
 from penstock.servers.http.auth import check_all_queues
+from penstock.servers.permissions import Needs
 
 TAG = "pipeline"
 
 
-@operation("GET", "/pipeline", Right.LOOK, TAG)
+@operation("GET", "/pipeline", Needs.READ_PIPELINE, TAG)
 async def show_pipeline(call: Call) -> PipelineStatus:
-    """The last runs of the pipeline, up to when the lake goes, and where the report lies.
+    """The last runs of the pipeline, how fresh the lake is, and where the report is.
 
     For users who may look at all queues, because it tells of all of them.
     """
     check_all_queues(call.identity, "the pipeline")
-    return await call.store._read(lambda: pipeline_status(call.store.engine))
+    return await call.store.executor.read(lambda: pipeline_status(call.store.engine))

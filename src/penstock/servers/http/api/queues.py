@@ -1,4 +1,4 @@
-"""Queues: list, numbers, policy, pause, seek, flush."""
+"""Queues: list, stats, policy, pause, seek, flush, delete."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import ClassVar, Literal
 from msgspec import UNSET, UnsetType
 
 from penstock.domain.errors import NotFound
-from penstock.domain.names import nearest, shown
-from penstock.domain.observations import SweepReport
 from penstock.domain.policy import check_changes
+from penstock.domain.results import SweepReport
+from penstock.domain.validation import nearest, shown
 from penstock.servers.access import Right
 from penstock.servers.http.api.documents import (
     Count,
@@ -23,21 +23,22 @@ from penstock.servers.http.api.documents import (
 )
 from penstock.servers.http.api.inputs import Input
 from penstock.servers.http.api.operations import Call, operation
-from penstock.servers.http.api.policies import PolicyChanges
+from penstock.servers.http.api.policies import PolicyChanges, given_fields
 from penstock.servers.http.api.values import GroupName, Position, QueueName, Time
+from penstock.servers.permissions import Needs
 
 TAG = "queues"
 
 
-@operation("GET", "/queues", Right.LOOK, TAG)
+@operation("GET", "/queues", Needs.READ_QUEUES, TAG)
 async def list_queues(call: Call) -> Queues:
     """All queues that the user may look at, by name, with their policies and groups."""
-    return Queues([info for info in await call.store.queues() if call.identity.may(Right.LOOK, info.name)])
+    return Queues([info for info in await call.store.queues() if call.identity.may(Needs.READ_QUEUES, info.name)])
 
 
-@operation("GET", "/queues/{queue}", Right.LOOK, TAG)
+@operation("GET", "/queues/{queue}", Needs.READ_QUEUES, TAG)
 async def show_queue(call: Call, queue: QueueName) -> QueueDocument:
-    """One queue: its policy, the numbers of its groups, its consumers and batches."""
+    """One queue: its policy, the stats of its groups, its consumers and batches."""
     engine = (await call.known(queue)).engine
 
     def look() -> QueueDocument:
@@ -45,10 +46,10 @@ async def show_queue(call: Call, queue: QueueName) -> QueueDocument:
         stats, consumers, batches = engine.stats(queue), engine.consumers(queue), engine.batches(queue)
         return QueueDocument(queue, info.created_at, info.policy, stats, consumers, batches)
 
-    return await call.store._read(look)
+    return await call.store.executor.read(look)
 
 
-@operation("GET", "/queues/{queue}/stats", Right.LOOK, TAG)
+@operation("GET", "/queues/{queue}/stats", Needs.READ_QUEUES, TAG)
 async def stats(call: Call, queue: QueueName, *, group: GroupName | None = None) -> Groups:
     """Counts of every group, or of one, in one snapshot and without reading messages."""
     every = await (await call.known(queue)).stats()
@@ -62,41 +63,52 @@ async def stats(call: Call, queue: QueueName, *, group: GroupName | None = None)
 # -- policies --------------------------------------------------------------------------------------------------------
 
 
-@operation("GET", "/queues/{queue}/policy", Right.LOOK, TAG)
+@operation("GET", "/queues/{queue}/policy", Needs.READ_POLICY, TAG)
 async def policy(call: Call, queue: QueueName) -> PolicyDocument:
-    """What is true for all messages of a queue unless a send says otherwise."""
+    """The policy of a queue: settings for all its messages unless a send overrides them."""
     return PolicyDocument(queue, await (await call.known(queue)).policy())
 
 
-@operation("PATCH", "/queues/{queue}/policy", Right.MANAGE, TAG)
+@operation("PATCH", "/queues/{queue}/policy", Needs.SET_POLICY, TAG)
 async def declare(call: Call, queue: QueueName, body: PolicyChanges) -> PolicyDocument:
-    """Set fields of a queue's policy, and make the queue if it is new."""
-    changes = check_changes(body.given())
+    """Set fields of a queue's policy; creates the queue if there is none."""
+    changes = check_changes(given_fields(body))
     source = call.queue(queue)
-    return PolicyDocument(queue, await source._run(lambda: source.engine.declare(queue, changes)))
+    return PolicyDocument(queue, await source.executor.write(lambda: source.engine.declare(queue, changes)))
 
 
-@operation("POST", "/queues/{queue}/pause", Right.OPERATE, TAG)
+@operation("POST", "/queues/{queue}/pause", Needs.PAUSE_QUEUE, TAG)
 async def pause(call: Call, queue: QueueName) -> PolicyDocument:
-    """Hand out nothing until resumed; sends and settlements go on."""
+    """Pause: receives return nothing until resume; sends and settlements go on."""
     return await _set_paused(call, queue, True)
 
 
-@operation("POST", "/queues/{queue}/resume", Right.OPERATE, TAG)
+@operation("POST", "/queues/{queue}/resume", Needs.PAUSE_QUEUE, TAG)
 async def resume(call: Call, queue: QueueName) -> PolicyDocument:
-    """Hand out messages again."""
+    """Resume a paused queue."""
     return await _set_paused(call, queue, False)
 
 
 async def _set_paused(call: Call, queue: str, paused: bool) -> PolicyDocument:
     source = await call.known(queue)
-    return PolicyDocument(queue, await source._run(lambda: source.engine.declare(queue, {"paused": paused})))
+    return PolicyDocument(queue, await source.executor.write(lambda: source.engine.declare(queue, {"paused": paused})))
 
 
-@operation("POST", "/queues/{queue}/flush", Right.MANAGE, TAG)
+@operation("POST", "/queues/{queue}/flush", Needs.FLUSH, TAG)
 async def flush(call: Call, queue: QueueName) -> Count:
-    """Remove every message, as if the queue had just been made. Counts them."""
+    """Remove every message; the policy stays. Returns how many."""
     return Count(await (await call.known(queue)).flush())
+
+
+@operation("DELETE", "/queues/{queue}", Needs.DELETE_QUEUE, TAG)
+async def delete_queue(call: Call, queue: QueueName) -> Count:
+    """Remove the queue itself, with its messages, groups, batches and policy. Returns how many messages.
+
+    409 while a schedule sends to it or a consumer is registered: they would make it anew.
+    """
+    count = await (await call.known(queue)).delete()
+    call.state.queues_seen.pop(queue, None)
+    return Count(count)
 
 
 # -- groups ----------------------------------------------------------------------------------------------------------
@@ -118,16 +130,16 @@ class Seeking(Input, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return target
 
 
-@operation("POST", "/queues/{queue}/groups/{group}/seek", Right.MANAGE, "groups")
+@operation("POST", "/queues/{queue}/groups/{group}/seek", Needs.SEEK, "groups")
 async def seek(call: Call, queue: QueueName, group: GroupName, body: Seeking) -> Sought:
-    """Move a group to another place of the queue, to read again or to skip; the position it goes on after."""
+    """Move a group's cursor, to receive messages again or to skip them. Returns the position of the cursor."""
     return Sought(await (await call.known(queue)).seek(group, body.target))
 
 
 # -- the store -------------------------------------------------------------------------------------------------------
 
 
-@operation("POST", "/sweep", Right.OPERATE, "store")
+@operation("POST", "/sweep", Needs.SWEEP, "store")
 async def sweep(call: Call) -> SweepReport:
     """One maintenance pass: reclaim lapsed leases, promote due messages, expire late ones, fire schedules, trim."""
     return await call.store.sweep()
@@ -135,7 +147,7 @@ async def sweep(call: Call) -> SweepReport:
 
 @operation("GET", "/me", Right.NOTHING, "store")
 async def me(call: Call) -> Me:
-    """Who the server takes the client for, and what they may do."""
+    """The authenticated user and its rights."""
     user = call.identity.user
     rights = sorted(right.value for right in user.rights if right is not Right.NOTHING)
     return Me(user.name, call.identity.role, rights, list(user.queues))

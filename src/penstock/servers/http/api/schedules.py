@@ -7,47 +7,49 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from penstock.domain.errors import NotFound
-from penstock.domain.names import check_name, nearest, shown
 from penstock.domain.recurrence import Schedule
+from penstock.domain.validation import check_name, nearest, shown
 from penstock.servers.access import Right
-from penstock.servers.http.api.contents import NewContent
-from penstock.servers.http.api.documents import Removed, ScheduleDocument, Schedules, schedule_document
+from penstock.servers.http.api.documents import Removed, ScheduleDocument, Schedules, Sent, schedule_document
+from penstock.servers.http.api.new_message import NewContent
 from penstock.servers.http.api.operations import Call, operation
 from penstock.servers.http.api.values import QueueName, ScheduleName
+from penstock.servers.permissions import Needs
 
 TAG = "schedules"
+# Five fields, or six with seconds first; what may be in them is the domain's business.
+FIELDS = r"^\s*\S+(\s+\S+){4,5}\s*$"
 
 
 class NewSchedule(NewContent, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A cron rule and the message it sends. Ticks that were missed are left out (`skip`), sent as one, or sent all."""
 
-    cron: Annotated[str, Meta(max_length=200, examples=["*/5 * * * *"])]
+    cron: Annotated[str, Meta(max_length=200, extra_json_schema={"pattern": FIELDS})]
     queue: QueueName
-    timezone: Annotated[str, Meta(max_length=100, examples=["Europe/Berlin"])] = "UTC"
+    timezone: Annotated[str, Meta(max_length=100, extra_json_schema={"minLength": 1})] = "UTC"
     catch_up: Literal["skip", "one", "all"] = "skip"
 
 
-@operation("GET", "/schedules", Right.LOOK, TAG)
+@operation("GET", "/schedules", Needs.READ_SCHEDULES, TAG)
 async def list_schedules(call: Call) -> Schedules:
     """All schedules of queues that the user may look at, by name."""
     found = await call.store.schedules()
-    return Schedules([schedule_document(one) for one in found if call.identity.may(Right.LOOK, one.queue)])
+    return Schedules([schedule_document(one) for one in found if call.identity.may(Needs.READ_SCHEDULES, one.queue)])
 
 
-@operation("GET", "/schedules/{schedule}", Right.LOOK, TAG)
+@operation("GET", "/schedules/{schedule}", Needs.READ_SCHEDULES, TAG)
 async def show_schedule(call: Call, schedule: ScheduleName) -> ScheduleDocument:
     """One schedule, with its next tick."""
-    return schedule_document(await _known(call, schedule, Right.LOOK))
+    return schedule_document(await _known(call, schedule, Needs.READ_SCHEDULES))
 
 
-@operation("PUT", "/schedules/{schedule}", Right.MANAGE, TAG)
+@operation("PUT", "/schedules/{schedule}", Needs.SET_SCHEDULE, TAG)
 async def put_schedule(call: Call, schedule: ScheduleName, body: NewSchedule) -> ScheduleDocument:
-    """Make or replace a schedule. Exactly one message is sent for each tick, however many servers run."""
+    """Create or replace a schedule. Each tick sends exactly one message, however many servers run."""
     check_name("schedule", schedule)
-    call.check(Right.MANAGE, body.queue)
-    found = await _find(call, schedule)
-    if found is not None:
-        call.check(Right.MANAGE, found.queue)
+    call.check(Needs.SET_SCHEDULE, body.queue)
+    if await _find(call, schedule) is not None:
+        await _known(call, schedule, Needs.SET_SCHEDULE)
     outgoing = body.outgoing()
     made = await call.store.schedule(
         schedule,
@@ -65,30 +67,37 @@ async def put_schedule(call: Call, schedule: ScheduleName, body: NewSchedule) ->
     return schedule_document(made)
 
 
-@operation("DELETE", "/schedules/{schedule}", Right.MANAGE, TAG)
+@operation("DELETE", "/schedules/{schedule}", Needs.SET_SCHEDULE, TAG)
 async def remove_schedule(call: Call, schedule: ScheduleName) -> Removed:
-    """Remove a schedule; what it sent stays."""
-    await _known(call, schedule, Right.MANAGE)
+    """Remove a schedule; messages that it sent stay."""
+    await _known(call, schedule, Needs.SET_SCHEDULE)
     await call.store.unschedule(schedule)
     return Removed(schedule)
 
 
-@operation("POST", "/schedules/{schedule}/pause", Right.OPERATE, TAG)
+@operation("POST", "/schedules/{schedule}/pause", Needs.PAUSE_SCHEDULE, TAG)
 async def pause_schedule(call: Call, schedule: ScheduleName) -> ScheduleDocument:
-    """Send nothing until resumed. Ticks missed meanwhile are not sent."""
-    await _known(call, schedule, Right.OPERATE)
+    """Pause a schedule. Ticks missed meanwhile are not sent."""
+    await _known(call, schedule, Needs.PAUSE_SCHEDULE)
     return schedule_document(await call.store.pause_schedule(schedule))
 
 
-@operation("POST", "/schedules/{schedule}/resume", Right.OPERATE, TAG)
+@operation("POST", "/schedules/{schedule}/resume", Needs.PAUSE_SCHEDULE, TAG)
 async def resume_schedule(call: Call, schedule: ScheduleName) -> ScheduleDocument:
-    """Go on with the next tick."""
-    await _known(call, schedule, Right.OPERATE)
+    """Resume a schedule with its next tick."""
+    await _known(call, schedule, Needs.PAUSE_SCHEDULE)
     return schedule_document(await call.store.resume_schedule(schedule))
 
 
+@operation("POST", "/schedules/{schedule}/run", Needs.RUN_SCHEDULE, TAG, status=201)
+async def run_schedule(call: Call, schedule: ScheduleName) -> Sent:
+    """Send the message of a schedule now, paused or not. Its ticks do not change."""
+    await _known(call, schedule, Needs.RUN_SCHEDULE)
+    return Sent(await call.store.run_schedule(schedule))
+
+
 async def _known(call: Call, name: str, right: Right) -> Schedule:
-    """The schedule, if it is there and its queue is the user's to use so; both look the same otherwise."""
+    """The schedule, if the user has the right to its queue; otherwise the same error as for an unknown one."""
     check_name("schedule", name)
     found = await _find(call, name)
     if found is None or not call.identity.may(right, found.queue):

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from msgspec import Meta
 
 from penstock.client.queue import MAX_LIMIT as STORE_LIMIT
-from penstock.client.settling import MAX_TOKEN
-from penstock.domain.lifecycle import OUTCOMES
-from penstock.domain.message import MAX_PRIORITY
-from penstock.domain.times import MAX_SECONDS
+from penstock.client.settlements import MAX_TOKEN
+from penstock.domain.lifecycle import OUTCOMES, State
+from penstock.domain.limits import MAX_PRIORITY, MAX_SECONDS
 
 # One answer must fit into memory, with the payloads.
 MAX_LIMIT = 1_000
@@ -65,12 +64,16 @@ if TYPE_CHECKING:
     Limit: TypeAlias = int
     BulkLimit: TypeAlias = int
     Priority: TypeAlias = int
+    Misses: TypeAlias = int
+    HeartbeatCount: TypeAlias = int
 else:
     Token = whole(0, MAX_TOKEN, "the token of the delivery")
     Position = whole(0, 1 << 48, "the position of the message in the log")
     Limit = whole(1, MAX_LIMIT, f"how many at most, up to {MAX_LIMIT}")
     BulkLimit = whole(1, STORE_LIMIT, "how many at most")
     Priority = whole(0, MAX_PRIORITY, "0 is best")
+    Misses = whole(0, 1_000_000, "heartbeats that may be missed")
+    HeartbeatCount = whole(1, 1_000_000, "a number of heartbeats")
 Seconds = Annotated[float, Meta(ge=0, le=MAX_SECONDS)]
 PositiveSeconds = Annotated[float, Meta(gt=0, le=MAX_SECONDS)]
 # Less than nothing means now.
@@ -78,6 +81,11 @@ Delay = Annotated[float, Meta(ge=-MAX_SECONDS, le=MAX_SECONDS, description="seco
 Wait = Annotated[float, Meta(ge=0, le=MAX_SECONDS, description="seconds to wait for the first one")]
 Time = Annotated[datetime, Meta(tz=True)]
 Reason = Annotated[str, Meta(description="why, for the audit trail")]
+Mark = Annotated[str, Meta(description="where to go on: `next` of the page before", max_length=100)]
+MessageStateName = Annotated[
+    str, Meta(description="where messages stand", extra_json_schema={"enum": [state.value for state in State]})
+]
+Code = Annotated[str, _name("a code by which programs know the error")]
 Outcome = Annotated[
     str, Meta(description="how messages ended", extra_json_schema={"enum": [outcome.value for outcome in OUTCOMES]})
 ]

@@ -1,9 +1,9 @@
-"""The dashboard: pages made on the server, with small live regions.
+"""The dashboard: pages rendered on the server, with live regions.
 
-`pages` has a module for each page, `history` remembers samples for charts and serves all viewers, `rendering` turns
-templates into answers. What a page shows of messages is data, whatever it says: templates escape everything.
+`pages` has a module for each page, `history` keeps samples for charts and serves all viewers, `renderer` renders
+templates. Templates escape everything: payloads and names are data.
 """
 
-from penstock.servers.http.dashboard.entry import ROUTES, error_page, make_history
+from penstock.servers.http.dashboard.routes import ROUTES, error_page, make_history
 
 __all__ = ["ROUTES", "error_page", "make_history"]

@@ -1,4 +1,4 @@
-"""Numbers and times as people read them. A cell that holds none is a dash, and every spelling is short."""
+"""Short forms of numbers, rates, durations, sizes and times; None is a dash."""
 
 from __future__ import annotations
 

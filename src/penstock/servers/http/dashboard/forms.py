@@ -1,4 +1,4 @@
-"""What a form says, as values: an empty field says nothing, and a wrong one is named in the error."""
+"""Values of form fields: an empty field is None, and an error names the invalid one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from starlette.requests import Request
 
 from penstock.domain.errors import InvalidInput, InvalidPolicy
 from penstock.domain.message import JSON, SYSTEM, decode_json
-from penstock.domain.names import shown
+from penstock.domain.policy import PolicyField
+from penstock.domain.validation import seconds_of, shown
 from penstock.servers.http import bodies
 from penstock.servers.http.auth import identity_of
 
@@ -31,6 +32,17 @@ class Form:
             value = float(given)
         except ValueError:
             raise InvalidInput(f"{name} must be a number, not {shown(given)}") from None
+        return int(value) if value.is_integer() and abs(value) < 1 << 53 else value
+
+    def seconds(self, name: str) -> float | None:
+        """Seconds, or a duration such as 5m."""
+        given = self.text(name)
+        if given is None:
+            return None
+        try:
+            value = seconds_of(given)
+        except InvalidInput as error:
+            raise InvalidInput(f"{name}: {error}") from None
         return int(value) if value.is_integer() and abs(value) < 1 << 53 else value
 
     def whole(self, name: str) -> int | None:
@@ -69,13 +81,15 @@ class Form:
         """Whether a field was given another value than the one it came with."""
         return name in self._fields and self._fields[name] != self._fields.get(before)
 
-    def policy_value(self, name: str, kind: str) -> Any:
-        if kind == "flag":
+    def policy_value(self, field: PolicyField) -> Any:
+        name = field.name
+        if field.kind == "boolean":
             return self.text(name) == "true"
-        if kind in ("text", "delivery"):
+        if field.kind in ("name", "choice"):
             return self.text(name)
-        value = self.whole(name) if kind == "whole" else self.number(name)
-        if value is None and name not in ("max_retries", "ttl_seconds"):
+        read = {"integer": self.whole, "number": self.number}.get(field.kind, self.seconds)
+        value = read(name)
+        if value is None and not field.is_nullable:
             raise InvalidPolicy(f"{name} is empty: it needs a number")
         return value
 

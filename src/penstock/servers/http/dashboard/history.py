@@ -1,7 +1,7 @@
-"""What the server remembers of its samples: one task looks, however many people watch.
+"""Recent samples for charts, taken by one task however many viewers there are.
 
-It looks every second while somebody does, and now and then while nobody does. A look that takes long is made less
-often, so that watching never costs more than a small part of one core.
+It samples every second while there are viewers and every ten seconds otherwise. If samples take long there are
+fewer of them, so that they never use more than a small part of one core.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from typing import TypeVar
 from starlette.requests import Request
 
 from penstock.domain.errors import PenstockError
-from penstock.domain.observations import GroupStats
+from penstock.domain.results import GroupStats, unread_primary_group
 from penstock.servers.http.dashboard.series import Series, point
-from penstock.servers.http.sampling import QueueSample, Sample
-from penstock.servers.http.site import Site, site_of
+from penstock.servers.http.sampler import QueueSample, Sample
+from penstock.servers.http.state import HttpState, http_state
 
 T = TypeVar("T")
 logger = logging.getLogger("penstock.http")
 WATCHED_SECONDS = 1.0
 UNWATCHED_SECONDS = 10.0
-# A look is followed by at least this many times its own length of rest.
+# After a sample the task sleeps at least this many times its duration.
 REST = 30
-# Groups beyond are shown without charts: names are for the clients to choose, memory is not.
+# Groups beyond this have no charts: clients choose the number of groups, and memory is bounded.
 MAX_SERIES = 2_000
-# One user with many tabs must not keep the others from watching.
+# Per user, so that one user with many tabs cannot lock out the others.
 MAX_VIEWERS, MAX_VIEWERS_OF_A_USER = 1_024, 256
 
 
 class History:
-    def __init__(self, site: Site) -> None:
-        self._site = site
+    def __init__(self, state: HttpState) -> None:
+        self._site = state
         self.sample: Sample | None = None
         self.number = 0
         self.changes = 0
@@ -60,6 +60,10 @@ class History:
         sample = await self._site.sampler.sample()
         self._remember(sample)
         return sample
+
+    async def refresh(self) -> None:
+        """After a change that the next page must show."""
+        self._remember(await self._site.sampler.sample(max_age_seconds=0))
 
     async def _look_on(self) -> None:
         while not self._closed:
@@ -161,16 +165,18 @@ class History:
 
 
 def history_of(request: Request) -> History:
-    history: History = site_of(request).history
+    history: History = http_state(request).history
     return history
 
 
 def lead(queue: QueueSample) -> tuple[str, GroupStats] | None:
-    """The group that stands for the queue: the primary one, else the one that is farthest behind."""
+    """The group that represents the queue: the primary one unless it never received, else the one with the most lag."""
     primary = queue.info.policy.default_group
-    if primary in queue.groups:
+    unread = unread_primary_group(queue.info.policy, queue.groups)
+    if primary in queue.groups and primary != unread:
         return primary, queue.groups[primary]
-    return max(queue.groups.items(), key=lambda one: one[1].lag, default=None)
+    read = (one for one in queue.groups.items() if one[0] != unread)
+    return max(read, key=lambda one: one[1].lag, default=None)
 
 
 def _counters(sample: Sample) -> object:

@@ -1,4 +1,4 @@
-"""What came of an action, told on the page that follows it: a short text in a cookie that is read once."""
+"""Flash messages: the result of an action, in a cookie that the next page shows once."""
 
 from __future__ import annotations
 

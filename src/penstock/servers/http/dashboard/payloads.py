@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
+from penstock.domain.escaping import escape_controls
 from penstock.domain.message import JSON
-from penstock.domain.visible import visible
 
 SHOWN_BYTES = 64 * 1024
 SHOWN_BINARY_BYTES = 4 * 1024
@@ -50,9 +50,9 @@ def payload_view(payload: bytes, content_type: str) -> PayloadView:
     if content_type == JSON or _looks_like_json(text):
         tokens, rest = _tokens(text)
         if tokens and (not rest or not is_whole or len(tokens) == MAX_TOKENS):
-            markup = Markup("".join(_pieces(tokens))) + escape(visible(rest, _LINE_BREAKS))
+            markup = Markup("".join(_pieces(tokens))) + escape(escape_controls(rest, _LINE_BREAKS))
             return PayloadView("json", markup, len(payload), is_whole and not rest)
-    return PayloadView("text", escape(visible(text, _LINE_BREAKS)), len(payload), is_whole)
+    return PayloadView("text", escape(escape_controls(text, _LINE_BREAKS)), len(payload), is_whole)
 
 
 def preview(payload: bytes) -> str:
@@ -62,7 +62,7 @@ def preview(payload: bytes) -> str:
     if text is None:
         return payload[:24].hex(" ") + (" …" if len(payload) > 24 else "")
     flat = " ".join(text[: PREVIEW_CHARACTERS * 2].split())
-    return visible(flat[:PREVIEW_CHARACTERS]) + (
+    return escape_controls(flat[:PREVIEW_CHARACTERS]) + (
         "…" if len(flat) > PREVIEW_CHARACTERS or len(head) < len(payload) else ""
     )
 
@@ -113,7 +113,7 @@ def _pieces(tokens: list[Token]) -> Iterator[str]:
             name = "key" if kind == "string" and following == ":" else kind
             # Two values side by side are not JSON; they must at least not run together.
             gap = "" if before in ("", ",", ":", *OPENING) else " "
-            yield f'{gap}<span class="json-{name}">{escape(visible(token))}</span>'
+            yield f'{gap}<span class="json-{name}">{escape(escape_controls(token))}</span>'
         before = token
 
 

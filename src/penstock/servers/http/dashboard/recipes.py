@@ -1,6 +1,6 @@
 """How to do the same from Python, SQL, redis-cli and curl: lines that can be copied and run as they are.
 
-The texts are in `templates/recipes`, their quoting is in `quoting`. A secret is never part of them.
+The texts are in `templates/recipes`, their quoting is in `quotes`. A secret is never part of them.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from starlette.requests import Request
 
 from penstock.domain.identity import position_of
 from penstock.servers.http.auth import identity_of
-from penstock.servers.http.dashboard.rendering import text
-from penstock.servers.http.routing import path_to
-from penstock.servers.http.site import site_of
+from penstock.servers.http.dashboard.renderer import has_template, text
+from penstock.servers.http.router import path_to
+from penstock.servers.http.state import http_state
 from penstock.settings import RespSettings
 
 
@@ -34,8 +34,9 @@ def message_recipes(request: Request, queue: str, message_id: str, group: str) -
 
 
 def _recipes(request: Request, subject: str, **words: object) -> list[Recipe]:
-    engine = site_of(request).store.engine.name
-    files = {"Python": "python", "SQL": engine, "redis-cli": "redis", "curl": "curl"}
+    engine = http_state(request).store.engine.name
+    # SQL has a dialect for each engine; an engine without a template has no SQL to show.
+    files = {"Python": "python", "SQL": f"sql.{engine}", "redis-cli": "redis", "curl": "curl"}
 
     def url(*segments: str) -> str:
         where = urlsplit(str(request.base_url))
@@ -45,6 +46,7 @@ def _recipes(request: Request, subject: str, **words: object) -> list[Recipe]:
     return [
         Recipe(language, text(f"recipes/{subject}.{file}.txt", **surroundings, **words))
         for language, file in files.items()
+        if has_template(f"recipes/{subject}.{file}.txt")
     ]
 
 

@@ -1,22 +1,27 @@
-"""What a group's counters were over time, and what follows from it: rates, and when the backlog will be gone."""
+"""Counters of a group over time, with rates and the estimated time to drain."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from penstock.domain.observations import GroupStats
+from penstock.domain.results import GroupStats
 
-RECENT_POINTS = 300
-LONG_POINTS = 240
-LONG_STEP_SECONDS = 60.0
+# How far back a ring reaches, and how far apart its points are at least: pages opened between two looks add none.
+RECENT_SECONDS, RECENT_STEP_SECONDS = 300.0, 0.5
+LONG_SECONDS, LONG_STEP_SECONDS = 14_400.0, 60.0
+# Rates are taken over at least this long, however close the points are: they do not jump when somebody begins to watch.
 RATE_SECONDS = 10.0
 DRAIN_SECONDS = 30.0
+# Points farther apart were not taken one after the other: the server could not look, and a line would be made up.
+GAP_SECONDS, GAP_STEPS = 60.0, 3
 
 
 class Point(NamedTuple):
-    """One look at a group. `sent`, `finished` and `failed` only ever grow, but for a flush, a redrive or a seek."""
+    """One look at a group. `finished`, `failed` and `died` only ever grow; `sent` falls with a flush or a seek.
+    `failed` counts attempts, `died` messages that ended without success, unless they were cancelled."""
 
     at: float
     waiting: float
@@ -27,54 +32,68 @@ class Point(NamedTuple):
     sent: float
     finished: float
     failed: float
+    died: float
 
 
 def point(at: float, stats: GroupStats) -> Point:
-    unsuccessful = sum(stats.outcomes.values()) - stats.outcomes.get("succeeded", 0)
-    finished = stats.done + unsuccessful
     waiting = stats.available + stats.redo
-    sent = stats.held + waiting + stats.in_progress + finished
+    sent = stats.held + waiting + stats.in_progress + sum(stats.outcomes.values())
+    finished = sum(stats.endings.values())
+    died = finished - stats.endings.get("succeeded", 0) - stats.endings.get("cancelled", 0)
     age = stats.oldest_age_seconds or 0.0
-    return Point(at, waiting, stats.in_progress, stats.held, stats.dead, age, sent, finished, unsuccessful)
+    return Point(
+        at, waiting, stats.in_progress, stats.held, stats.dead, age, sent, finished, stats.failed_attempts, died
+    )
 
 
 class Ring:
-    """The last points, as plain numbers: a server may have thousands of groups."""
+    """The points of the last so many seconds, as plain numbers: a server may have thousands of groups."""
 
     WIDTH = len(Point._fields)
 
-    def __init__(self, capacity: int) -> None:
-        self._capacity = capacity * self.WIDTH
+    def __init__(self, span_seconds: float, step_seconds: float) -> None:
+        self.span_seconds = span_seconds
+        self.step_seconds = step_seconds
+        self._times = array("d")
         self._numbers = array("d")
 
     def add(self, new: Point) -> None:
+        if self._times and new.at < self._times[-1]:
+            # The clock was set back: what was seen before has no place on its axis any more.
+            del self._times[:], self._numbers[:]
+        if self._times and new.at - self._times[-1] < self.step_seconds:
+            return
+        self._times.append(new.at)
         self._numbers.extend(new)
-        if len(self._numbers) >= 2 * self._capacity:
-            del self._numbers[: len(self._numbers) - self._capacity]
+        old = self._first()
+        if old > len(self._times) // 2:
+            del self._times[:old], self._numbers[: old * self.WIDTH]
 
     def points(self) -> Iterator[Point]:
         """Oldest first."""
-        first = max(0, len(self._numbers) - self._capacity)
-        for start in range(first, len(self._numbers), self.WIDTH):
-            yield Point._make(self._numbers[start : start + self.WIDTH])
+        return (self._at(place) for place in range(self._first(), len(self._times)))
 
     def back(self, seconds: float) -> Point | None:
         """The latest point that is at least so much older than the last one, or the oldest there is."""
-        first = max(0, len(self._numbers) - self._capacity)
-        found = None
-        for start in range(len(self._numbers) - self.WIDTH, first - 1, -self.WIDTH):
-            found = start
-            if self._numbers[-self.WIDTH] - self._numbers[start] >= seconds:
-                break
-        return None if found is None else Point._make(self._numbers[found : found + self.WIDTH])
+        if not self._times:
+            return None
+        place = bisect_left(self._times, self._times[-1] - seconds)
+        is_older = place == len(self._times) or self._times[place] > self._times[-1] - seconds
+        return self._at(max(self._first(), place - 1 if is_older else place))
 
     @property
     def last(self) -> Point | None:
-        return Point._make(self._numbers[-self.WIDTH :]) if self._numbers else None
+        return self._at(len(self._times) - 1) if self._times else None
+
+    def _first(self) -> int:
+        return bisect_left(self._times, self._times[-1] - self.span_seconds) if self._times else 0
+
+    def _at(self, place: int) -> Point:
+        return Point._make(self._numbers[place * self.WIDTH : (place + 1) * self.WIDTH])
 
 
 class Rates(NamedTuple):
-    """Messages per second; None until there are two looks to compare."""
+    """Per second: messages sent and finished, attempts failed; None until there are two looks to compare."""
 
     sent: float | None
     finished: float | None
@@ -85,24 +104,29 @@ NO_RATES = Rates(None, None, None)
 
 
 class Series:
-    """A group's recent points, and one for each of the last minutes."""
+    """A group's points of the last minutes, and one for each minute of the last hours."""
 
     def __init__(self) -> None:
-        self.recent = Ring(RECENT_POINTS)
-        self.long = Ring(LONG_POINTS)
-        self._long_at = float("-inf")
+        self.recent = Ring(RECENT_SECONDS, RECENT_STEP_SECONDS)
+        self.long = Ring(LONG_SECONDS, LONG_STEP_SECONDS)
 
     def add(self, new: Point) -> None:
         self.recent.add(new)
-        if new.at - self._long_at >= LONG_STEP_SECONDS:
-            self._long_at = new.at
-            self.long.add(new)
+        self.long.add(new)
 
     def rates(self, seconds: float = RATE_SECONDS) -> Rates:
         last, before = self.recent.last, self.recent.back(seconds)
         if last is None or before is None or last.at <= before.at:
             return NO_RATES
         return between(before, last)
+
+    def grown(self, name: str) -> int:
+        """By how much a counter has grown in the last minutes."""
+        last, before = self.recent.last, self.recent.back(RECENT_SECONDS)
+        if last is None or before is None:
+            return 0
+        grown: float = getattr(last, name) - getattr(before, name)
+        return max(0, round(grown))
 
     def drain_seconds(self) -> float | None:
         """Until nothing waits, if it goes on like in the last half minute; infinite when it does not shrink."""
@@ -116,7 +140,7 @@ class Series:
 
 
 def between(before: Point, after: Point) -> Rates:
-    """A counter that went back (a flush, a redrive) gives no rate below zero."""
+    """A count that went back (a flush, a seek) gives no rate below zero."""
     seconds = after.at - before.at
 
     def per_second(name: str) -> float:
@@ -126,21 +150,32 @@ def between(before: Point, after: Point) -> Rates:
     return Rates(per_second("sent"), per_second("finished"), per_second("failed"))
 
 
-# What a chart draws: the time, what waits, what is in progress, and the rates since the point before.
+# What a chart draws: the time, what waits, what is in progress, and the rates. Nothing (None) interrupts a line.
 CHART_COLUMNS = ("at", "waiting", "in_progress", "oldest", "sent", "finished", "failed")
+ChartRow = list[float | None]
 
 
-def chart_rows(ring: Ring) -> list[list[float]]:
-    rows: list[list[float]] = []
-    before: Point | None = None
-    for one in ring.points():
-        if before is not None and one.at > before.at:
-            rows.append(chart_row(before, one))
-        before = one
+def chart_rows(ring: Ring) -> list[ChartRow]:
+    points = list(ring.points())
+    rows: list[ChartRow] = []
+    before = 0
+    for place, one in enumerate(points):
+        while before + 1 < place and one.at - points[before + 1].at >= RATE_SECONDS:
+            before += 1
+        if place and one.at - points[place - 1].at > max(GAP_SECONDS, GAP_STEPS * ring.step_seconds):
+            rows.append([points[place - 1].at + 0.001, *[None] * (len(CHART_COLUMNS) - 1)])
+        rows.append(_chart_row(points[before], one))
     return rows
 
 
-def chart_row(before: Point, one: Point) -> list[float]:
-    rates = between(before, one)
-    numbers = (one.waiting, one.in_progress, one.oldest, rates.sent, rates.finished, rates.failed)
-    return [round(one.at, 3), *(round(number or 0.0, 3) for number in numbers)]
+def latest_row(ring: Ring) -> ChartRow | None:
+    """What a chart that is drawn already needs: the last point."""
+    last, before = ring.last, ring.back(RATE_SECONDS)
+    return None if last is None or before is None else _chart_row(before, last)
+
+
+def _chart_row(before: Point, one: Point) -> ChartRow:
+    """Without rates as long as they would be those of a moment."""
+    rates: Sequence[float | None] = between(before, one) if one.at - before.at >= RATE_SECONDS else NO_RATES
+    numbers = (one.waiting, one.in_progress, one.oldest, *rates)
+    return [round(one.at, 3), *(None if number is None else round(number, 3) for number in numbers)]

@@ -9,21 +9,21 @@ from penstock.servers.resp.session import Session
 def after_bound(session: Session, queue: str, bound: Bound) -> int:
     """The place before the first entry of a range that starts here."""
     if bound.position is None:
-        return session.door.engine.position_at(queue, bound.milliseconds * 1000)
+        return session.backend.engine.position_at(queue, bound.milliseconds * 1000)
     return _place(session, queue, bound.milliseconds, bound.position if bound.is_open else bound.position - 1)
 
 
 def upto_bound(session: Session, queue: str, bound: Bound) -> int:
     """The place of the last entry of a range that ends here."""
     if bound.position is None:
-        return session.door.engine.position_at(queue, (bound.milliseconds + 1) * 1000)
+        return session.backend.engine.position_at(queue, (bound.milliseconds + 1) * 1000)
     return _place(session, queue, bound.milliseconds, bound.position - 1 if bound.is_open else bound.position)
 
 
 def _place(session: Session, queue: str, milliseconds: int, position: int) -> int:
     """The last place with an id up to this one, whether or not it has an entry: within its millisecond the position
     decides, else the time."""
-    engine = session.door.engine
+    engine = session.backend.engine
     if is_at(session, queue, milliseconds, position):
         return position
     earlier = engine.position_at(queue, milliseconds * 1000)
@@ -36,5 +36,5 @@ def is_at(session: Session, queue: str, milliseconds: int, position: int) -> boo
     """Whether an entry has exactly this id. One that was delayed lies later than its time says."""
     if not 0 < position < BEYOND:
         return False
-    found = session.door.engine.browse(queue, position - 1, position, 1)
+    found = session.backend.engine.browse(queue, position - 1, position, 1)
     return any(message_entry_id(one) == entry_id(milliseconds * 1000, position) for one in found)

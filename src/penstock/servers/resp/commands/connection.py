@@ -1,4 +1,4 @@
-"""HELLO, AUTH, CLIENT and the other words that clients say to begin and end a conversation."""
+"""HELLO, AUTH and the other commands that begin and end a connection."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import time
 from typing import Any
 
 from penstock.servers.access import DEFAULT, Right
-from penstock.servers.resp.arguments import Count, Text, Words, read_text
+from penstock.servers.resp.arguments import Count, Words, read_text
 from penstock.servers.resp.encoder import OK, RESP2, RESP3, Reply, Simple
+from penstock.servers.resp.errors import CommandError, quoted, wrong_arity
 from penstock.servers.resp.session import Begun, Session
 from penstock.servers.resp.table import Order, command
-from penstock.servers.resp.words import CommandError, quoted, unknown_subcommand, wrong_arity
 
 FAMILY = "connection"
 # What clients compare with to know what a server can do.
@@ -56,7 +56,7 @@ def _hello_options(words: list[bytes]) -> tuple[str | None, tuple[str, bytes] | 
                 login = read_text(words[at + 1]), words[at + 2]
                 at += 3
             case b"SETNAME", left if left >= 1:
-                name = _client_name(words[at + 1])
+                name = client_name(words[at + 1])
                 at += 2
             case _:
                 raise CommandError(f"ERR Syntax error in HELLO option {quoted(words[at])}")
@@ -165,69 +165,9 @@ def tell_time(session: Session) -> Reply:
     return [str(seconds), str(microseconds)]
 
 
-@command(
-    "CLIENT", Order.HERE, Right.NOTHING, FAMILY, usage="CLIENT ID|INFO|LIST|GETNAME|SETNAME name|SETINFO attr value"
-)
-def client(session: Session, subcommand: Text, words: Words) -> Reply:
-    """About this connection: ID, INFO, LIST, GETNAME, SETNAME, SETINFO, NO-EVICT, NO-TOUCH."""
-    run = CLIENT.get(subcommand.upper())
-    if run is None:
-        raise unknown_subcommand("CLIENT", subcommand.encode())
-    return run(session, words)
-
-
-def _set_name(session: Session, words: list[bytes]) -> Reply:
-    if len(words) != 1:
-        raise wrong_arity("client|setname")
-    session.name = _client_name(words[0])
-    return OK
-
-
-def _client_name(data: bytes) -> str:
+def client_name(data: bytes) -> str:
     if any(byte <= 32 or byte > 126 for byte in data):
         raise CommandError("ERR Client names cannot contain spaces, newlines or special characters.")
     if len(data) > 255:
         raise CommandError("ERR Client names have at most 255 characters.")
     return data.decode()
-
-
-def _set_info(session: Session, words: list[bytes]) -> Reply:
-    if len(words) != 2:
-        raise wrong_arity("client|setinfo")
-    if words[0].upper() not in (b"LIB-NAME", b"LIB-VER"):
-        raise CommandError(f"ERR Unrecognized option {quoted(words[0])}")
-    value = _client_name(words[1][:255])
-    if words[0].upper() == b"LIB-NAME":
-        session.library = value
-    return OK
-
-
-def _list(session: Session, words: list[bytes]) -> Reply:
-    """Only those who manage see others."""
-    everybody = session.may(Right.MANAGE)
-    lines = [describe(one.session) for one in session.server.connections if everybody or one.session is session]
-    return "".join(f"{line}\n" for line in lines)
-
-
-def describe(session: Session) -> str:
-    return (
-        f"id={session.id} addr={session.address} name={session.name} age={int(time.time() - session.connected_at)} "
-        f"db=0 resp={session.protocol} user={session.user_name or '(unknown)'} lib-name={session.library}"
-    )
-
-
-def _help(session: Session, words: list[bytes]) -> Reply:
-    return ["CLIENT <subcommand>. Subcommands are:", *sorted(CLIENT)]
-
-
-CLIENT = {
-    "ID": lambda session, words: session.id,
-    "GETNAME": lambda session, words: session.name or None,
-    "SETNAME": _set_name,
-    "SETINFO": _set_info,
-    "INFO": lambda session, words: f"{describe(session)}\n",
-    "LIST": _list,
-    "NO-EVICT": lambda session, words: OK,
-    "NO-TOUCH": lambda session, words: OK,
-    "HELP": _help,
-}

@@ -12,18 +12,24 @@ import re
 import msgspec
 
 from penstock.domain.message import BYTES, Message
-from penstock.domain.times import EPOCH
+from penstock.domain.timestamps import EPOCH
 from penstock.engines.contract import CONTENT_TYPE, CREATED_AT, PAYLOAD, POSITION, Receipt, Row
-from penstock.servers.resp.words import CommandError
+from penstock.servers.resp.encoder import Encoded
+from penstock.servers.resp.errors import CommandError
 
 FIELDS_JSON = "application/vnd.penstock.fields+json"
 FIELDS_BINARY = "application/vnd.penstock.fields+msgpack"
 PAYLOAD_FIELD = b"payload"
+# Fields are kept as JSON, which people can read. Characters that JSON escapes take up to six times their room, so large
+# ones with such characters are kept as they are, or a queue would refuse entries that are smaller than it allows.
+READABLE_BYTES = 64 * 1024
+# What JSON writes around each name and value.
+JSON_OVERHEAD = 4
 BEYOND = 1 << 62
 # As microseconds this is still a number that engines know.
 LAST_MILLISECOND = BEYOND // 1000
 is_whole_id = re.compile(rb"[0-9]{1,18}-[0-9]{1,18}").fullmatch
-Entry = list[object]
+Entry = list[object] | Encoded
 
 _decode_object = msgspec.json.Decoder(dict[str, str]).decode
 _decode_pairs = msgspec.msgpack.Decoder(list[bytes]).decode
@@ -39,7 +45,9 @@ def pack(fields: list[bytes]) -> tuple[bytes, str | None]:
         words = []
     names = words[::2]
     if words and len(set(names)) == len(names):
-        return msgspec.json.encode(dict(zip(names, words[1::2], strict=True))), FIELDS_JSON
+        encoded = msgspec.json.encode(dict(zip(names, words[1::2], strict=True)))
+        if len(encoded) <= READABLE_BYTES or len(encoded) <= sum(map(len, fields)) + JSON_OVERHEAD * len(fields):
+            return encoded, FIELDS_JSON
     return msgspec.msgpack.encode(fields), FIELDS_BINARY
 
 
@@ -59,19 +67,15 @@ def row_name(row: Row, receipt: Receipt) -> bytes:
     return b"%d-%d" % (row[CREATED_AT] // 1000, row[POSITION])
 
 
-def row_entry(row: Row) -> Entry:
-    return [entry_id(row[CREATED_AT], row[POSITION]), unpack(row[PAYLOAD], row[CONTENT_TYPE])]
-
-
-def encode_row(row: Row, name: bytes) -> bytes:
-    """An entry as it goes over the wire."""
-    payload = row[PAYLOAD]
+def row_entry(row: Row) -> Encoded:
+    """An entry in wire format, which is the same in both versions of the protocol."""
+    name, payload = b"%d-%d" % (row[CREATED_AT] // 1000, row[POSITION]), row[PAYLOAD]
     if row[CONTENT_TYPE] not in (FIELDS_JSON, FIELDS_BINARY):
         entry = b"*2\r\n$%d\r\n%b\r\n*2\r\n$7\r\npayload\r\n$%d\r\n%b\r\n"
-        return entry % (len(name), name, len(payload), payload)
+        return Encoded(entry % (len(name), name, len(payload), payload))
     fields = unpack(payload, row[CONTENT_TYPE])
-    told = b"".join([b"$%d\r\n%b\r\n" % (len(field), field) for field in fields])
-    return b"*2\r\n$%d\r\n%b\r\n*%d\r\n%b" % (len(name), name, len(fields), told)
+    encoded = b"".join([b"$%d\r\n%b\r\n" % (len(field), field) for field in fields])
+    return Encoded(b"*2\r\n$%d\r\n%b\r\n*%d\r\n%b" % (len(name), name, len(fields), encoded))
 
 
 def message_entry(message: Message) -> Entry:

@@ -5,9 +5,13 @@ from __future__ import annotations
 
 import re
 import uuid
+from typing import Annotated
 
+from penstock.domain.errors import InvalidInput
 from penstock.domain.message import decode_headers
 from penstock.engines.contract import HEADERS, Receipt, Row
+from penstock.servers.resp.arguments import Kind, read_text
+from penstock.servers.resp.errors import quoted
 
 HEADER = "event-id"
 # Made once for this purpose; it only has to stay the same.
@@ -29,6 +33,18 @@ def event_id(data: bytes) -> str | None:
     return chosen_id(text)
 
 
+def read_chosen(data: bytes) -> str:
+    """An id for a new event: one that `event_id` would find again."""
+    if not 1 <= len(data) <= MAX_BYTES:
+        raise InvalidInput(
+            f"id {quoted(data)} has {len(data)} bytes: an event's id has 1 to {MAX_BYTES} bytes of UTF-8"
+        )
+    return read_text(data)
+
+
+ChosenId = Annotated[str, Kind(read_chosen)]
+
+
 def event_key(data: bytes) -> bytes:
     """The message's id in the form in which it is looked up; nothing for what can be no id at all."""
     return data if UUID(data) else (event_id(data) or "").encode()
@@ -41,8 +57,8 @@ def chosen_id(text: str) -> str:
         return str(uuid.uuid5(NAMESPACE, text))
 
 
-def told_id(row: Row, receipt: Receipt) -> bytes:
-    """What the client calls it."""
+def shown_id(row: Row, receipt: Receipt) -> bytes:
+    """The id in the form shown to clients."""
     if row[HEADERS] is not None:
         chosen = decode_headers(row[HEADERS]).get(HEADER)
         if chosen is not None:

@@ -1,4 +1,4 @@
-"""COMMAND and INFO: what the server can do, and how it is. Only what the asking user may use is told."""
+"""COMMAND and INFO: the commands and the state of the server, as far as the user has rights."""
 
 from __future__ import annotations
 
@@ -11,19 +11,23 @@ from penstock.servers.access import Right
 from penstock.servers.resp.arguments import Words
 from penstock.servers.resp.commands.connection import REDIS_VERSION
 from penstock.servers.resp.encoder import Reply, Tags, Verbatim
+from penstock.servers.resp.errors import CommandError, quoted, unknown_subcommand
 from penstock.servers.resp.session import Session
 from penstock.servers.resp.table import SINCE, TABLE, Command, Order, command
-from penstock.servers.resp.words import CommandError, unknown_subcommand
 
 FAMILY = "server"
+# Who has only these rights changes nothing.
+READING = {Right.NOTHING, Right.LOOK}
 
 
-@command("COMMAND", Order.HERE, Right.NOTHING, FAMILY, usage="COMMAND [COUNT|LIST|INFO|DOCS|GETKEYS [name ...]]")
+@command("COMMAND", Order.HERE, Right.NOTHING, FAMILY, usage="COMMAND [COUNT|LIST|INFO [name ...]|DOCS [name ...]]")
 def tell_commands(session: Session, words: Words) -> Reply:
     """What commands there are, with their documentation."""
     if not words:
         return [_row(one) for one in _allowed(session)]
     match words[0].upper():
+        case b"COUNT" | b"LIST" if len(words) > 1:
+            raise CommandError(f"ERR syntax error: {quoted(words[1])} is not expected here")
         case b"COUNT":
             return len(_allowed(session))
         case b"LIST":
@@ -39,26 +43,26 @@ def tell_commands(session: Session, words: Words) -> Reply:
 
 
 def _allowed(session: Session) -> list[Command]:
-    return [one for one in TABLE.values() if session.may(one.right)]
+    return [one for one in TABLE.values() if any(map(session.may, one.rights))]
 
 
 def _chosen(session: Session, names: list[bytes]) -> list[Command | None]:
     if not names:
         return list(_allowed(session))
     found = [TABLE.get(name.upper()) for name in names]
-    return [one if one is not None and session.may(one.right) else None for one in found]
+    return [one if one is not None and any(map(session.may, one.rights)) else None for one in found]
 
 
 def _row(one: Command) -> list[Any]:
-    flags = Tags("write" if one.right in (Right.SEND, Right.RECEIVE, Right.MANAGE) else "readonly")
+    flags = Tags("readonly" if set(one.rights) <= READING else "write")
     first = 0 if one.queue_at is None else one.queue_at + 1
-    key = [first, first, 1] if first else [0, 0, 0]
+    key = [1, -1, 1] if one.takes_queues and not first else [first, first, 1] if first else [0, 0, 0]
     return [
         one.name.lower(),
         one.signature.arity,
         flags,
         *key,
-        Tags(f"@{one.right.value}", f"@{one.family}"),
+        Tags(*[f"@{right.value}" for right in one.rights], f"@{one.family}"),
         [],
         [],
         [],
@@ -89,7 +93,7 @@ def info(session: Session, words: Words) -> Reply:
             "penstock_version": penstock.__version__,
             "process_id": os.getpid(),
             "uptime_in_seconds": int(time.time() - server.started_at),
-            "engine": server.door.engine.name,
+            "engine": server.backend.engine.name,
         },
         "clients": {"connected_clients": len(server.connections), "blocked_clients": waiting},
         "persistence": {"loading": 0},

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from penstock.client.aio.call import Call
 from penstock.domain.errors import InvalidInput
 from penstock.domain.lifecycle import Event
 from penstock.domain.message import BYTES, SYSTEM, Outgoing, decode_headers, draft
-from penstock.domain.settlement import Settle, Settled
-from penstock.domain.times import check_integer, check_seconds, to_time
+from penstock.domain.settlement import Settle, Settled, error_code
+from penstock.domain.timestamps import to_time
+from penstock.domain.validation import check_integer, check_seconds
 from penstock.engines.contract import (
     ATTEMPT,
     CONTENT_TYPE,
@@ -25,19 +25,21 @@ from penstock.engines.contract import (
     PRIORITY,
     Receipt,
 )
-from penstock.servers.access import Right
+from penstock.servers.permissions import Needs
 from penstock.servers.resp.arguments import Blob, Count, GroupName, MessageId, Name, QueueName, Seconds, Text, Token
+from penstock.servers.resp.backend import sent
 from penstock.servers.resp.encoder import Reply
+from penstock.servers.resp.pending import BlockingCall, Pending
 from penstock.servers.resp.session import Begun, Session
 from penstock.servers.resp.table import Order, command
-from penstock.servers.resp.work import Waiting, Work
+from penstock.servers.shared_receive import ReceiveRequest
 
 FAMILY = "model"
 MAX_LIMIT = 10_000
 NOTHING: list[Any] = []
 
 
-@command("QSEND", Order.SEND, Right.SEND, FAMILY)
+@command("QSEND", Order.SEND, Needs.SEND, FAMILY)
 def send(
     session: Session,
     queue: QueueName,
@@ -54,8 +56,14 @@ def send(
     by: Text = SYSTEM,
     type: Text | None = None,
     batch: Text | None = None,
+    batchqueue: Text | None = None,
 ) -> Begun:
-    """Send a message; DEADLINE is a Unix time, HEADERS a JSON object of strings. Gives back its id."""
+    """Send a message; DEADLINE is a Unix time, HEADERS a JSON object of strings. Gives back its id.
+
+    BATCHQUEUE is the queue of the batch, where that is another one.
+    """
+    if batchqueue is not None:
+        session.check(Needs.SEND, batchqueue)
     outgoing = Outgoing(
         payload=payload,
         priority=priority,
@@ -69,7 +77,8 @@ def send(
         created_by=by,
         content_type=type,
     )
-    return session.door.send(queue, draft(outgoing, batch), lambda message_id: message_id, makes=False)
+    drafts = [draft(outgoing, batch, None, batchqueue)]
+    return session.backend.send(queue, drafts, lambda ids: sent(ids[0]), makes=False)
 
 
 def _time(seconds: float) -> datetime:
@@ -86,7 +95,7 @@ def _headers(text: str) -> dict[str, str]:
         raise InvalidInput(f"HEADERS is not a JSON object of strings: {error}") from None
 
 
-@command("QRECEIVE", Order.RECEIVE, Right.RECEIVE, FAMILY)
+@command("QRECEIVE", Order.RECEIVE, Needs.RECEIVE, FAMILY, brings_messages=True)
 def receive(
     session: Session,
     queue: QueueName,
@@ -103,31 +112,29 @@ def receive(
     if lease is not None:
         check_seconds("LEASE", lease, above=True)
     name = consumer or session.consumer
-    waiting = _receive(session, queue, group, name, limit, lease, wait)
-    return waiting if wait else waiting.work
+    call = _receive(session, queue, group, name, limit, lease, wait)
+    return call if wait else call.first
 
 
 def _receive(
     session: Session, queue: str, group: str | None, consumer: str, limit: int, lease: float | None, wait: float
-) -> Waiting:
-    door = session.door
+) -> BlockingCall:
+    backend = session.backend
 
     def deal(queue: str, receipts: list[Receipt] | None) -> Reply:
         assert receipts is not None
-        return done(receipts)
-
-    def take(queue: str) -> Call:
-        return door.take(queue, group, consumer, limit, lease, makes=False)
-
-    def done(receipts: list[Receipt]) -> Reply:
         [receipt] = receipts
-        door.holdings.note(session, receipt)
-        return _told(receipt) if receipt.rows else NOTHING
+        backend.message_leases.note(session, receipt)
+        return _receipt_reply(receipt) if receipt.rows else NOTHING
 
-    return Waiting(Work(take(queue), done), [queue], group, wait, NOTHING, take, deal)
+    def receive(queue: str) -> Pending:
+        request = ReceiveRequest(consumer, limit)
+        return backend.receive(queue, group, request, lease, lambda outcome: deal(queue, outcome[0]), makes=False)
+
+    return BlockingCall(receive(queue), [queue], group, wait, NOTHING, receive, deal)
 
 
-def _told(receipt: Receipt) -> Reply:
+def _receipt_reply(receipt: Receipt) -> Reply:
     return [
         {
             "id": receipt.id_of(row),
@@ -146,7 +153,7 @@ def _told(receipt: Receipt) -> Reply:
     ]
 
 
-@command("QNAK", Order.SEND, Right.RECEIVE, FAMILY)
+@command("QNAK", Order.SEND, Needs.SETTLE, FAMILY)
 def nak(
     session: Session,
     queue: QueueName,
@@ -155,15 +162,17 @@ def nak(
     *,
     delay: Seconds | None = None,
     reason: Text | None = None,
+    code: Text | None = None,
     token: Token = 0,
 ) -> Begun:
-    """Try again: after the queue's backoff, or after DELAY seconds. Gives back the message's state."""
+    """Try again: after the queue's backoff, or after DELAY seconds. CODE is one by which programs know the error. Gives
+    back the message's state."""
     if delay is not None:
         check_seconds("DELAY", delay)
-    return _settle(session, queue, group, Settle(Event.NAK, id, 0, token, reason, delay))
+    return _settle(session, queue, group, Settle(Event.NAK, id, 0, token, reason, delay, error_code(code, None)))
 
 
-@command("QREJECT", Order.SEND, Right.RECEIVE, FAMILY)
+@command("QREJECT", Order.SEND, Needs.SETTLE, FAMILY)
 def reject(
     session: Session,
     queue: QueueName,
@@ -171,13 +180,14 @@ def reject(
     id: MessageId,
     *,
     reason: Text | None = None,
+    code: Text | None = None,
     token: Token = 0,
 ) -> Begun:
     """Never try again: a dead letter at once. Gives back the message's state."""
-    return _settle(session, queue, group, Settle(Event.REJECT, id, 0, token, reason))
+    return _settle(session, queue, group, Settle(Event.REJECT, id, 0, token, reason, code=error_code(code, None)))
 
 
-@command("QRESCHEDULE", Order.SEND, Right.RECEIVE, FAMILY)
+@command("QRESCHEDULE", Order.SEND, Needs.SETTLE, FAMILY)
 def reschedule(
     session: Session,
     queue: QueueName,
@@ -193,8 +203,8 @@ def reschedule(
     return _settle(session, queue, group, Settle(Event.RESCHEDULE, id, 0, token, reason, max(0.0, delay)))
 
 
-def _settle(session: Session, queue: str, group: str, settle: Settle) -> Work:
-    return session.door.holdings.settle(session, queue, group, settle, _told_state)
+def _settle(session: Session, queue: str, group: str, settle: Settle) -> Pending:
+    return session.backend.message_leases.settle(session, queue, group, settle, _told_state)
 
 
 def _told_state(settled: Settled) -> Reply:
@@ -203,11 +213,13 @@ def _told_state(settled: Settled) -> Reply:
     return str(settled.state)
 
 
-@command("QEXTEND", Order.TURN, Right.RECEIVE, FAMILY)
+@command("QEXTEND", Order.TURN, Needs.SETTLE, FAMILY)
 def extend(
     session: Session, queue: QueueName, group: GroupName, id: MessageId, seconds: Seconds, *, token: Token = 0
 ) -> Begun:
     """Keep a lease until so many seconds from now; gives back its end."""
     check_seconds("seconds", seconds, above=True)
-    holdings = session.door.holdings
-    return holdings.extend(session, queue, group, id, seconds, token, lambda ends_at: to_time(ends_at).isoformat())
+    message_leases = session.backend.message_leases
+    return message_leases.extend(
+        session, queue, group, id, seconds, token, lambda ends_at: to_time(ends_at).isoformat()
+    )

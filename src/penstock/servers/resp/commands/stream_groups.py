@@ -5,13 +5,15 @@ from __future__ import annotations
 from penstock.domain.lifecycle import Event
 from penstock.domain.settlement import Settle
 from penstock.servers.access import Right
-from penstock.servers.resp.arguments import Text, Words, read_name
+from penstock.servers.resp.arguments import Text, Words, read_integer, read_name
 from penstock.servers.resp.commands.bounds import upto_bound
 from penstock.servers.resp.commands.entries import read_bound
+from penstock.servers.resp.commands.entries_read import set_entries_read
+from penstock.servers.resp.commands.keyspace import exists
 from penstock.servers.resp.encoder import OK, Reply
+from penstock.servers.resp.errors import CommandError, printable, quoted, unknown_subcommand
 from penstock.servers.resp.session import Begun, Session
 from penstock.servers.resp.table import Order, command
-from penstock.servers.resp.words import CommandError, printable, quoted, unknown_subcommand
 
 FAMILY = "stream"
 NO_KEY = (
@@ -32,6 +34,7 @@ NO_KEY = (
         "DESTROY": (2, 2),
         "CREATECONSUMER": (3, 3),
         "DELCONSUMER": (3, 3),
+        "HELP": (0, 0),
     },
 )
 def manage(session: Session, subcommand: Text, words: Words) -> Begun:
@@ -48,66 +51,75 @@ def manage(session: Session, subcommand: Text, words: Words) -> Begun:
 
 def _create(session: Session, queue: str, group: str, words: list[bytes]) -> Begun:
     target, options = words[0], [word.upper() for word in words[1:]]
-    makes = _group_options(options)
-    engine = session.door.engine
+    makes, entries_read = _group_options(options, "create")
+    engine = session.backend.engine
 
     def operation() -> None:
         if not makes:
             _check_key(session, queue)
-        session.door.make(queue)
+        session.backend.make(queue)
         if group in engine.groups(queue):
             raise CommandError("BUSYGROUP Consumer Group name already exists")
         _move(session, queue, group, target)
+        set_entries_read(session, queue, group, entries_read)
 
     if target != b"$":
         read_bound(target)
-    return session.door.change(operation, lambda _: OK)
+    return session.backend.write(operation, lambda _: OK)
 
 
-def _group_options(options: list[bytes]) -> bool:
-    at, makes = 0, False
+def _group_options(options: list[bytes], subcommand: str) -> tuple[bool, int | None]:
+    """Whether the stream may be made, and how many entries the group is said to have read."""
+    at, makes, entries_read = 0, False, None
     while at < len(options):
-        if options[at] == b"MKSTREAM":
+        if options[at] == b"MKSTREAM" and subcommand == "create":
             makes = True
             at += 1
         elif options[at] == b"ENTRIESREAD" and at + 1 < len(options):
+            entries_read = read_integer(options[at + 1])
+            if entries_read < -1:
+                raise CommandError("ERR value for ENTRIESREAD must be positive or -1")
             at += 2
         else:
-            raise CommandError(f"ERR syntax error: unknown option {quoted(options[at])} for 'xgroup|create'")
-    return makes
+            raise CommandError(f"ERR syntax error: unknown option {quoted(options[at])} for 'xgroup|{subcommand}'")
+    return makes, None if entries_read == -1 else entries_read
 
 
 def _move(session: Session, queue: str, group: str, target: bytes) -> None:
     """Inside a call: what comes after the target is read next."""
-    engine = session.door.engine
-    if target == b"$":
+    engine = session.backend.engine
+    if target in (b"$", b"+"):
         engine.seek(queue, group, "end")
+    elif target == b"-":
+        engine.seek(queue, group, "start")
     else:
         place = upto_bound(session, queue, read_bound(target))
         engine.seek(queue, group, min(place, engine.last_position(queue)))
 
 
 def _set_id(session: Session, queue: str, group: str, words: list[bytes]) -> Begun:
-    if words[0] != b"$":
+    if words[0] not in (b"$", b"-", b"+"):
         read_bound(words[0])
+    _, entries_read = _group_options([word.upper() for word in words[1:]], "setid")
 
     def operation() -> None:
         _check_key(session, queue)
         check_group(session, queue, group, "XGROUP")
         _move(session, queue, group, words[0])
+        set_entries_read(session, queue, group, entries_read)
 
-    return session.door.change(operation, lambda _: OK)
+    return session.backend.write(operation, lambda _: OK)
 
 
 def _check_key(session: Session, queue: str) -> None:
     """Inside a call."""
-    if not session.door.engine.has(queue):
+    if not exists(session, queue):
         raise CommandError(NO_KEY)
 
 
 def check_group(session: Session, queue: str, group: str, name: str) -> None:
     """Inside a call."""
-    if group not in session.door.engine.groups(queue):
+    if group not in session.backend.engine.groups(queue):
         raise no_group(queue, group, name)
 
 
@@ -119,13 +131,14 @@ def no_group(queue: str, group: str, name: str) -> CommandError:
 
 
 def _destroy(session: Session, queue: str, group: str, words: list[bytes]) -> Begun:
-    session.door.consumers.forget(queue, group)
+    session.backend.consumers.forget(queue, group)
 
     def operation() -> bool:
         _check_key(session, queue)
-        return session.door.engine.forget(queue, group)
+        set_entries_read(session, queue, group, None)
+        return session.backend.engine.forget(queue, group)
 
-    return session.door.change(operation, int)
+    return session.backend.write(operation, int)
 
 
 def _create_consumer(session: Session, queue: str, group: str, words: list[bytes]) -> Begun:
@@ -134,17 +147,17 @@ def _create_consumer(session: Session, queue: str, group: str, words: list[bytes
     def operation() -> bool:
         _check_key(session, queue)
         check_group(session, queue, group, "XGROUP")
-        return not session.door.engine.leases(queue, group, consumer=consumer, limit=1)
+        return not session.backend.engine.leases(queue, group, consumer=consumer, limit=1)
 
-    return session.door.change(
-        operation, lambda is_new: int(session.door.consumers.meet(queue, group, consumer) and is_new)
+    return session.backend.write(
+        operation, lambda is_new: int(session.backend.consumers.meet(queue, group, consumer) and is_new)
     )
 
 
 def _delete_consumer(session: Session, queue: str, group: str, words: list[bytes]) -> Begun:
     """What it held is free for others at once."""
     consumer = read_name("consumer")(words[0])
-    engine = session.door.engine
+    engine = session.backend.engine
 
     def operation() -> int:
         _check_key(session, queue)
@@ -156,10 +169,10 @@ def _delete_consumer(session: Session, queue: str, group: str, words: list[bytes
         return len(held)
 
     def finish(count: int) -> Reply:
-        session.door.consumers.leave(queue, group, consumer)
+        session.backend.consumers.leave(queue, group, consumer)
         return count
 
-    return session.door.change(operation, finish)
+    return session.backend.write(operation, finish)
 
 
 def _help(session: Session, queue: str, group: str, words: list[bytes]) -> Reply:

@@ -6,23 +6,27 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.domain.message import Message
-from penstock.domain.observations import GroupStats, LeaseInfo
-from penstock.domain.times import EPOCH
+from penstock.domain.results import GroupStats, LeaseInfo
+from penstock.domain.timestamps import EPOCH
 from penstock.servers.access import Right
 from penstock.servers.resp.arguments import Text, Words, read_count, read_name
-from penstock.servers.resp.claims import MILLISECOND
+from penstock.servers.resp.claim_options import MILLISECOND
 from penstock.servers.resp.commands.entries import message_entry, message_entry_id
+from penstock.servers.resp.commands.entries_read import entries_read
+from penstock.servers.resp.commands.keyspace import exists
+from penstock.servers.resp.commands.stream_chunks import browse
 from penstock.servers.resp.commands.stream_groups import check_group
 from penstock.servers.resp.commands.stream_pending import MOST, lease_name
-from penstock.servers.resp.commands.stream_pieces import browse
-from penstock.servers.resp.commands.streams import exists
+from penstock.servers.resp.consumers import Met
 from penstock.servers.resp.encoder import Reply
+from penstock.servers.resp.errors import CommandError, quoted, unknown_subcommand
 from penstock.servers.resp.session import Begun, Session
 from penstock.servers.resp.table import Order, command
-from penstock.servers.resp.words import CommandError, quoted, unknown_subcommand
 
 FAMILY = "stream"
 NO_ID = "0-0"
+NEVER = -1
+NEVER_MET = Met(0.0, None)
 # How many entries XINFO STREAM FULL shows of each list, unless COUNT says otherwise.
 SHOWN = 10
 
@@ -33,10 +37,13 @@ SHOWN = 10
     Right.LOOK,
     FAMILY,
     usage="XINFO STREAM key [FULL [COUNT count]] | GROUPS key | CONSUMERS key group",
-    subcommands={"STREAM": (1, None), "GROUPS": (1, 1), "CONSUMERS": (2, 2)},
+    subcommands={"STREAM": (1, None), "GROUPS": (1, 1), "CONSUMERS": (2, 2), "HELP": (0, 0)},
+    brings_messages=lambda values: values[0].upper() == "STREAM",
 )
 def info(session: Session, subcommand: Text, words: Words) -> Begun:
     """What a stream, its groups or a group's consumers look like."""
+    if subcommand.upper() == "HELP":
+        return ["XINFO <subcommand>. Subcommands are:", *sorted(LOOKS), "HELP"]
     look = LOOKS.get(subcommand.upper())
     if look is None:
         raise unknown_subcommand("XINFO", subcommand.encode())
@@ -48,15 +55,15 @@ def info(session: Session, subcommand: Text, words: Words) -> Begun:
             raise CommandError("ERR no such key")
         return look(session, queue, words[1:])
 
-    return session.door.look(operation, lambda reply: reply)
+    return session.backend.read(operation, lambda reply: reply)
 
 
 def _stream(session: Session, queue: str, words: list[bytes]) -> Reply:
-    engine = session.door.engine
+    engine = session.backend.engine
     first = browse(session, queue, 0, None, 1)
     last = browse(session, queue, 0, None, 1, backwards=True)
     length = engine.unread(queue)
-    told: dict[str, Reply] = {
+    reply: dict[str, Reply] = {
         "length": length,
         "radix-tree-keys": 1,
         "radix-tree-nodes": 2,
@@ -67,13 +74,13 @@ def _stream(session: Session, queue: str, words: list[bytes]) -> Reply:
     }
     if words:
         count = _full(words)
-        told["entries"] = [message_entry(one) for one in browse(session, queue, 0, None, count)]
-        told["groups"] = [_group_in_full(session, queue, name, count) for name in engine.stats(queue)]
-        return told
-    told["groups"] = len(engine.groups(queue))
-    told["first-entry"] = message_entry(first[0]) if first else None
-    told["last-entry"] = message_entry(last[0]) if last else None
-    return told
+        reply["entries"] = [message_entry(one) for one in browse(session, queue, 0, None, count)]
+        reply["groups"] = [_group_in_full(session, queue, name, count) for name in engine.stats(queue)]
+        return reply
+    reply["groups"] = len(engine.groups(queue))
+    reply["first-entry"] = message_entry(first[0]) if first else None
+    reply["last-entry"] = message_entry(last[0]) if last else None
+    return reply
 
 
 def _first_id(found: list[Message]) -> str:
@@ -88,7 +95,7 @@ def _full(words: list[bytes]) -> int:
 
 
 def _groups(session: Session, queue: str, words: list[bytes]) -> Reply:
-    return [_group(session, queue, name, stats) for name, stats in session.door.engine.stats(queue).items()]
+    return [_group(session, queue, name, stats) for name, stats in session.backend.engine.stats(queue).items()]
 
 
 def _group(session: Session, queue: str, name: str, stats: GroupStats) -> dict[str, Reply]:
@@ -97,34 +104,32 @@ def _group(session: Session, queue: str, name: str, stats: GroupStats) -> dict[s
         "consumers": len(_held(session, queue, name)),
         "pending": stats.in_progress,
         "last-delivered-id": _last_delivered(session, queue, name),
-        "entries-read": _entries_read(session, queue, stats),
+        "entries-read": entries_read(session, queue, name, stats),
         "lag": stats.lag,
     }
 
 
-def _entries_read(session: Session, queue: str, stats: GroupStats) -> int | None:
-    has_read = bool(stats.in_progress or stats.redo or sum(stats.outcomes.values()))
-    return max(0, session.door.engine.unread(queue) - stats.lag) if has_read else None
-
-
 def _last_delivered(session: Session, queue: str, group: str) -> str:
     """The last entry up to where the group has come."""
-    engine = session.door.engine
+    engine = session.backend.engine
     return _first_id(engine.browse(queue, 0, engine.reached(queue, group), 1, backwards=True))
 
 
 def _held(session: Session, queue: str, group: str) -> dict[str, list[LeaseInfo]]:
     """What each consumer holds; those who hold nothing are known to the server they came to."""
-    held: dict[str, list[LeaseInfo]] = {name: [] for name in session.door.consumers.of(queue, group)}
-    for lease in session.door.engine.leases(queue, group, limit=MOST):
+    held: dict[str, list[LeaseInfo]] = {name: [] for name in session.backend.consumers.of(queue, group)}
+    for lease in session.backend.engine.leases(queue, group, limit=MOST):
         held.setdefault(lease.consumer, []).append(lease)
     return dict(sorted(held.items()))
 
 
-def _seen_at(session: Session, queue: str, group: str, name: str, leases: list[LeaseInfo]) -> int:
-    """When a consumer was last here, in milliseconds: what the server has seen, or what the store knows."""
-    met = session.door.consumers.of(queue, group).get(name, 0.0)
-    return max([int(met * 1000), *(_milliseconds(lease) for lease in leases)])
+def _times(session: Session, queue: str, group: str, name: str, leases: list[LeaseInfo]) -> tuple[int, int]:
+    """When a consumer was last here and when it was last given an entry, in milliseconds: what the server has seen, or
+    what the store knows."""
+    met = session.backend.consumers.of(queue, group).get(name, NEVER_MET)
+    leased_at = [_milliseconds(lease) for lease in leases]
+    active_at = max([NEVER if met.active_at is None else int(met.active_at * 1000), *leased_at])
+    return max([int(met.seen_at * 1000), *leased_at]), active_at
 
 
 def _milliseconds(lease: LeaseInfo) -> int:
@@ -134,43 +139,50 @@ def _milliseconds(lease: LeaseInfo) -> int:
 def _consumers(session: Session, queue: str, words: list[bytes]) -> Reply:
     group = read_name("group")(words[0])
     check_group(session, queue, group, "XINFO")
-    now = session.door.engine.now() // 1000
-    return [
-        {"name": name, "pending": len(leases), "idle": max(0, now - _seen_at(session, queue, group, name, leases))}
-        for name, leases in _held(session, queue, group).items()
-    ]
+    now = session.backend.engine.now() // 1000
+    reply = []
+    for name, leases in _held(session, queue, group).items():
+        seen_at, active_at = _times(session, queue, group, name, leases)
+        inactive = NEVER if active_at == NEVER else max(0, now - active_at)
+        reply.append({"name": name, "pending": len(leases), "idle": max(0, now - seen_at), "inactive": inactive})
+    return reply
 
 
 # -- in full -----------------------------------------------------------------------------------------------------------
 
 
 def _group_in_full(session: Session, queue: str, name: str, count: int) -> dict[str, Reply]:
-    stats = session.door.engine.stats(queue)[name]
+    stats = session.backend.engine.stats(queue)[name]
     held = _held(session, queue, name)
     leases = sorted((lease for several in held.values() for lease in several), key=lambda lease: lease.position)
     return {
         "name": name,
         "last-delivered-id": _last_delivered(session, queue, name),
-        "entries-read": _entries_read(session, queue, stats),
+        "entries-read": entries_read(session, queue, name, stats),
         "lag": stats.lag,
         "pel-count": len(leases),
-        "pending": [[lease_name(one), one.consumer, *_told(session, one)] for one in leases[:count]],
-        "consumers": [
-            {
-                "name": consumer,
-                "seen-time": _seen_at(session, queue, name, consumer, several),
-                "pel-count": len(several),
-                "pending": [[lease_name(one), *_told(session, one)] for one in several[:count]],
-            }
-            for consumer, several in held.items()
-        ],
+        "pending": [[lease_name(one), one.consumer, *_delivery_stats(session, one)] for one in leases[:count]],
+        "consumers": [_consumer_in_full(session, queue, name, *one, count) for one in held.items()],
     }
 
 
-def _told(session: Session, lease: LeaseInfo) -> list[int]:
+def _consumer_in_full(
+    session: Session, queue: str, group: str, name: str, leases: list[LeaseInfo], count: int
+) -> dict[str, Reply]:
+    seen_at, active_at = _times(session, queue, group, name, leases)
+    return {
+        "name": name,
+        "seen-time": seen_at,
+        "active-time": active_at,
+        "pel-count": len(leases),
+        "pending": [[lease_name(one), *_delivery_stats(session, one)] for one in leases[:count]],
+    }
+
+
+def _delivery_stats(session: Session, lease: LeaseInfo) -> list[int]:
     """When it was delivered, and how often."""
-    now = session.door.engine.now() // 1000
-    idle, deliveries = session.door.claims.told(lease, now)
+    now = session.backend.engine.now() // 1000
+    idle, deliveries = session.backend.claims.stats(lease, now)
     return [now - idle, deliveries]
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING
 
-from penstock.domain.observations import LeaseInfo
-from penstock.domain.times import EPOCH
+from penstock.domain.results import LeaseInfo
+from penstock.domain.timestamps import EPOCH
 from penstock.servers.access import Right
 from penstock.servers.resp.arguments import GroupName, QueueName, Words, read_count, read_name
 from penstock.servers.resp.commands.bounds import after_bound, upto_bound
@@ -20,48 +18,41 @@ from penstock.servers.resp.commands.entries import (
     read_bound,
     read_parts,
 )
+from penstock.servers.resp.commands.stream_group_read import find_lease
 from penstock.servers.resp.commands.stream_groups import check_group
-from penstock.servers.resp.commands.stream_reading import find_lease
 from penstock.servers.resp.commands.streams import BEGINNING
-from penstock.servers.resp.door import Door
-from penstock.servers.resp.encoder import NO_ARRAY, Reply, integers
+from penstock.servers.resp.encoder import NO_ARRAY, Replies, Reply
+from penstock.servers.resp.errors import CommandError
 from penstock.servers.resp.session import Begun, Session
-from penstock.servers.resp.table import Order, command, several
-from penstock.servers.resp.words import CommandError
-from penstock.servers.resp.work import Work
-
-if TYPE_CHECKING:
-    from penstock.servers.resp.slot import Slot
+from penstock.servers.resp.table import Order, command
 
 FAMILY = "stream"
 MOST = 1_000_000
 MILLISECOND = timedelta(milliseconds=1)
 # How many entries XAUTOCLAIM looks at for each that it may claim, as Redis does.
 LOOKS_PER_CLAIM = 10
-read_queue, read_group = read_name("queue"), read_name("group")
 
 
-@command("XACK", Order.SEND, Right.RECEIVE, FAMILY, usage="XACK key group id [id ...]", least=1)
-def acknowledge(session: Session, queue: QueueName, group: GroupName, words: Words) -> Begun:
+def _common(words: list[bytes]) -> list[bytes] | None:
+    """One entry each, of one group."""
+    return words[:3] if len(words) == 4 and is_whole_id(words[3]) else None
+
+
+@command("XACK", Order.SEND, Right.RECEIVE, FAMILY, usage="XACK key group id [id ...]", least=1, common=_common)
+def acknowledge(
+    session: Session, queue: QueueName, group: GroupName, words: Words, *, calls: list[list[bytes]]
+) -> Begun:
     """Say that entries were processed; how many of them were in flight."""
     for word in words:
         read_parts(word)
-    return session.door.ack(queue, group, words, partial(find_lease, session.door, queue, group), sum)
+    find = partial(find_lease, session.backend, queue, group)
+    names = words if len(calls) == 1 else [one[3] for one in calls]
+    finish = sum if len(calls) == 1 else _each
+    return session.backend.entry_leases.ack(session, queue, group, names, find, finish)
 
 
-def _acknowledge_key(session: Session, words: list[bytes]) -> Hashable:
-    if len(words) != 4 or not is_whole_id(words[3]):
-        return None
-    queue, group = read_queue(words[1]), read_group(words[2])
-    session.check_one(Right.RECEIVE, queue)
-    return queue, group
-
-
-@several("XACK", _acknowledge_key)
-def acknowledge_several(door: Door, slots: list[Slot]) -> Work:
-    queue, group = read_queue(slots[0].calls[0][1]), read_group(slots[0].calls[0][2])
-    names = [[one[3] for one in slot.calls] for slot in slots]
-    return door.ack_each(queue, group, names, partial(find_lease, door, queue, group), integers)
+def _each(outcomes: list[bool]) -> Reply:
+    return Replies([int(one) for one in outcomes])
 
 
 @command(
@@ -74,9 +65,9 @@ def pending(session: Session, queue: QueueName, group: GroupName, words: Words) 
 
     def operation() -> list[LeaseInfo]:
         check_group(session, queue, group, "XPENDING")
-        return session.door.engine.leases(queue, group, limit=MOST)
+        return session.backend.engine.leases(queue, group, limit=MOST)
 
-    return session.door.look(operation, _summary)
+    return session.backend.read(operation, _summary)
 
 
 def _summary(leases: list[LeaseInfo]) -> Reply:
@@ -101,7 +92,7 @@ def _pending_entries(session: Session, queue: str, group: str, words: list[bytes
     count = read_count(words[2])
     consumer = read_name("consumer")(words[3]) if len(words) == 4 else None
     first, last = None if words[0] == b"-" else read_bound(words[0]), None if words[1] == b"+" else read_bound(words[1])
-    engine = session.door.engine
+    engine = session.backend.engine
 
     def operation() -> Reply:
         check_group(session, queue, group, "XPENDING")
@@ -110,9 +101,9 @@ def _pending_entries(session: Session, queue: str, group: str, words: list[bytes
         now = engine.now() // 1000
         found = []
         for lease in engine.leases(queue, group, consumer=consumer, after=after, limit=MOST if idle else count):
-            told = session.door.claims.told(lease, now)
-            if (upto is None or lease.position <= upto) and told.idle >= idle:
-                found.append([lease_name(lease), lease.consumer, told.idle, told.deliveries])
+            stats = session.backend.claims.stats(lease, now)
+            if (upto is None or lease.position <= upto) and stats.idle >= idle:
+                found.append([lease_name(lease), lease.consumer, stats.idle, stats.deliveries])
         return found[:count]
 
-    return session.door.look(operation, lambda reply: reply)
+    return session.backend.read(operation, lambda reply: reply)

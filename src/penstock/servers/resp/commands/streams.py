@@ -2,33 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from functools import lru_cache
+from typing import Any
+
+import msgspec
 
 from penstock.domain.message import Draft, Message
 from penstock.servers.access import Right
-from penstock.servers.resp.arguments import Blob, QueueName, Words, read_count, read_name
-from penstock.servers.resp.chorus import dealt
+from penstock.servers.resp.arguments import Blob, QueueName, Words, read_count
+from penstock.servers.resp.backend import NOW, sent
 from penstock.servers.resp.commands.bounds import after_bound, upto_bound
 from penstock.servers.resp.commands.entries import message_entry, pack, read_bound
-from penstock.servers.resp.commands.stream_pieces import browse, range_in_pieces
-from penstock.servers.resp.commands.stream_removing import Trim, read_trim
-from penstock.servers.resp.door import NOW, Door, sent
-from penstock.servers.resp.encoder import NO_ARRAY, RESP2, Reply, encode
+from penstock.servers.resp.commands.idempotence import Idempotence, read_idempotence
+from penstock.servers.resp.commands.keyspace import exists
+from penstock.servers.resp.commands.stream_chunks import browse, check_size, range_in_pieces
+from penstock.servers.resp.commands.stream_deletion import Trim, read_policy, read_trim
+from penstock.servers.resp.encoder import NO_ARRAY, Replies, Reply
+from penstock.servers.resp.errors import CommandError, failure, quoted, wrong_arity
 from penstock.servers.resp.session import Begun, Session
-from penstock.servers.resp.table import Order, command, several
-from penstock.servers.resp.words import CommandError, failure, quoted, wrong_arity
-from penstock.servers.resp.work import Work
-from penstock.servers.taking import FEW
-
-if TYPE_CHECKING:
-    from penstock.servers.resp.slot import Slot
+from penstock.servers.resp.table import Order, command
+from penstock.servers.shared_receive import SMALL_LIMIT
 
 FAMILY = "stream"
-MOST_ENTRIES = 1_000_000
+MAX_ENTRIES = 1_000_000
 BEGINNING = 0
-read_queue = read_name("queue")
+# Nothing comes after it, and nothing before 0-0.
+LAST_ID = b"18446744073709551615-18446744073709551615"
+
+
+class _Adding(msgspec.Struct):
+    """The options of XADD, which come before the id."""
+
+    must_exist: bool = False
+    trim: Trim | None = None
+    idempotence: Idempotence | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        return not self.must_exist and self.trim is None and self.idempotence is None
+
+
+def _common(words: list[bytes]) -> list[bytes] | None:
+    """Entries without options, for one stream."""
+    return words[:3] if len(words) >= 5 and len(words) % 2 and words[2] == b"*" else None
 
 
 @command(
@@ -36,12 +52,14 @@ read_queue = read_name("queue")
     Order.SEND,
     Right.SEND,
     FAMILY,
-    usage="XADD key [NOMKSTREAM] [MAXLEN|MINID [=|~] threshold [LIMIT count]] * field value [field value ...]",
+    usage="XADD key [NOMKSTREAM] [KEEPREF|DELREF] [IDMP producer-id idempotent-id|IDMPAUTO producer-id] "
+    "[MAXLEN|MINID [=|~] threshold [LIMIT count]] * field value [field value ...]",
     least=3,
+    common=_common,
 )
-def add(session: Session, queue: QueueName, words: Words) -> Begun:
+def add(session: Session, queue: QueueName, words: Words, *, calls: list[list[bytes]]) -> Begun:
     """Add an entry to a stream."""
-    at, must_exist, trim = _add_options(words)
+    at, adding = _add_options(words)
     if at >= len(words):
         raise wrong_arity("xadd")
     if words[at] != b"*":
@@ -50,34 +68,16 @@ def add(session: Session, queue: QueueName, words: Words) -> Begun:
     if not fields or len(fields) % 2:
         raise wrong_arity("xadd")
     message: Draft = (*pack(fields), NOW)
-    if trim is not None:
+    if adding.trim is not None:
         session.check(Right.MANAGE, queue)
-    if must_exist or trim is not None:
-        return _add_carefully(session, queue, message, must_exist, trim)
-    return session.door.send(queue, message, _stream_id)
+    if not adding.is_plain:
+        return _add_carefully(session, queue, message, adding, fields)
+    drafts = [message] if len(calls) == 1 else [(*pack(one[3:]), NOW) for one in calls]
+    return session.backend.send(queue, drafts, _id_replies, coalesces=True)
 
 
-def _add_key(session: Session, words: list[bytes]) -> Hashable:
-    if len(words) < 5 or not len(words) % 2 or words[2] != b"*":
-        return None
-    queue = read_queue(words[1])
-    session.check_one(Right.SEND, queue)
-    return queue
-
-
-@several("XADD", _add_key)
-def add_several(door: Door, slots: list[Slot]) -> Work:
-    queue = read_queue(slots[0].calls[0][1])
-    drafts: list[Draft] = [(*pack(one[3:]), NOW) for slot in slots for one in slot.calls]
-    return door.send_several(queue, drafts, partial(_told_ids, slots), merges=True)
-
-
-def _told_ids(slots: list[Slot], ids: list[Any]) -> list[bytes]:
-    return dealt(slots, [encode(_told_id(one), RESP2) for one in ids])
-
-
-def _told_id(outcome: Any) -> Reply:
-    return failure(outcome) if isinstance(outcome, BaseException) else _stream_id(outcome)
+def _id_replies(ids: list[Any]) -> Reply:
+    return Replies([failure(one) if isinstance(one, BaseException) else _stream_id(one) for one in ids])
 
 
 def _stream_id(message_id: str) -> str:
@@ -90,77 +90,88 @@ def _milliseconds(digits: str) -> int:
     return int(digits.replace("-", ""), 16)
 
 
-def _add_options(words: list[bytes]) -> tuple[int, bool, Trim | None]:
-    at, must_exist, trim = 0, False, None
+def _add_options(words: list[bytes]) -> tuple[int, _Adding]:
+    at, adding = 0, _Adding()
     while at < len(words):
         match words[at].upper():
             case b"NOMKSTREAM":
-                must_exist = True
+                adding.must_exist = True
                 at += 1
             case b"MAXLEN" | b"MINID":
-                if trim is not None:
+                if adding.trim is not None:
                     raise CommandError("ERR syntax error, MAXLEN and MINID options at the same time are not compatible")
-                at, trim = read_trim(words, at)
+                at, adding.trim = read_trim(words, at)
+            case b"IDMP" | b"IDMPAUTO":
+                if adding.idempotence is not None:
+                    raise CommandError("ERR syntax error, IDMP and IDMPAUTO are given once")
+                at, adding.idempotence = read_idempotence(words, at)
+            case word if read_policy(word):
+                at += 1
             case _:
                 break
-    return at, must_exist, trim
+    return at, adding
 
 
-def _add_carefully(session: Session, queue: str, message: Draft, must_exist: bool, trim: Trim | None) -> Begun:
-    door = session.door
-
+def _add_carefully(session: Session, queue: str, message: Draft, adding: _Adding, fields: list[bytes]) -> Begun:
     def operation() -> str | None:
-        if must_exist and not exists(session, queue):
+        if adding.must_exist and not exists(session, queue):
             return None
-        message_id: str = sent(door.send_now(queue, [message])[0])
-        if trim is not None:
-            trim.apply(session, queue)
-        return message_id
+        if adding.idempotence is not None:
+            entry = adding.idempotence.send(session, queue, message, fields)
+        else:
+            entry = _stream_id(sent(session.backend.send_now(queue, [message])[0]))
+        if adding.trim is not None:
+            adding.trim.apply(session, queue)
+        return entry
 
-    return door.change(operation, lambda found: None if found is None else _stream_id(found))
-
-
-def exists(session: Session, queue: str) -> bool:
-    """Inside a call."""
-    return session.door.engine.has(queue)
+    return session.backend.write(operation, lambda entry: entry)
 
 
 @command("XLEN", Order.ALONE, Right.LOOK, FAMILY)
 def length(session: Session, queue: QueueName) -> Begun:
     """How many entries a stream has."""
-    return session.door.look(lambda: session.door.engine.unread(queue), lambda count: count)
+    return session.backend.read(lambda: session.backend.engine.unread(queue), lambda count: count)
 
 
-@command("XRANGE", Order.ALONE, Right.LOOK, FAMILY, usage="XRANGE key start end [COUNT count]")
+@command("XRANGE", Order.ALONE, Right.LOOK, FAMILY, usage="XRANGE key start end [COUNT count]", brings_messages=True)
 def range_(session: Session, queue: QueueName, start: Blob, end: Blob, words: Words) -> Begun:
     """The entries between two ids."""
     return _range(session, queue, start, end, words, backwards=False)
 
 
-@command("XREVRANGE", Order.ALONE, Right.LOOK, FAMILY, usage="XREVRANGE key end start [COUNT count]")
+@command(
+    "XREVRANGE", Order.ALONE, Right.LOOK, FAMILY, usage="XREVRANGE key end start [COUNT count]", brings_messages=True
+)
 def range_backwards(session: Session, queue: QueueName, end: Blob, start: Blob, words: Words) -> Begun:
     """The entries between two ids, the last one first."""
     return _range(session, queue, start, end, words, backwards=True)
 
 
 def _range(session: Session, queue: str, start: bytes, end: bytes, words: list[bytes], *, backwards: bool) -> Begun:
-    limit = MOST_ENTRIES
+    limit = MAX_ENTRIES
     if words:
         if len(words) != 2 or words[0].upper() != b"COUNT":
             raise CommandError(f"ERR syntax error: {quoted(words[0])} where COUNT count may stand")
         limit = read_count(words[1])
     if not limit:
         return NO_ARRAY
+    if start == b"(" + LAST_ID:
+        raise CommandError("ERR invalid start ID for the interval")
+    if end in (b"(0-0", b"(0"):
+        raise CommandError("ERR invalid end ID for the interval")
     first, last = None if start == b"-" else read_bound(start), None if end == b"+" else read_bound(end)
 
     def bounds() -> tuple[int, int | None]:
         after = BEGINNING if first is None else after_bound(session, queue, first)
         return after, None if last is None else upto_bound(session, queue, last)
 
-    if limit > FEW and not session.is_executing:
+    if limit > SMALL_LIMIT and not session.is_executing:
         return range_in_pieces(session, queue, bounds, limit, backwards=backwards)
 
     def operation() -> list[Message]:
-        return browse(session, queue, *bounds(), limit, backwards=backwards)
+        after, upto = bounds()
+        if limit > SMALL_LIMIT:
+            check_size(session, queue, after, upto, limit, backwards=backwards)
+        return browse(session, queue, after, upto, limit, backwards=backwards)
 
-    return session.door.look(operation, lambda found: [message_entry(one) for one in found])
+    return session.backend.read(operation, lambda found: [message_entry(one) for one in found])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from penstock.servers.access import Right
 from penstock.servers.resp.arguments import Words
 from penstock.servers.resp.encoder import OK, Reply
+from penstock.servers.resp.errors import CommandError
 from penstock.servers.resp.session import Begun, Session
 from penstock.servers.resp.table import Order, command
-from penstock.servers.resp.words import CommandError
 
 FAMILY = "transactions"
 

@@ -7,9 +7,9 @@ from starlette.responses import RedirectResponse, Response
 
 from penstock.servers.http import bodies
 from penstock.servers.http.auth import log_in, log_out, safe_next
-from penstock.servers.http.dashboard.rendering import assets, page
+from penstock.servers.http.dashboard.renderer import assets, page
 from penstock.servers.http.problems import Problem
-from penstock.servers.http.routing import Route, path_to
+from penstock.servers.http.router import Route, path_to
 
 # A link names the content of the file, so what was loaded once stays right.
 FOREVER = "public, max-age=31536000, immutable"

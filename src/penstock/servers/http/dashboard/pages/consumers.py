@@ -1,4 +1,4 @@
-"""Consumers of all queues, with their last heartbeat."""
+"""Consumers, a line for each process with its queues and their last heartbeat."""
 
 from __future__ import annotations
 
@@ -7,44 +7,58 @@ from typing import NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from penstock.domain.names import shown
-from penstock.domain.observations import ConsumerInfo
-from penstock.domain.times import to_time
+from penstock.domain.results import ConsumerInfo
+from penstock.domain.timestamps import to_time
+from penstock.domain.validation import shown
 from penstock.servers.access import Right
 from penstock.servers.http.auth import identity_of
 from penstock.servers.http.dashboard.figures import plural
 from penstock.servers.http.dashboard.forms import form_of
-from penstock.servers.http.dashboard.known import known_queue
-from penstock.servers.http.dashboard.rendering import back, page
-from penstock.servers.http.routing import Route
-from penstock.servers.http.site import site_of
+from penstock.servers.http.dashboard.renderer import back, page
+from penstock.servers.http.dashboard.visible_queues import known_queue
+from penstock.servers.http.router import Route
+from penstock.servers.http.state import http_state
 
 SHOWN = 500
-# The sweep removes a consumer after two missed heartbeats.
-MISSES = 2
 
 
-class Row(NamedTuple):
+class ConsumerRow(NamedTuple):
     info: ConsumerInfo
     silent_seconds: float
     level: str
 
 
 async def show(request: Request) -> Response:
-    identity, store = identity_of(request), site_of(request).store
+    identity, store = identity_of(request), http_state(request).store
     visible = [one for one in await store.consumers() if identity.may(Right.LOOK, one.queue)]
-    rows = rows_of(visible, await store._read(store.engine.now))
-    return page(request, "consumers.html", rows=rows[:SHOWN], hidden=max(0, len(rows) - SHOWN))
+    rows = processes(rows_of(visible, await store.executor.read(store.engine.now)))
+    return page(
+        request,
+        "consumers.html",
+        rows=rows[:SHOWN],
+        hidden=max(0, len(rows) - SHOWN),
+        manageable={one.queue for one in visible if identity.may(Right.RECEIVE, one.queue)},
+    )
 
 
-def rows_of(consumers: list[ConsumerInfo], now: int) -> list[Row]:
+def processes(rows: list[ConsumerRow]) -> list[list[ConsumerRow]]:
+    """One line for each process: what is registered under one name, in birth order."""
+    together: dict[str, list[ConsumerRow]] = {}
+    for row in rows:
+        together.setdefault(row.info.name, []).append(row)
+    return list(together.values())
+
+
+def rows_of(consumers: list[ConsumerInfo], now: int) -> list[ConsumerRow]:
     """`now` is the engine's: heartbeats are times of its clock, which need not be this machine's."""
     return [_row(one, (to_time(now) - one.heartbeat_at).total_seconds()) for one in consumers]
 
 
-def _row(info: ConsumerInfo, silent_seconds: float) -> Row:
+def _row(info: ConsumerInfo, silent_seconds: float) -> ConsumerRow:
     missed = silent_seconds / info.heartbeat_seconds
-    return Row(info, max(0.0, silent_seconds), "bad" if missed > MISSES else "warn" if missed > 1.5 else "good")
+    may_miss = info.max_missed_heartbeats
+    level = "bad" if missed > may_miss + 1 else "warn" if missed > may_miss + 0.5 else "good"
+    return ConsumerRow(info, max(0.0, silent_seconds), level)
 
 
 async def release(request: Request, queue: str) -> Response:
@@ -52,8 +66,8 @@ async def release(request: Request, queue: str) -> Response:
     await known_queue(request, queue)
     form = await form_of(request)
     group, name = form.text("group") or "", form.text("consumer") or ""
-    store = site_of(request).store
-    count = await store._run(lambda: store.engine.deregister(queue, group, name))
+    store = http_state(request).store
+    count = await store.executor.write(lambda: store.engine.deregister(queue, group, name))
     told = f"Consumer {shown(name)} was removed; {plural(count, 'message')} ready for others."
     return back(request, "consumers", told=told)
 

@@ -13,19 +13,19 @@ from starlette.responses import Response
 from penstock.client.aio.queue import AsyncQueue
 from penstock.domain.errors import InvalidInput
 from penstock.domain.fingerprints import fingerprint
-from penstock.domain.names import shown
-from penstock.domain.observations import DeadLetter
+from penstock.domain.results import DeadLetter
+from penstock.domain.validation import shown
 from penstock.servers.access import Right
 from penstock.servers.http.auth import identity_of
-from penstock.servers.http.dashboard import confirming, figures
+from penstock.servers.http.dashboard import confirmation, figures
 from penstock.servers.http.dashboard.forms import form_of
 from penstock.servers.http.dashboard.history import history_of
-from penstock.servers.http.dashboard.known import known_queue
-from penstock.servers.http.dashboard.listing import Listed, listed
+from penstock.servers.http.dashboard.message_list import Listed, listed
 from penstock.servers.http.dashboard.payloads import preview
-from penstock.servers.http.dashboard.rendering import back, page
-from penstock.servers.http.routing import Route
-from penstock.servers.http.site import site_of
+from penstock.servers.http.dashboard.renderer import back, page
+from penstock.servers.http.dashboard.visible_queues import known_queue
+from penstock.servers.http.router import Route
+from penstock.servers.http.state import http_state
 
 # Faults are told apart by looking at the letters: at the newest ones only, and the page says so.
 EXAMINED = 1_000
@@ -65,7 +65,7 @@ async def show_all(request: Request) -> Response:
 
 async def show(request: Request, queue: str) -> Response:
     await known_queue(request, queue)
-    source = await site_of(request).store.queue(queue)
+    source = await http_state(request).store.queue(queue)
     group, wanted = request.query_params.get("group"), request.query_params.get("fault")
     stats = await source.stats()
     letters = await _newest(source, group)
@@ -135,13 +135,13 @@ async def ask(request: Request, queue: str) -> Response:
         queue=queue,
         action=action,
         fault=fault,
-        mark=confirming.mark_of(action, identity_of(request).name, queue, fault.mark),
+        mark=confirmation.mark_of(action, identity_of(request).name, queue, fault.mark),
     )
 
 
 async def redrive(request: Request, queue: str) -> Response:
     fault = await _confirmed(request, queue, "redrive")
-    source = await site_of(request).store.queue(queue)
+    source = await http_state(request).store.queue(queue)
     count = await source.redrive(fault.ids, group=fault.group)
     told = f"Redriven: {figures.plural(count, 'message')} ready again in group {shown(fault.group)}."
     return back(request, "queues", queue, "dead", told=told)
@@ -149,7 +149,7 @@ async def redrive(request: Request, queue: str) -> Response:
 
 async def purge(request: Request, queue: str) -> Response:
     fault = await _confirmed(request, queue, "purge")
-    count = await (await site_of(request).store.queue(queue)).purge(fault.ids, group=fault.group)
+    count = await (await http_state(request).store.queue(queue)).purge(fault.ids, group=fault.group)
     return back(request, "queues", queue, "dead", told=f"Purged: {figures.plural(count, 'dead letter')} removed.")
 
 
@@ -157,13 +157,13 @@ async def _confirmed(request: Request, queue: str, action: str) -> Fault:
     await known_queue(request, queue)
     form = await form_of(request)
     wanted = form.text("fault") or ""
-    confirming.check(form.text("mark"), action, identity_of(request).name, queue, wanted)
+    confirmation.check(form.text("mark"), action, identity_of(request).name, queue, wanted)
     return await _find(request, queue, form.text("group"), wanted)
 
 
 async def _find(request: Request, queue: str, group: str | None, wanted: str | None) -> Fault:
     """The letters are looked at again: what was redriven meanwhile is not touched twice."""
-    source = await site_of(request).store.queue(queue)
+    source = await http_state(request).store.queue(queue)
     faults = faults_of((await _newest(source, group)).items)
     fault = next((one for one in faults if one.mark == wanted), None)
     if fault is None:

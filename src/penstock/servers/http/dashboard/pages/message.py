@@ -9,24 +9,24 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.client.aio.queue import AsyncQueue
-from penstock.client.settling import Held
+from penstock.client.settlements import Held
 from penstock.domain.errors import InvalidInput, NotFound, Refused
 from penstock.domain.identity import check_id
 from penstock.domain.lifecycle import DEAD_OUTCOMES, State
 from penstock.domain.message import JSON, Message
-from penstock.domain.names import shown
-from penstock.domain.observations import AuditEntry, Explanation, LeaseInfo
+from penstock.domain.results import AuditEntry, Explanation, LeaseInfo
 from penstock.domain.settlement import Ack, Nak, Reject, Reschedule, Settlement
+from penstock.domain.validation import shown
 from penstock.servers.access import Right
 from penstock.servers.http.auth import identity_of
-from penstock.servers.http.dashboard import confirming, figures
+from penstock.servers.http.dashboard import confirmation, figures
 from penstock.servers.http.dashboard.forms import Form, form_of
-from penstock.servers.http.dashboard.known import known_queue
 from penstock.servers.http.dashboard.payloads import payload_view
 from penstock.servers.http.dashboard.recipes import message_recipes
-from penstock.servers.http.dashboard.rendering import back, page
-from penstock.servers.http.routing import Route
-from penstock.servers.http.site import site_of
+from penstock.servers.http.dashboard.renderer import back, page
+from penstock.servers.http.dashboard.visible_queues import known_queue
+from penstock.servers.http.router import Route
+from penstock.servers.http.state import http_state
 
 # A message that was tried for ever has a trail without end; its beginning and its end tell the story.
 TRAIL_BEGINNING, TRAIL_END = 100, 200
@@ -51,7 +51,7 @@ class Step(NamedTuple):
 
 async def show(request: Request, queue: str, id: str) -> Response:
     await known_queue(request, queue)
-    source = await site_of(request).store.queue(queue)
+    source = await http_state(request).store.queue(queue)
     message: Message = await source.find(check_id(id))
     primary = (await source.policy()).default_group
     groups = sorted(await source.groups(), key=lambda one: (one != primary, one))[:GROUPS_SHOWN] or [primary]
@@ -65,7 +65,7 @@ async def show(request: Request, queue: str, id: str) -> Response:
         steps=steps_of(trail[:TRAIL_BEGINNING] + trail[TRAIL_BEGINNING:][-TRAIL_END:]),
         left_out=max(0, len(trail) - TRAIL_BEGINNING - TRAIL_END),
         standings=[one for group in groups if (one := await _standing(source, message, group)) is not None],
-        purge_mark=lambda group: confirming.mark_of("purge", identity_of(request).name, queue, group, id),
+        purge_mark=lambda group: confirmation.mark_of("purge", identity_of(request).name, queue, group, id),
         recipes=message_recipes(request, queue, id, groups[0]),
     )
 
@@ -87,7 +87,7 @@ async def _standing(source: AsyncQueue, message: Message, group: str) -> Standin
         return None
     lease = None
     if explanation.state is State.LEASED:
-        leases = await source._read(lambda: source.engine.leases(source.name, group, ids=[message.id]))
+        leases = await source.executor.read(lambda: source.engine.leases(source.name, group, ids=[message.id]))
         lease = leases[0] if leases else None
     return Standing(explanation, lease)
 
@@ -95,7 +95,7 @@ async def _standing(source: AsyncQueue, message: Message, group: str) -> Standin
 async def download(request: Request, queue: str, id: str) -> Response:
     """The payload as a file. Never as something that a browser would run: the sender chose the content type."""
     await known_queue(request, queue)
-    message: Message = await (await site_of(request).store.queue(queue)).find(check_id(id))
+    message: Message = await (await http_state(request).store.queue(queue)).find(check_id(id))
     ending = "json" if message.content_type == JSON else "bin"
     headers = {
         "content-disposition": f'attachment; filename="{message.id}.{ending}"',
@@ -111,9 +111,9 @@ async def settle(request: Request, queue: str, id: str) -> Response:
     """In place of the consumer that has it: with the lease that the page showed, not with a later one."""
     await known_queue(request, queue)
     form = await form_of(request)
-    source = await site_of(request).store.queue(queue)
+    source = await http_state(request).store.queue(queue)
     group, token = form.text("group") or "", form.whole("token") or 0
-    position = await source._read(lambda: source.engine.position(queue, check_id(id)))
+    position = await source.executor.read(lambda: source.engine.position(queue, check_id(id)))
     settlement = _settlement(form, Held(id, token, queue, group, position))
     (result,) = await source.settle([settlement])
     if not result.ok:
@@ -126,18 +126,18 @@ def _settlement(form: Form, held: Held) -> Settlement:
     if action == "ack":
         return Ack(held, reason)
     if action == "nak":
-        return Nak(held, reason, form.number("delay_seconds"))
+        return Nak(held, reason, form.seconds("delay_seconds"))
     if action == "reject":
         return Reject(held, reason)
     if action == "reschedule":
-        return Reschedule(held, form.number("delay_seconds") or 0, reason)
+        return Reschedule(held, form.seconds("delay_seconds") or 0, reason)
     raise InvalidInput(f"{shown(action)} settles nothing: use ack, nak, reject or reschedule")
 
 
 async def redrive(request: Request, queue: str, id: str) -> Response:
     await known_queue(request, queue)
     form = await form_of(request)
-    source = await site_of(request).store.queue(queue)
+    source = await http_state(request).store.queue(queue)
     count = await source.redrive([id], group=form.text("group"))
     told = (
         "Redriven: it is ready again, with attempts starting anew." if count else "It was not a dead letter any more."
@@ -149,8 +149,8 @@ async def purge(request: Request, queue: str, id: str) -> Response:
     await known_queue(request, queue)
     form = await form_of(request)
     group = form.text("group") or ""
-    confirming.check(form.text("mark"), "purge", identity_of(request).name, queue, group, id)
-    count = await (await site_of(request).store.queue(queue)).purge([id], group=group)
+    confirmation.check(form.text("mark"), "purge", identity_of(request).name, queue, group, id)
+    count = await (await http_state(request).store.queue(queue)).purge([id], group=group)
     told = f"Purged: {figures.plural(count, 'dead letter')} removed."
     return back(request, "queues", queue, "dead", told=told)
 

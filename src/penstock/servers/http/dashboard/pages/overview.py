@@ -8,23 +8,24 @@ from typing import NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from penstock.domain.observations import GroupStats
+from penstock.domain.escaping import escape_controls
+from penstock.domain.results import GroupStats, unread_primary_group
 from penstock.servers.access import Right
 from penstock.servers.http.auth import Identity, identity_of
 from penstock.servers.http.dashboard import figures
+from penstock.servers.http.dashboard.event_stream import Regions, events
 from penstock.servers.http.dashboard.history import History, history_of, lead
-from penstock.servers.http.dashboard.live import Regions, events
-from penstock.servers.http.dashboard.rendering import fragment, mark, page
+from penstock.servers.http.dashboard.renderer import fragment, mark, page
 from penstock.servers.http.dashboard.series import DRAIN_SECONDS, NO_RATES, Rates, Series
 from penstock.servers.http.dashboard.sparkline import Spark, spark
-from penstock.servers.http.routing import Route
-from penstock.servers.http.sampling import QueueSample, Sample
+from penstock.servers.http.router import Route
+from penstock.servers.http.sampler import QueueSample, Sample
 
 # More rows than anybody reads; the filter finds the others.
 SHOWN = 200
 
 
-class Row(NamedTuple):
+class QueueRow(NamedTuple):
     name: str
     group: str | None
     groups: int
@@ -85,13 +86,13 @@ async def watch_changes(request: Request) -> Response:
     return events(history_of(request), identity_of(request).name, lambda sample: ({}, None))
 
 
-def _regions(request: Request, rows: list[Row]) -> Regions:
+def _regions(request: Request, rows: list[QueueRow]) -> Regions:
     made = {f"row-{mark(row.name)}": fragment(request, "overview_row.html", row=row) for row in rows[:SHOWN]}
     made["totals"] = fragment(request, "overview_totals.html", totals=totals_of(rows))
     return made, None
 
 
-def rows_of(history: History, sample: Sample, identity: Identity) -> list[Row]:
+def rows_of(history: History, sample: Sample, identity: Identity) -> list[QueueRow]:
     """Queues that this user may see; trouble first, then those with most to do."""
     seen = [queue for name, queue in sample.queues.items() if identity.may(Right.LOOK, name)]
     rows = [_row(history, queue) for queue in seen]
@@ -101,18 +102,20 @@ def rows_of(history: History, sample: Sample, identity: Identity) -> list[Row]:
 LEVELS = ("bad", "warn", "good", "quiet")
 
 
-def _row(history: History, queue: QueueSample) -> Row:
+def _row(history: History, queue: QueueSample) -> QueueRow:
     name = queue.info.name
     leading = lead(queue)
     if leading is None:
         level, note = ("warn", "paused") if queue.info.policy.paused else ("quiet", "")
-        return Row(name, None, 0, 0, 0, 0, 0, 0, None, NO_RATES, "", spark(Series()), level, note)
+        return QueueRow(name, None, 0, 0, 0, 0, 0, 0, None, NO_RATES, "", spark(Series()), level, note)
     group, stats = leading
     series = history.series(name, group)
-    rates = series.rates()
+    every = {one: history.series(name, one) for one in queue.groups}
+    failed = [one.rates().failed for one in every.values()]
+    rates = series.rates()._replace(failed=None if None in failed else sum(one or 0 for one in failed))
     dead = sum(one.dead for one in queue.groups.values())
-    level, note = judged(queue, stats, rates)
-    return Row(
+    level, note = _worst(queue, every, group)
+    return QueueRow(
         name,
         group,
         len(queue.groups),
@@ -123,21 +126,41 @@ def _row(history: History, queue: QueueSample) -> Row:
         stats.done,
         stats.oldest_age_seconds,
         rates,
-        drain_of(series, stats, queue.info.policy.paused),
+        _drain(queue, series, stats),
         spark(series),
         level,
         note,
     )
 
 
-def judged(queue: QueueSample, stats: GroupStats, rates: Rates) -> tuple[str, str]:
-    """How the queue is, in a word for colours and a few for people."""
+def _drain(queue: QueueSample, series: Series, stats: GroupStats) -> str:
+    """Drained only when no other group has messages left either: the row stands for the whole queue."""
+    drain = drain_of(series, stats, queue.info.policy.paused)
+    others = (one.available + one.redo + one.held + one.in_progress for one in queue.groups.values())
+    return "" if drain == "drained" and any(others) else drain
+
+
+def _worst(queue: QueueSample, every: dict[str, Series], leading: str) -> tuple[str, str]:
+    """How the group is that is worst off, named unless it stands for the queue."""
+    found = {group: judged(queue, group, series) for group, series in every.items()}
+    group = min(found, key=lambda one: (LEVELS.index(found[one][0]), one != leading))
+    level, note = found[group]
+    return level, note if group == leading or not note or note == "paused" else f"{escape_controls(group)}: {note}"
+
+
+def judged(queue: QueueSample, group: str, series: Series) -> tuple[str, str]:
+    """How a group is, in a word for colours and a few for people."""
+    stats = queue.groups[group]
     waiting = stats.available + stats.redo
-    if rates.failed and rates.failed > 0:
+    if series.grown("died"):
         return "bad", "failing"
     if queue.info.policy.paused:
         return "warn", "paused"
-    if waiting and not stats.in_progress and rates.finished == 0:
+    if series.grown("failed"):
+        return "warn", "failing, retries left"
+    if group == unread_primary_group(queue.info.policy, queue.groups):
+        return "warn", "never read"
+    if waiting and not stats.in_progress and series.rates().finished == 0:
         return "warn", "nobody is working"
     if waiting or stats.in_progress or stats.held:
         return "good", ""
@@ -145,9 +168,9 @@ def judged(queue: QueueSample, stats: GroupStats, rates: Rates) -> tuple[str, st
 
 
 def drain_of(series: Series, stats: GroupStats, paused: bool) -> str:
-    seconds = series.drain_seconds()
     if not stats.available + stats.redo:
-        return "drained"
+        return "" if stats.held or stats.in_progress else "drained"
+    seconds = series.drain_seconds()
     if paused or seconds is None:
         return ""
     if math.isinf(seconds):
@@ -156,7 +179,7 @@ def drain_of(series: Series, stats: GroupStats, paused: bool) -> str:
     return figures.duration(seconds)
 
 
-def totals_of(rows: list[Row]) -> Totals:
+def totals_of(rows: list[QueueRow]) -> Totals:
     return Totals(
         len(rows),
         sum(row.waiting for row in rows),

@@ -19,9 +19,9 @@ from penstock.domain.errors import NotFound
 from penstock.servers.access import Right
 from penstock.servers.http.auth import check_all_queues, identity_of
 from penstock.servers.http.dashboard.figures import plural
-from penstock.servers.http.dashboard.rendering import page
-from penstock.servers.http.routing import Route
-from penstock.servers.http.site import site_of
+from penstock.servers.http.dashboard.renderer import page
+from penstock.servers.http.router import Route
+from penstock.servers.http.state import http_state
 
 MAX_REPORT_BYTES = 64 << 20
 # A report is one file with its plots inside. It is shown, but nothing in it may run or load anything.
@@ -30,7 +30,7 @@ GENERATOR = b'<meta name="generator" content="penstock report">'
 HEAD_BYTES = 2048
 
 
-class Row(NamedTuple):
+class RunRow(NamedTuple):
     run: PipelineRun
     told: str
 
@@ -40,7 +40,7 @@ async def show(request: Request) -> Response:
     return page(
         request,
         "pipeline.html",
-        rows=[Row(run, told(run)) for run in status.runs],
+        rows=[RunRow(run, told(run)) for run in status.runs],
         lakes=status.lakes,
         report=status.report,
         can_show=status.report is not None and await asyncio.to_thread(_head, status.report) is not None,
@@ -57,8 +57,8 @@ async def show_report(request: Request) -> Response:
 
 async def _status(request: Request) -> PipelineStatus:
     check_all_queues(identity_of(request), "the pipeline")
-    store = site_of(request).store
-    return await store._read(lambda: pipeline_status(store.engine))
+    store = http_state(request).store
+    return await store.executor.read(lambda: pipeline_status(store.engine))
 
 
 def told(run: PipelineRun) -> str:

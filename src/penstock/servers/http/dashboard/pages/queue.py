@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -10,33 +9,34 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.domain.errors import InvalidInput, NotFound
-from penstock.domain.names import nearest, shown
-from penstock.domain.policy import Policy
+from penstock.domain.results import unread_primary_group
+from penstock.domain.validation import nearest, shown
 from penstock.servers.access import Right
 from penstock.servers.http.auth import identity_of
 from penstock.servers.http.dashboard import figures
-from penstock.servers.http.dashboard.forms import Form, form_of
-from penstock.servers.http.dashboard.history import History, history_of
-from penstock.servers.http.dashboard.known import known_queue
-from penstock.servers.http.dashboard.listing import Listed, listed
-from penstock.servers.http.dashboard.live import Regions, events
+from penstock.servers.http.dashboard.event_stream import Regions, events
+from penstock.servers.http.dashboard.forms import form_of
+from penstock.servers.http.dashboard.history import History, history_of, lead
+from penstock.servers.http.dashboard.message_list import Listed, listed
 from penstock.servers.http.dashboard.pages.consumers import rows_of
 from penstock.servers.http.dashboard.pages.overview import drain_of, judged
+from penstock.servers.http.dashboard.pages.policy import fields_of
 from penstock.servers.http.dashboard.recipes import queue_recipes
-from penstock.servers.http.dashboard.rendering import back, fragment, page
-from penstock.servers.http.dashboard.series import CHART_COLUMNS, Series, chart_row, chart_rows
-from penstock.servers.http.routing import Route
-from penstock.servers.http.sampling import QueueSample, Sample
-from penstock.servers.http.site import site_of
+from penstock.servers.http.dashboard.renderer import back, fragment, page
+from penstock.servers.http.dashboard.series import CHART_COLUMNS, Series, chart_rows, latest_row
+from penstock.servers.http.dashboard.visible_queues import known_queue
+from penstock.servers.http.router import Route
+from penstock.servers.http.sampler import QueueSample, Sample
+from penstock.servers.http.state import http_state
 
 NEXT_SHOWN = 10
 BATCHES_SHOWN = 10
 
 
 async def show(request: Request, queue: str) -> Response:
-    site = site_of(request)
+    state = http_state(request)
     info = await known_queue(request, queue)
-    source = await site.store.queue(queue)
+    source = await state.store.queue(queue)
     policy, stats = await source.policy(), await source.stats()
     looked = QueueSample(msgspec.structs.replace(info, policy=policy), stats)
     group = chosen_group(request, looked)
@@ -46,7 +46,7 @@ async def show(request: Request, queue: str) -> Response:
         info=looked.info,
         group=group,
         live=live_context(history_of(request), looked),
-        consumers=rows_of(await source.consumers(), await source._read(source.engine.now)),
+        consumers=rows_of(await source.consumers(), await source.executor.read(source.engine.now)),
         chart=chart_of(history_of(request).series(queue, group), request.query_params.get("range")),
         columns=CHART_COLUMNS,
         coming=await coming(request, queue, group),
@@ -57,14 +57,15 @@ async def show(request: Request, queue: str) -> Response:
 
 
 def chosen_group(request: Request, queue: QueueSample) -> str:
-    """The group that the charts show: the one asked for, else the primary one."""
+    """The group that the charts show: the one asked for, else the one that stands for the queue."""
     wanted = request.query_params.get("group")
     if wanted in queue.groups:
         return wanted
     primary = queue.info.policy.default_group
     if wanted and wanted != primary:
         raise NotFound(f"queue {shown(queue.info.name)} has no group {shown(wanted)}{nearest(wanted, queue.groups)}")
-    return primary if primary in queue.groups or not queue.groups else next(iter(queue.groups))
+    leading = lead(queue)
+    return primary if leading is None else leading[0]
 
 
 def live_context(history: History, queue: QueueSample) -> dict[str, Any]:
@@ -73,20 +74,24 @@ def live_context(history: History, queue: QueueSample) -> dict[str, Any]:
     for name, stats in sorted(queue.groups.items(), key=lambda one: (one[0] != primary, one[0])):
         series = history.series(queue.info.name, name)
         rates = series.rates()
-        level, note = judged(queue, stats, rates)
+        level, note = judged(queue, name, series)
         drain = drain_of(series, stats, queue.info.policy.paused)
         groups.append({"name": name, "stats": stats, "rates": rates, "level": level, "note": note, "drain": drain})
-    return {"queue": queue.info, "groups": groups}
+    return {"queue": queue.info, "groups": groups, "unread": unread_primary_group(queue.info.policy, queue.groups)}
 
 
 def chart_of(series: Series, span: str | None) -> dict[str, object]:
     ring = series.long if span == "long" else series.recent
-    return {"range": "long" if span == "long" else "recent", "rows": chart_rows(ring)}
+    return {
+        "range": "long" if span == "long" else "recent",
+        "seconds": ring.span_seconds,
+        "rows": chart_rows(ring),
+    }
 
 
 async def coming(request: Request, queue: str, group: str) -> Listed:
     """What the group would receive next."""
-    source = await site_of(request).store.queue(queue)
+    source = await http_state(request).store.queue(queue)
     return await listed(lambda limit, _: source.peek(limit, group), None, NEXT_SHOWN, whole=True)
 
 
@@ -107,8 +112,7 @@ def _regions(request: Request, sample: Sample, queue: str, group: str | None) ->
         return {}, None
     history = history_of(request)
     made = {"queue-live": fragment(request, "queue_live.html", live=live_context(history, looked))}
-    points = list(history.series(queue, group or "").recent.points())[-2:]
-    return made, chart_row(*points) if len(points) == 2 and points[1].at > points[0].at else None
+    return made, latest_row(history.series(queue, group or "").recent)
 
 
 # -- what can be done ----------------------------------------------------------------------------------------------
@@ -116,92 +120,32 @@ def _regions(request: Request, sample: Sample, queue: str, group: str | None) ->
 
 async def pause(request: Request, queue: str) -> Response:
     await known_queue(request, queue)
-    await (await site_of(request).store.queue(queue)).pause()
+    await (await http_state(request).store.queue(queue)).pause()
     return back(request, "queues", queue, told="Paused: nothing is handed out until you resume.")
 
 
 async def resume(request: Request, queue: str) -> Response:
     await known_queue(request, queue)
-    await (await site_of(request).store.queue(queue)).resume()
+    await (await http_state(request).store.queue(queue)).resume()
     return back(request, "queues", queue, told="Resumed.")
 
 
 async def send(request: Request, queue: str) -> Response:
     form = await form_of(request)
     payload, content_type = form.payload()
-    source = await site_of(request).store.queue(queue)
+    source = await http_state(request).store.queue(queue)
     message_id = await source.send(
         payload,
         content_type=content_type,
         priority=form.whole("priority") or 0,
-        delay_seconds=form.number("delay_seconds"),
-        ttl_seconds=form.number("ttl_seconds"),
+        delay_seconds=form.seconds("delay_seconds"),
+        ttl_seconds=form.seconds("ttl_seconds"),
         address=form.text("address"),
         key=form.text("key"),
         headers=form.headers(),
         created_by=form.sender,
     )
     return back(request, "queues", queue, "messages", message_id, told="Sent.")
-
-
-async def change_policy(request: Request, queue: str) -> Response:
-    await known_queue(request, queue)
-    form = await form_of(request)
-    changes = _changes(form)
-    if not changes:
-        return back(request, "queues", queue, told="The policy is as it was: no field had another value.")
-    await site_of(request).store.queue(queue, **changes)
-    told = ", ".join(f"{name} is now {_spelled(value) or 'none'}" for name, value in changes.items())
-    return back(request, "queues", queue, told=f"Policy changed: {told}.")
-
-
-def _changes(form: Form) -> dict[str, Any]:
-    """Only what was changed on the page: two people who edit different fields do not undo each other."""
-    return {
-        field["name"]: form.policy_value(field["name"], field["kind"])
-        for field in fields_of(Policy())
-        if form.differs(field["name"], f"was_{field['name']}")
-    }
-
-
-def fields_of(policy: Policy) -> list[dict[str, Any]]:
-    """Every field of the policy with the kind of its value; `paused` has buttons of its own."""
-    plain = Policy()
-    fields = []
-    for name in Policy.__struct_fields__:
-        if name == "paused":
-            continue
-        value = getattr(policy, name)
-        kind = "flag" if isinstance(value, bool) else KINDS.get(name, "seconds")
-        told = figures.duration(value) if name.endswith("_seconds") and value is not None and value >= 60 else ""
-        fields.append(
-            {
-                "name": name,
-                "kind": kind,
-                "value": value,
-                "text": _spelled(value),
-                "sent": _spelled(value).lower() if kind == "flag" else _spelled(value),
-                "told": told,
-                "is_default": value == getattr(plain, name),
-            }
-        )
-    return fields
-
-
-KINDS = {
-    "max_retries": "whole",
-    "backoff_factor": "number",
-    "delivery": "delivery",
-    "shards": "whole",
-    "primary_group": "text",
-    "max_payload_bytes": "whole",
-}
-
-
-def _spelled(value: object) -> str:
-    if value is None:
-        return ""
-    return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
 async def flush(request: Request, queue: str) -> Response:
@@ -211,26 +155,8 @@ async def flush(request: Request, queue: str) -> Response:
         raise InvalidInput(
             f"nothing was removed: to flush it, type the queue's name, not {shown(form.text('confirm'))}"
         )
-    removed = await (await site_of(request).store.queue(queue)).flush()
+    removed = await (await http_state(request).store.queue(queue)).flush()
     return back(request, "queues", queue, told=f"Flushed: {figures.plural(removed, 'message')} removed.")
-
-
-async def seek(request: Request, queue: str) -> Response:
-    await known_queue(request, queue)
-    form = await form_of(request)
-    source = await site_of(request).store.queue(queue)
-    group = form.text("group") or ""
-    position = await source.seek(group, _target(form))
-    return back(request, "queues", queue, told=f"Group {shown(group)} now stands at position {position}.")
-
-
-def _target(form: Form) -> int | str | datetime:
-    where = form.text("target")
-    if where == "time":
-        return form.time("at") or datetime.now(UTC)
-    if where == "position":
-        return form.whole("position") or 0
-    return where or "end"
 
 
 ROUTES = [
@@ -239,7 +165,5 @@ ROUTES = [
     Route("POST", "/queues/{queue}/pause", pause, Right.OPERATE),
     Route("POST", "/queues/{queue}/resume", resume, Right.OPERATE),
     Route("POST", "/queues/{queue}/messages", send, Right.SEND),
-    Route("POST", "/queues/{queue}/policy", change_policy, Right.MANAGE),
     Route("POST", "/queues/{queue}/flush", flush, Right.MANAGE),
-    Route("POST", "/queues/{queue}/seek", seek, Right.MANAGE),
 ]

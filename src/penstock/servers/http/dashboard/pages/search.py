@@ -12,20 +12,19 @@ from starlette.responses import RedirectResponse, Response
 from penstock.client.aio.queue import MAX_POSITION, AsyncQueue
 from penstock.domain.errors import InvalidInput, NotFound, PenstockError
 from penstock.domain.identity import check_id
-from penstock.domain.lifecycle import DEAD_OUTCOMES, OUTCOMES, State
+from penstock.domain.lifecycle import DEAD_OUTCOMES, LIVE, State
 from penstock.domain.message import Message
-from penstock.domain.names import nearest, shown
-from penstock.domain.observations import AddressState, Archived, BatchInfo, DeadLetter, MessageState, QueueInfo
-from penstock.domain.times import from_time
+from penstock.domain.results import AddressState, Archived, BatchInfo, DeadLetter, MessageState, QueueInfo
+from penstock.domain.validation import from_time, nearest, shown
 from penstock.servers.access import Right
 from penstock.servers.http.dashboard.figures import second
 from penstock.servers.http.dashboard.forms import time_of
-from penstock.servers.http.dashboard.known import known_queue, visible_queues
-from penstock.servers.http.dashboard.listing import Listed, listed
+from penstock.servers.http.dashboard.message_list import Listed, listed
 from penstock.servers.http.dashboard.payloads import preview
-from penstock.servers.http.dashboard.rendering import page
-from penstock.servers.http.routing import Route, path_to
-from penstock.servers.http.site import site_of
+from penstock.servers.http.dashboard.renderer import page
+from penstock.servers.http.dashboard.visible_queues import known_queue, visible_queues
+from penstock.servers.http.router import Route, path_to
+from penstock.servers.http.state import http_state
 
 SHOWN = 50
 # What a search looks at before it stops and offers to go on.
@@ -36,7 +35,7 @@ ENDED_EXAMINED = 500
 QUEUES_EXAMINED = 300
 
 
-class Asked(NamedTuple):
+class SearchQuery(NamedTuple):
     text: str
     queue: str | None
     group: str | None
@@ -60,7 +59,7 @@ class Result(NamedTuple):
 
 
 class Named(NamedTuple):
-    """What has the name that was asked for."""
+    """Queues, batches and addresses with the name that was searched for."""
 
     queues: list[QueueInfo]
     addresses: list[tuple[str, AddressState]]
@@ -72,28 +71,31 @@ class Named(NamedTuple):
 
 
 async def show(request: Request) -> Response:
-    asked = _asked(request)
+    query = _query_of(request)
     queues = await visible_queues(request)
-    chosen = [info for info in queues if asked.queue in (None, info.name)][:QUEUES_EXAMINED]
-    if asked.queue is not None and not chosen:
+    chosen = [info for info in queues if query.queue in (None, info.name)][:QUEUES_EXAMINED]
+    if query.queue is not None and not chosen:
         known = [info.name for info in queues]
-        raise NotFound(f"there is no queue {shown(asked.queue)}{nearest(asked.queue, known)}")
-    message_id = _as_id(asked.text)
+        raise NotFound(f"there is no queue {shown(query.queue)}{nearest(query.queue, known)}")
+    message_id = _as_id(query.text)
     if message_id is not None:
         holders = await _holders(request, chosen, message_id)
         if len(holders) == 1:
             return RedirectResponse(path_to(request.scope, "queues", holders[0], "messages", message_id), 303)
-        return _page(request, asked, queues, holders=holders, message_id=message_id)
-    named = await _named(request, asked.text, chosen) if asked.text else None
-    if asked.queue is None or (asked.text and not asked.walks):
-        return _page(request, asked, queues, named=named)
-    if asked.group is not None:
-        await (await site_of(request).store.queue(asked.queue))._known_group(asked.group)
-    found = await _walk(request, asked, asked.queue)
-    return _page(request, asked, queues, named=named, found=found, results=await _results(request, asked, found.items))
+        return _page(request, query, queues, holders=holders, message_id=message_id)
+    named = await _named(request, query.text, chosen) if query.text else None
+    if query.queue is None or (query.text and not query.walks):
+        return _page(request, query, queues, named=named)
+    if query.outcome in LIVE:
+        wanted = urlencode({"state": str(query.outcome), **({"group": query.group} if query.group else {})})
+        return RedirectResponse(f"{path_to(request.scope, 'queues', query.queue, 'messages')}?{wanted}", 303)
+    if query.group is not None:
+        await (await http_state(request).store.queue(query.queue))._known_group(query.group)
+    found = await _walk(request, query, query.queue)
+    return _page(request, query, queues, named=named, found=found, results=await _results(request, query, found.items))
 
 
-def _page(request: Request, asked: Asked, queues: list[QueueInfo], **context: Any) -> Response:
+def _page(request: Request, query: SearchQuery, queues: list[QueueInfo], **context: Any) -> Response:
     found: Listed | None = context.pop("found", None)
     more = None
     if found is not None and found.more is not None:
@@ -102,24 +104,24 @@ def _page(request: Request, asked: Asked, queues: list[QueueInfo], **context: An
     return page(
         request,
         "search.html",
-        asked=asked,
+        query=query,
         queues=queues,
-        outcomes=[str(outcome) for outcome in OUTCOMES],
+        outcomes=[str(state) for state in State],
         examined=None if found is None else found.examined,
         more=more,
         **{**nothing, **context},
     )
 
 
-def _asked(request: Request) -> Asked:
+def _query_of(request: Request) -> SearchQuery:
     given = {name: value for name, value in request.query_params.items() if value}
     outcome = given.get("outcome")
-    if outcome is not None and outcome not in OUTCOMES:
-        raise InvalidInput(f"{shown(outcome)} is not an outcome ({', '.join(OUTCOMES)})")
+    if outcome is not None and outcome not in list(State):
+        raise InvalidInput(f"{shown(outcome)} is not a state ({', '.join(State)})")
     since, until = time_of("since", given.get("since")), time_of("until", given.get("until"))
     if since is not None and until is not None and until < since:
         raise InvalidInput(f"since {second(since)} is after until {second(until)}: nothing lies between them")
-    return Asked(
+    return SearchQuery(
         given.get("q", "").strip()[:255],
         given.get("queue"),
         given.get("group"),
@@ -151,7 +153,7 @@ def _as_id(text: str) -> str | None:
 
 async def _holders(request: Request, queues: list[QueueInfo], message_id: str) -> list[str]:
     """The queues that have a message of this id: ids are chosen by senders, so several may."""
-    engine = site_of(request).store.engine
+    engine = http_state(request).store.engine
 
     def has(queue: str) -> bool:
         try:
@@ -160,11 +162,11 @@ async def _holders(request: Request, queues: list[QueueInfo], message_id: str) -
             return False
         return True
 
-    return await site_of(request).store._read(lambda: [info.name for info in queues if has(info.name)])
+    return await http_state(request).store.executor.read(lambda: [info.name for info in queues if has(info.name)])
 
 
 async def _named(request: Request, text: str, queues: list[QueueInfo]) -> Named:
-    engine = site_of(request).store.engine
+    engine = http_state(request).store.engine
 
     def addresses() -> list[tuple[str, AddressState]]:
         looked = ((info.name, engine.address(info.name, text)) for info in queues)
@@ -179,62 +181,62 @@ async def _named(request: Request, text: str, queues: list[QueueInfo]) -> Named:
                 continue
         return found
 
-    store = site_of(request).store
+    store = http_state(request).store
     alike = [info for info in queues if text.casefold() in info.name.casefold()][:SHOWN]
-    return Named(alike, await store._read(addresses), await store._read(batches))
+    return Named(alike, await store.executor.read(addresses), await store.executor.read(batches))
 
 
 # -- along the log ---------------------------------------------------------------------------------------------------
 
 
-async def _walk(request: Request, asked: Asked, queue: str) -> Listed:
+async def _walk(request: Request, query: SearchQuery, queue: str) -> Listed:
     await known_queue(request, queue)
-    source = await site_of(request).store.queue(queue)
-    after = 0 if asked.since is None else await _position_at(source, asked.since)
-    upto = asked.before
-    if asked.until is not None:
-        last = await _position_at(source, asked.until)
+    source = await http_state(request).store.queue(queue)
+    after = 0 if query.since is None else await _position_at(source, query.since)
+    upto = query.before
+    if query.until is not None:
+        last = await _position_at(source, query.until)
         upto = last + 1 if upto is None else min(upto, last + 1)
-    if asked.outcome in DEAD_OUTCOMES:
-        return await _walk_dead(source, asked, after, upto)
-    if asked.outcome is not None:
-        return await _walk_archive(source, asked, after, upto)
+    if query.outcome in DEAD_OUTCOMES:
+        return await _walk_dead(source, query, after, upto)
+    if query.outcome is not None:
+        return await _walk_archive(source, query, after, upto)
 
     def fetch(limit: int, before: int | None) -> Any:
         last = None if before is None else before - 1
-        return source._read(lambda: source.engine.browse(queue, after, last, limit, backwards=True))
+        return source.executor.read(lambda: source.engine.browse(queue, after, last, limit, backwards=True))
 
-    return await listed(fetch, lambda one: one.position, SHOWN, before=upto, keep=_wants(asked), examine=EXAMINED)
+    return await listed(fetch, lambda one: one.position, SHOWN, before=upto, keep=_wants(query), examine=EXAMINED)
 
 
 async def _position_at(source: AsyncQueue, at: datetime) -> int:
     moment = from_time("time", at)
-    return await source._read(lambda: source.engine.position_at(source.name, moment))
+    return await source.executor.read(lambda: source.engine.position_at(source.name, moment))
 
 
-async def _walk_archive(source: AsyncQueue, asked: Asked, after: int, upto: int | None) -> Listed:
+async def _walk_archive(source: AsyncQueue, query: SearchQuery, after: int, upto: int | None) -> Listed:
     """The outcome is looked at here and not by the engine, which would read on until it has found enough."""
-    wants = _wants(asked)
+    wants = _wants(query)
     found = await listed(
-        lambda limit, before: source.archive(limit, asked.group, before=before),
+        lambda limit, before: source.archive(limit, query.group, before=before),
         lambda one: one.message.position,
         SHOWN,
         before=upto,
-        keep=lambda one: one.outcome is asked.outcome and one.message.position > after and wants(one.message),
+        keep=lambda one: one.outcome is query.outcome and one.message.position > after and wants(one.message),
         examine=ENDED_EXAMINED,
     )
     return found._replace(more=found.more if found.more is None or found.more > after else None)
 
 
-async def _walk_dead(source: AsyncQueue, asked: Asked, after: int, upto: int | None) -> Listed:
+async def _walk_dead(source: AsyncQueue, query: SearchQuery, after: int, upto: int | None) -> Listed:
     """By the time of death, which is how dead letters are kept."""
 
     def keep(letter: DeadLetter) -> bool:
         fits = after < letter.position and (upto is None or letter.position < upto)
-        return letter.outcome is asked.outcome and fits
+        return letter.outcome is query.outcome and fits
 
     found = await listed(
-        lambda limit, before: source.dead_letters(limit, asked.group, before=before),
+        lambda limit, before: source.dead_letters(limit, query.group, before=before),
         lambda letter: letter,
         SHOWN,
         keep=keep,
@@ -243,19 +245,19 @@ async def _walk_dead(source: AsyncQueue, asked: Asked, after: int, upto: int | N
     return found._replace(more=None)
 
 
-def _wants(asked: Asked) -> Any:
+def _wants(query: SearchQuery) -> Any:
     def wants(message: Message) -> bool:
-        in_time = asked.until is None or message.created_at <= asked.until
-        return in_time and (asked.batch is None or message.batch == asked.batch)
+        in_time = query.until is None or message.created_at <= query.until
+        return in_time and (query.batch is None or message.batch == query.batch)
 
     return wants
 
 
-async def _results(request: Request, asked: Asked, items: list[Any]) -> list[Result]:
-    source = await site_of(request).store.queue(asked.queue or "")
-    group = asked.group or (await source.policy()).default_group
+async def _results(request: Request, query: SearchQuery, items: list[Any]) -> list[Result]:
+    source = await http_state(request).store.queue(query.queue or "")
+    group = query.group or (await source.policy()).default_group
     live = [item.id for item in items if isinstance(item, Message)]
-    states = await source._read(lambda: source.engine.states(source.name, group, live)) if live else []
+    states = await source.executor.read(lambda: source.engine.states(source.name, group, live)) if live else []
     known = dict(zip(live, states, strict=True))
     return [_result(item, known) for item in items]
 

@@ -123,6 +123,35 @@ function switchTheme() {
   document.dispatchEvent(new CustomEvent("penstock:theme"));
 }
 
+// -- durations that grow while they are looked at -----------------------------------------------------------------------
+
+function spelled(seconds) {
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  const whole = Math.round(seconds);
+  for (const [size, unit, smaller, smallerUnit] of [[86400, "d", 3600, "h"], [3600, "h", 60, "m"], [60, "m", 1, "s"]]) {
+    if (whole >= size) {
+      const rest = Math.floor((whole % size) / smaller);
+      return `${Math.floor(whole / size)} ${unit}` + (rest ? ` ${rest} ${smallerUnit}` : "");
+    }
+  }
+  return `${whole} s`;
+}
+
+// Times are those of the store's clock, which need not be the browser's.
+function grow() {
+  for (const place of $$("[data-now]")) {
+    if (place.dataset.seen !== place.dataset.now) {
+      place.dataset.seen = place.dataset.now;
+      place.dataset.ahead = String(Date.now() - Date.parse(place.dataset.now));
+    }
+    for (const time of $$("[data-since]", place)) {
+      const elapsed = Date.now() - Number(place.dataset.ahead) - Date.parse(time.dataset.since);
+      time.textContent = spelled(Math.max(0, elapsed / 1000));
+    }
+  }
+}
+setInterval(() => { if (!document.hidden) grow(); }, 1000);
+
 // -- keys --------------------------------------------------------------------------------------------------------------
 
 let going = 0;

@@ -1,0 +1,160 @@
+"""`python -m bench.calls`: count the Python calls that the servers make for one message.
+
+Each request is sent once to warm up and then once more, from one client, while a profile function counts the calls of
+all threads of the server. Calls of C functions and of the client are not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import socket
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.client import HTTPConnection
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import uvloop
+
+from penstock import connect_async
+from penstock.servers.access import Users, make_users
+from penstock.servers.http import application
+from penstock.servers.http.server import HttpListener
+from penstock.servers.resp.server import Server
+from penstock.settings import HttpSettings
+
+WARM_UP = 20
+# Replies come in one piece; what the server does after it is counted too.
+QUIET_SECONDS = 0.05
+Counts = Counter[tuple[str, str]]
+
+
+class Calls:
+    """Counts calls of every thread that is started while it exists, as (file, function)."""
+
+    def __init__(self) -> None:
+        self.counts: Counts = Counter()
+        self.is_counting = False
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
+        if event == "call" and self.is_counting:
+            code = frame.f_code
+            self.counts[code.co_filename, code.co_qualname] += 1
+
+    @contextmanager
+    def counting(self) -> Iterator[Counts]:
+        self.counts = Counter()
+        time.sleep(QUIET_SECONDS)
+        self.is_counting = True
+        yield self.counts
+        time.sleep(QUIET_SECONDS)
+        self.is_counting = False
+
+
+def measure(url: str) -> dict[str, Counts]:
+    """The calls for one warm message, by request."""
+    calls = Calls()
+    ports: list[int] = []
+    stop: list[Callable[[], object]] = []
+    ready = threading.Event()
+
+    async def serve() -> None:
+        ended = asyncio.Event()
+        stop.append(lambda: loop.call_soon_threadsafe(ended.set))
+        loop = asyncio.get_running_loop()
+        async with await connect_async(url) as store:
+            server = Server(store, Users(make_users(None, {})))
+            http = HttpListener(application(store), HttpSettings(port=0), None)
+            await http.start()
+            ports.extend((await server.listen("127.0.0.1", 0), http.port))
+            ready.set()
+            await ended.wait()
+            await asyncio.gather(server.close(), http.stop())
+
+    def run() -> None:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(serve())
+
+    threading.setprofile(calls)
+    thread = threading.Thread(target=run)
+    thread.start()
+    ready.wait()
+    try:
+        return _resp(ports[0], calls) | _http(ports[1], calls)
+    finally:
+        stop[0]()
+        thread.join()
+        threading.setprofile(None)
+
+
+def _resp(port: int, calls: Calls) -> dict[str, Counts]:
+    counts = {}
+    with socket.create_connection(("127.0.0.1", port)) as client:
+        for turn in range(WARM_UP + 1):
+            is_last = turn == WARM_UP
+            with calls.counting() if is_last else _nothing() as added:
+                _ask(client, _command(b"QADD", b"q", b"600", b"payload"))
+            with calls.counting() if is_last else _nothing() as taken:
+                reply = _ask(client, _command(b"QGET", b"q", b"g"))
+            message_id = reply.split(b"\r\n")[2]
+            with calls.counting() if is_last else _nothing() as acked:
+                _ask(client, _command(b"QACK", b"q", b"g", message_id))
+            counts = {"QADD": added, "QGET": taken, "QACK": acked}
+    return counts
+
+
+def _http(port: int, calls: Calls) -> dict[str, Counts]:
+    client = HTTPConnection("127.0.0.1", port)
+
+    def send() -> None:
+        client.request(
+            "POST", "/api/v1/queues/h/messages", b'{"payload": {"a": 1}}', {"Content-Type": "application/json"}
+        )
+        reply = client.getresponse()
+        assert reply.status == 201, reply.read()
+        reply.read()
+
+    for _ in range(WARM_UP):
+        send()
+    with calls.counting() as counts:
+        send()
+    client.close()
+    return {"HTTP POST": counts}
+
+
+@contextmanager
+def _nothing() -> Iterator[Counts]:
+    yield Counter()
+
+
+def _ask(client: socket.socket, request: bytes) -> bytes:
+    client.sendall(request)
+    return client.recv(65536)
+
+
+def _command(*words: bytes) -> bytes:
+    return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.calls", description="Count Python calls per message.")
+    parser.add_argument("--url", help="the store (default: a new SQLite file)")
+    parser.add_argument("--show", metavar="REQUEST", help="list the calls of one request, such as QADD")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        found = measure(arguments.url or f"sqlite:///{folder}/calls.db")
+    for request, counts in found.items():
+        print(f"{request:10} {counts.total():4} calls in {len({file for file, _ in counts}):3} files")
+        if request == arguments.show:
+            for (file, function), count in counts.items():
+                print(f"{count:6} {Path(file).parent.name}/{Path(file).name} {function}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+"""Laws 5 and 6: attempts without gaps and within bounds, and at_most_once."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from penstock.chaos.checker.timeline import Delivered, Rules, Timeline, Violation
+
+
+def attempts_grow(timeline: Timeline) -> Iterator[Violation]:
+    """A later delivery has a higher attempt, unless the message was rescheduled. A crash of the server may forget a
+    receive of an at_least_once queue, with its attempt. Ordered queues and workers that stop give messages back
+    without counting."""
+    for (queue, _, message), several in timeline.delivered.items():
+        for first, second in itertools.pairwise(several):
+            if second.asked <= first.at or first.settled("reschedule") or second.token == first.token:
+                continue
+            forgets = not timeline.rule(queue).at_most_once and timeline.crashed_between(first.asked, second.at)
+            least = first.attempt + (0 if _gives_back(timeline.rule(queue)) else 1)
+            if second.attempt < least and not forgets:
+                text = f"{message}: attempt {second.attempt} after attempt {first.attempt}"
+                yield Violation("law 5: attempts have no gaps", text, (message,))
+
+
+def _gives_back(rules: Rules) -> bool:
+    return rules.ordered or rules.has_workers
+
+
+def attempts_have_no_gaps(timeline: Timeline) -> Iterator[Violation]:
+    """Attempts that no client saw belong to receives whose reply was lost. Workers receive ahead of their handlers, so
+    nothing can be said where they take part."""
+    for (queue, group, message), several in timeline.delivered.items():
+        if timeline.rule(queue).has_workers or any(one.settled("reschedule") for one in several):
+            continue
+        seen = {one.attempt for one in several}
+        missing = [number for number in range(1, max(seen) + 1) if number not in seen]
+        if missing and len(missing) > _lost_receives(timeline, queue, group, several[-1].at):
+            text = f"{message}: attempts {missing} in group {group} were never handed out"
+            yield Violation("law 5: attempts have no gaps", text, (message,))
+
+
+def _lost_receives(timeline: Timeline, queue: str, group: str, before: int) -> int:
+    return sum(
+        one.answered is None and (one.queue, one.group) == (queue, group) and one.asked < before
+        for one in timeline.receives.values()
+    )
+
+
+def retries_are_bounded(timeline: Timeline) -> Iterator[Violation]:
+    for (queue, group, message), several in timeline.delivered.items():
+        most = timeline.rule(queue).max_retries
+        highest = max(one.attempt for one in several)
+        if most is not None and highest > most + 1:
+            text = f"{message} had attempt {highest} in group {group}, with max_retries {most}"
+            yield Violation("law 5: retries are bounded", text, (message,))
+
+
+def at_most_once_is_not_redelivered(timeline: Timeline) -> Iterator[Violation]:
+    """Without a nak or a reschedule that may have happened. An extend or a lost ack does not bring it back."""
+    for (queue, group, message), several in timeline.delivered.items():
+        if not timeline.rule(queue).at_most_once:
+            continue
+        for first, second in itertools.pairwise(_distinct(several)):
+            if not first.settled("nak", "reschedule"):
+                text = f"{message} was handed to {first.process} and {second.process} in group {group} without a nak"
+                yield Violation("law 6: at_most_once is not redelivered without a nak", text, (message,))
+
+
+def _distinct(several: list[Delivered]) -> list[Delivered]:
+    return list({one.token: one for one in several}.values())

@@ -1,0 +1,111 @@
+"""Law 9: batches end exactly once, after their last member, and each tick of a schedule is sent exactly once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from penstock.chaos.checker.timeline import Timeline, Violation
+from penstock.chaos.history import Event
+
+
+@dataclass
+class BatchRun:
+    """What its processes know of a batch. A cancel counts as surely done when its answer said so."""
+
+    name: str
+    queue: str
+    end: str
+    abort: str
+    members: list[str] = field(default_factory=list)
+    started: str = "no"
+    cancelled: str = "no"
+
+
+def batches_end_once(timeline: Timeline) -> Iterator[Violation]:
+    for batch in _batches(timeline).values():
+        ended, aborted = _seen(timeline, batch.queue, batch.end), _seen(timeline, batch.queue, batch.abort)
+        subjects = (batch.end, batch.abort, *batch.members)
+        if ended and aborted:
+            yield Violation("law 9: end or abort, not both", f"batch {batch.name} ended and was aborted", subjects)
+        if batch.cancelled == "no" and aborted:
+            yield Violation("law 9: abort after a cancel", f"batch {batch.name} was aborted by nobody", subjects)
+        if batch.cancelled == "ok" and ended:
+            yield Violation("law 9: no end after a cancel", f"batch {batch.name} was cancelled and ended", subjects)
+        yield from _missing(timeline, batch, ended, aborted)
+        yield from _too_early(timeline, batch)
+
+
+def _missing(timeline: Timeline, batch: BatchRun, ended: bool, aborted: bool) -> Iterator[Violation]:
+    if not any(event["queue"] == batch.queue for event in timeline.others["drained"]):
+        return
+    due = batch.started == "ok" or batch.cancelled == "ok"
+    if due and not ended and not aborted:
+        text = f"batch {batch.name} sent neither its end nor its abort message"
+        yield Violation("law 9: a batch ends", text, (batch.end, batch.abort, *batch.members))
+
+
+def _too_early(timeline: Timeline, batch: BatchRun) -> Iterator[Violation]:
+    """A member that is handed out after the end message was there had not finished."""
+    for last in (batch.end, batch.abort):
+        told = [one.at for _, several in timeline.of(batch.queue, last) for one in several]
+        for member in batch.members if told else ():
+            for _, several in timeline.of(batch.queue, member):
+                if any(one.asked > min(told) for one in several):
+                    text = f"batch {batch.name}: {member} was handed out after {last}"
+                    yield Violation("law 9: a batch ends after its last member", text, (last, member))
+
+
+def _seen(timeline: Timeline, queue: str, message: str) -> bool:
+    return any(several for _, several in timeline.of(queue, message))
+
+
+def _batches(timeline: Timeline) -> dict[str, BatchRun]:
+    found: dict[str, BatchRun] = {}
+    verbs: dict[tuple[str, int], Event] = {}
+    for event in timeline.others["batch"]:
+        if event["type"] == "invoke":
+            verbs[event["process"], event["call"]] = event
+            batch = found.setdefault(event["batch"], _batch_run(event))
+            batch.started = "unknown" if event["verb"] == "start" and batch.started == "no" else batch.started
+            batch.cancelled = "unknown" if event["verb"] == "cancel" and batch.cancelled == "no" else batch.cancelled
+        elif event["type"] == "ok":
+            asked = verbs[event["process"], event["call"]]
+            batch = found[asked["batch"]]
+            if asked["verb"] == "start":
+                batch.started = "ok"
+            elif event.get("state") in ("cancelling", "cancelled"):
+                batch.cancelled = "ok"
+        else:
+            asked = verbs[event["process"], event["call"]]
+            if asked["verb"] == "cancel" and event["type"] == "fail" and found[asked["batch"]].cancelled != "ok":
+                found[asked["batch"]].cancelled = "no"
+    for sent in timeline.sent.values():
+        if sent.batch in found and not sent.conditional:
+            found[sent.batch].members.append(sent.message)
+    return found
+
+
+def _batch_run(event: Event) -> BatchRun:
+    return BatchRun(event["batch"], event["queue"], event["end"], event["abort"])
+
+
+def ticks_are_sent_once(timeline: Timeline) -> Iterator[Violation]:
+    """`message` of a delivery in a schedule's queue is its tick; the rule has one each second."""
+    for schedule in timeline.others["schedule"]:
+        ids: dict[str, set[str]] = defaultdict(set)
+        for delivered in timeline.deliveries():
+            if delivered.place[0] == schedule["queue"]:
+                ids[delivered.place[2]].add(delivered.id)
+        for tick, several in ids.items():
+            if len(several) > 1:
+                text = f"tick {tick} was sent {len(several)} times"
+                yield Violation("law 9: a tick is sent once", text, (tick,))
+        times = sorted(datetime.fromisoformat(tick) for tick in ids)
+        if times:
+            expected = round((times[-1] - times[0]).total_seconds()) + 1
+            if len(times) != expected:
+                text = f"{expected} ticks from {times[0]} to {times[-1]}, {len(times)} were sent"
+                yield Violation("law 9: a tick is sent once", text, tuple(sorted(ids)))

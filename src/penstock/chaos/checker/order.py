@@ -1,0 +1,112 @@
+"""Order: keys of ordered queues strictly one after the other, and better priorities first."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator
+
+from penstock.chaos.checker.timeline import SLACK, Delivered, Receive, Sent, Timeline, Violation
+
+
+def keys_are_in_order(timeline: Timeline) -> Iterator[Violation]:
+    """What was acknowledged before another message of its key was sent is processed before it, retries included: it is
+    not handed out after the other one was, and the two are not held under different leases at a time."""
+    for (queue, _), several in _keys(timeline).items():
+        for first, second in _successors(several):
+            for group in timeline.rule(queue).groups:
+                earlier = timeline.delivered.get((queue, group, first.message), [])
+                later = timeline.delivered.get((queue, group, second.message), [])
+                yield from _disorder(timeline, earlier, later)
+
+
+def _keys(timeline: Timeline) -> dict[tuple[str, str], list[Sent]]:
+    keys: dict[tuple[str, str], list[Sent]] = defaultdict(list)
+    for sent in timeline.sent.values():
+        if sent.is_ok and sent.key is not None and timeline.rule(sent.queue).ordered:
+            keys[sent.queue, sent.key].append(sent)
+    return keys
+
+
+def _successors(several: list[Sent]) -> Iterator[tuple[Sent, Sent]]:
+    """Each message with the next few that were surely sent after it: order is transitive."""
+    several.sort(key=lambda one: one.asked)
+    for place, first in enumerate(several):
+        after = (one for one in several[place + 1 :] if first.answered is not None and one.asked > first.answered)
+        for second in itertools.islice(after, 3):
+            yield first, second
+
+
+def _disorder(timeline: Timeline, earlier: list[Delivered], later: list[Delivered]) -> Iterator[Violation]:
+    """One lease may hold both; then the later one is taken back with the earlier one, unless it has ended."""
+    tokens = {one.token for one in earlier}
+    for first, second in itertools.product(earlier, later):
+        names = (first.place[2], second.place[2])
+        passed = second.at if second.token not in tokens else _ended_at(second)
+        if passed is not None and first.asked > passed and not timeline.crashed_between(second.asked, first.at):
+            text = f"{names[0]} was handed out after {names[1]}, which was sent later with the same key"
+            yield Violation("order: a key is processed in order", text, names)
+        elif first.token != second.token and first.at <= second.at < first.released_at - SLACK:
+            text = f"{names[1]} was handed out while {names[0]}, sent earlier with the same key, was still held"
+            yield Violation("order: a key has one lease at a time", text, names)
+
+
+def _ended_at(delivered: Delivered) -> int | None:
+    ends = [one.answered for one in delivered.settlings if one.state == "ok" and one.verb in ("ack", "reject")]
+    return min((end for end in ends if end is not None), default=None)
+
+
+def priorities_are_kept(timeline: Timeline) -> Iterator[Violation]:
+    """A receive does not return a worse priority while a better one was ready before it began. Judged where no other
+    receive of the group overlaps: what another one is just taking is not ready."""
+    receives: dict[tuple[str, str], list[Receive]] = defaultdict(list)
+    for one in timeline.receives.values():
+        receives[one.queue, one.group].append(one)
+    for (queue, group), several in receives.items():
+        if timeline.rule(queue).ordered or timeline.rule(queue).has_workers:
+            continue
+        ready = _untouched(timeline, queue, group)
+        for receive in _alone(several):
+            yield from _inversions(timeline, receive, ready)
+
+
+def _untouched(timeline: Timeline, queue: str, group: str) -> list[tuple[Sent, int]]:
+    """Messages without a delay, with the time until which they were surely ready: their first attempt's receive."""
+    found = []
+    for sent in timeline.sent.values():
+        several = timeline.delivered.get((queue, group, sent.message)) if sent.queue == queue else None
+        plain = sent.is_ok and not sent.delay and sent.ttl is None and sent.batch is None
+        if several and plain and several[0].attempt == 1 and sent.answered is not None:
+            found.append((sent, several[0].asked))
+    return found
+
+
+def _alone(several: list[Receive]) -> Iterator[Receive]:
+    """Receives that no other one of the group overlaps. One without an answer may still be taking messages for ever,
+    so nothing is judged after it for a while."""
+    several.sort(key=lambda one: one.asked)
+    busy_until = 0
+    for place, one in enumerate(several):
+        answered = one.asked + 5_000_000 if one.answered is None else one.answered
+        following = several[place + 1].asked if place + 1 < len(several) else answered + 1
+        if one.asked > busy_until and following > answered and one.answered is not None:
+            yield one
+        busy_until = max(busy_until, answered)
+
+
+def _inversions(timeline: Timeline, receive: Receive, ready: list[tuple[Sent, int]]) -> Iterator[Violation]:
+    worst = max((_priority(timeline, one) for one in receive.taken), default=0)
+    if not worst or receive.answered is None:
+        return
+    for sent, until in ready:
+        was_ready = sent.answered is not None and sent.answered < receive.asked and until > receive.answered
+        if was_ready and sent.priority < worst:
+            other = next(one for one in receive.taken if _priority(timeline, one) == worst)
+            names = (sent.message, other.place[2])
+            text = f"{names[1]} with priority {worst} was handed out while {names[0]} with {sent.priority} was ready"
+            yield Violation("order: better priorities first", text, names)
+
+
+def _priority(timeline: Timeline, delivered: Delivered) -> int:
+    sent = timeline.sent.get(delivered.place[2])
+    return 0 if sent is None else sent.priority

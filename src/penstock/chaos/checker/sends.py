@@ -1,0 +1,80 @@
+"""Laws 1 and 2: what was sent ends, and nothing else is seen."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from penstock.chaos.checker.timeline import Sent, Timeline, Violation
+
+
+def acknowledged_sends_end(timeline: Timeline) -> Iterator[Violation]:
+    """After the drain each acknowledged message was acked in every group, or left a dead letter there."""
+    drained = {(event["queue"], event["group"]) for event in timeline.others["drained"]}
+    for sent in timeline.sent.values():
+        if not sent.is_ok:
+            continue
+        for group in timeline.rule(sent.queue).groups:
+            if (sent.queue, group) in drained and not _has_ended(timeline, sent, group):
+                found = len(timeline.delivered.get((sent.queue, group, sent.message), ()))
+                text = f"{sent.message} was acknowledged and did not end in group {group} ({found} deliveries)"
+                yield Violation("law 1: no acknowledged send is lost", text, (sent.message,))
+
+
+def _has_ended(timeline: Timeline, sent: Sent, group: str) -> bool:
+    place = (sent.queue, group, sent.message)
+    if timeline.letters.get(place):
+        return True
+    if any(one.settled("ack", "reject") for one in timeline.delivered.get(place, ())):
+        return True
+    # Other groups than the primary one keep no dead letter of a message that expired or was cancelled unread.
+    return group != timeline.rule(sent.queue).primary and (sent.ttl is not None or sent.batch is not None)
+
+
+def drained_queues_are_empty(timeline: Timeline) -> Iterator[Violation]:
+    for event in timeline.others["stuck"]:
+        text = f"queue {event['queue']} still handed out messages {event['seconds']:.0f} s after the last fault"
+        yield Violation("law 1: queues drain when faults stop", text, tuple(event.get("messages", ())))
+
+
+def only_what_was_sent_is_seen(timeline: Timeline) -> Iterator[Violation]:
+    """Neither a message that nobody sent, nor one of a send that certainly failed, such as a rolled-back one."""
+    ticks = {event["queue"] for event in timeline.others["schedule"]}
+    seen = [(queue, message) for queue, _, message in (*timeline.delivered, *timeline.letters)]
+    seen += [(event["queue"], one["message"]) for event in timeline.others["follow"] for one in event["entries"]]
+    for queue, message in dict.fromkeys(seen):
+        sent = timeline.sent.get(message)
+        if queue in ticks:
+            continue
+        if sent is None:
+            yield Violation("law 2: nothing is delivered that was not sent", f"{message} was never sent", (message,))
+        elif sent.state == "fail":
+            text = f"the send of {message} was undone, and the message was seen"
+            yield Violation("law 2: an undone send is never seen", text, (message,))
+
+
+def a_send_is_one_message(timeline: Timeline) -> Iterator[Violation]:
+    """One id for a message, wherever it is seen; and the id that the send returned."""
+    ids: dict[str, set[str]] = defaultdict(set)
+    for delivered in timeline.deliveries():
+        ids[delivered.place[2]].add(delivered.id)
+    for message, seen in ids.items():
+        sent = timeline.sent.get(message)
+        known = seen | ({sent.id} if sent is not None and sent.id is not None else set())
+        if len(known) > 1:
+            text = f"{message} was sent once and has the ids {', '.join(sorted(known))}"
+            yield Violation("law 1: a send is one message", text, (message,))
+
+
+def a_call_sends_all_or_nothing(timeline: Timeline) -> Iterator[Violation]:
+    drained = {event["queue"] for event in timeline.others["drained"]}
+    calls: dict[tuple[str, int], list[Sent]] = defaultdict(list)
+    for sent in timeline.sent.values():
+        if sent.state == "unknown" and sent.queue in drained and not sent.conditional and sent.ttl is None:
+            calls[sent.call].append(sent)
+    for several in calls.values():
+        seen = [one.message for one in several if timeline.was_seen(one)]
+        missing = [one.message for one in several if one.message not in seen]
+        if seen and missing:
+            text = f"of one send {seen[0]} was seen and {missing[0]} was not"
+            yield Violation("law 2: a send happens wholly or not at all", text, (seen[0], missing[0]))

@@ -1,0 +1,288 @@
+"""The events of a run, put together by message: sends, deliveries, settlements, and what the drain found."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from penstock.chaos.history import Event
+
+SECOND = 1_000_000
+# What two clocks of one machine may drift apart while a message lives.
+SLACK = 10_000
+# A worker keeps its leases alive while it runs: nothing is known of when they are over.
+HOUR = 3600 * SECOND
+AGAIN = ("nak", "reschedule")
+FINAL = {"succeeded", "rejected", "failed", "lease_expired", "expired", "cancelled"}
+Place = tuple[str, str, str]  # queue, group, message
+
+
+class Violation(NamedTuple):
+    """A law that does not hold, and the messages that show it."""
+
+    law: str
+    text: str
+    messages: tuple[str, ...]
+
+
+@dataclass
+class Rules:
+    """What was declared for a queue."""
+
+    name: str
+    groups: tuple[str, ...] = ("default",)
+    primary: str | None = "default"
+    max_retries: int | None = None
+    at_most_once: bool = False
+    ordered: bool = False
+    backoff: int = 0
+    has_workers: bool = False
+
+
+@dataclass
+class Sent:
+    """One message of a send; `state` is ok, fail or unknown. `conditional`: sent by the store itself, if at all."""
+
+    message: str
+    queue: str
+    call: tuple[str, int]
+    asked: int
+    state: str = "unknown"
+    answered: int | None = None
+    id: str | None = None
+    delay: int = 0
+    ttl: int | None = None
+    priority: int = 0
+    key: str | None = None
+    poison: bool = False
+    batch: str | None = None
+    conditional: bool = False
+
+    @property
+    def is_ok(self) -> bool:
+        return self.state == "ok" and not self.conditional
+
+
+@dataclass
+class Settling:
+    verb: str
+    asked: int
+    state: str = "unknown"
+    answered: int | None = None
+    outcome: str | None = None
+    delay: int | None = None
+
+
+@dataclass
+class Delivered:
+    """A message handed to a client: asked for, known at, and surely held until (`ends`), surely not after (`over`)."""
+
+    place: Place
+    process: str
+    id: str
+    token: int
+    attempt: int
+    asked: int
+    at: int
+    ends: int
+    over: int
+    receive: tuple[str, int]
+    settlings: list[Settling] = field(default_factory=list)
+
+    @property
+    def released_at(self) -> int:
+        """From when on it may not be held any more: its client tried to settle it, or the lease ended."""
+        return min([self.ends, *(one.asked for one in self.settlings)])
+
+    def settled(self, *verbs: str, surely: bool = False) -> bool:
+        kinds = ("ok",) if surely else ("ok", "unknown")
+        return any(one.verb in verbs and one.state in kinds for one in self.settlings)
+
+
+class Letter(NamedTuple):
+    outcome: str
+    attempts: int
+
+
+@dataclass
+class Receive:
+    """A call of receive: until when it may have taken messages, and what it is known to have taken."""
+
+    queue: str
+    group: str
+    asked: int
+    answered: int | None = None
+    taken: list[Delivered] = field(default_factory=list)
+
+
+class Timeline:
+    def __init__(self, events: Iterable[Event]) -> None:
+        self.rules: dict[str, Rules] = {}
+        self.sent: dict[str, Sent] = {}
+        self.delivered: dict[Place, list[Delivered]] = defaultdict(list)
+        self.receives: dict[tuple[str, int], Receive] = {}
+        self.letters: dict[Place, list[Letter]] = defaultdict(list)
+        events = list(events)
+        self.crashes: list[int] = [event["t"] for event in events if event["op"] == "crash"]
+        self.others: dict[str, list[Event]] = defaultdict(list)
+        self._held: dict[tuple[Place, int], Delivered] = {}
+        self._calls: dict[tuple[str, int], Any] = {}
+        for event in events:
+            read = getattr(self, f"_read_{event['op']}", None)
+            if read is None:
+                self.others[event["op"]].append(event)
+            else:
+                read(event)
+        for several in self.delivered.values():
+            several.sort(key=lambda one: one.at)
+        self._release_followers()
+
+    # -- questions -------------------------------------------------------------------------------------------------
+
+    def rule(self, queue: str) -> Rules:
+        return self.rules.get(queue) or Rules(queue)
+
+    def of(self, queue: str, message: str) -> Iterator[tuple[str, list[Delivered]]]:
+        for group in self.rule(queue).groups:
+            yield group, self.delivered.get((queue, group, message), [])
+
+    def deliveries(self) -> Iterator[Delivered]:
+        for several in self.delivered.values():
+            yield from several
+
+    def was_seen(self, sent: Sent) -> bool:
+        if any(several for _, several in self.of(sent.queue, sent.message)):
+            return True
+        groups = self.rule(sent.queue).groups
+        return any(self.letters.get((sent.queue, group, sent.message)) for group in groups)
+
+    def crashed_between(self, start: int, end: int) -> bool:
+        """The server lost what was not on its disk: leases of at_least_once messages need not be."""
+        return any(start <= crash <= end for crash in self.crashes)
+
+    # -- reading events --------------------------------------------------------------------------------------------
+
+    def _read_queue(self, event: Event) -> None:
+        self.rules[event["queue"]] = Rules(
+            event["queue"],
+            tuple(event.get("groups", ("default",))),
+            event.get("primary", "default"),
+            event.get("max_retries"),
+            event.get("at_most_once", False),
+            event.get("ordered", False),
+            _micro(event.get("backoff")) or 0,
+            event.get("has_workers", False),
+        )
+
+    def _read_send(self, event: Event) -> None:
+        call = (event["process"], event["call"])
+        if event["type"] == "invoke":
+            several = [_sent(one, event, call) for one in event["messages"]]
+            self._calls[call] = several
+            for one in several:
+                self.sent[one.message] = one
+            return
+        ids = event.get("ids") or [None] * len(self._calls.get(call, ()))
+        for one, message_id in zip(self._calls.get(call, ()), ids, strict=False):
+            one.state, one.answered, one.id = event["type"], event["t"], message_id
+
+    def _read_receive(self, event: Event) -> None:
+        call = (event["process"], event["call"])
+        if event["type"] == "invoke":
+            self.receives[call] = Receive(event["queue"], event["group"], event["t"])
+            self._calls[call] = event
+            return
+        receive = self.receives.get(call)
+        if receive is None or event["type"] == "unknown":
+            return
+        receive.answered = event["t"]
+        lease = _micro(self._calls[call]["lease"]) or 0
+        for one in event.get("taken", ()):
+            ends, over = receive.asked + lease, event["t"] + lease
+            receive.taken.append(self._hand(one, event, receive.asked, ends, over, receive.queue, receive.group))
+
+    def _read_handle(self, event: Event) -> None:
+        """A worker's handler was called: it cannot know when the worker asked, only how long the lease still lasts."""
+        over = event["t"] + HOUR
+        self._hand(event, event, event["t"], event["t"] + event["left"], over, event["queue"], event["group"])
+
+    def _hand(self, one: Event, event: Event, asked: int, ends: int, over: int, queue: str, group: str) -> Delivered:
+        place = (queue, group, one["message"])
+        sent = self.sent.get(one["message"])
+        if sent is not None and sent.ttl is not None:
+            ends = min(ends, sent.asked + sent.ttl)
+        delivered = Delivered(
+            place, event["process"], one["id"], one["token"], one["attempt"], asked, event["t"],
+            self._until_crash(queue, asked, ends), over, (event["process"], event["call"]),
+        )  # fmt: skip
+        self.delivered[place].append(delivered)
+        self._held[place, one["token"]] = delivered
+        return delivered
+
+    def _until_crash(self, queue: str, asked: int, ends: int) -> int:
+        if self.rule(queue).at_most_once:
+            return ends
+        return min([ends, *(crash for crash in self.crashes if crash >= asked)])
+
+    def _release_followers(self) -> None:
+        """In an ordered queue a message that must be tried again takes back what the same lease holds behind it."""
+        leases: dict[tuple[str, str, int], list[Delivered]] = defaultdict(list)
+        for one in self.deliveries():
+            if self.rule(one.place[0]).ordered:
+                leases[(*one.place[:2], one.token)].append(one)
+        for several in leases.values():
+            tried = [settling.asked for one in several for settling in one.settlings if settling.verb in AGAIN]
+            for one in several if tried else ():
+                one.ends = min(one.ends, min(tried))
+
+    def _read_settle(self, event: Event) -> None:
+        call = (event["process"], event["call"])
+        if event["type"] == "invoke":
+            settling = Settling(event["verb"], event["t"], delay=_micro(event.get("delay")))
+            held = self._held.get(((event["queue"], event["group"], event["message"]), event["token"]))
+            if held is not None:
+                held.settlings.append(settling)
+            self._calls[call] = settling
+        elif call in self._calls:
+            one = self._calls[call]
+            one.state, one.answered, one.outcome = event["type"], event["t"], event.get("state")
+
+    def _read_extend(self, event: Event) -> None:
+        call = (event["process"], event["call"])
+        if event["type"] == "invoke":
+            self._calls[call] = event
+        elif call in self._calls and event["type"] in ("ok", "unknown"):
+            asked = self._calls[call]
+            held = self._held.get(((asked["queue"], asked["group"], asked["message"]), asked["token"]))
+            if held is not None:
+                length = _micro(asked["seconds"]) or 0
+                held.over = max(held.over, event["t"] + length)
+                if event["type"] == "ok":
+                    ends = self._until_crash(asked["queue"], asked["t"], asked["t"] + length)
+                    held.ends = max(held.ends, ends)
+
+    def _read_dead(self, event: Event) -> None:
+        place = (event["queue"], event["group"], event["message"])
+        self.letters[place].append(Letter(event["outcome"], event["attempts"]))
+
+
+def _sent(one: Event, event: Event, call: tuple[str, int]) -> Sent:
+    return Sent(
+        one["message"],
+        event["queue"],
+        call,
+        event["t"],
+        delay=_micro(one.get("delay")) or 0,
+        ttl=_micro(one.get("ttl")),
+        priority=one.get("priority", 0),
+        key=one.get("key"),
+        poison=one.get("poison", False),
+        batch=one.get("batch"),
+        conditional=one.get("conditional", False),
+    )
+
+
+def _micro(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * SECOND)

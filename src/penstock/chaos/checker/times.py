@@ -1,0 +1,47 @@
+"""Law 4: never early, never late."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from penstock.chaos.checker.timeline import SLACK, Delivered, Timeline, Violation
+
+
+def never_early(timeline: Timeline) -> Iterator[Violation]:
+    """Not before the delay of the send is over, counted from when it was asked for; nor before that of a nak or
+    reschedule that succeeded."""
+    for (queue, _, message), several in timeline.delivered.items():
+        sent = timeline.sent.get(message)
+        if sent is not None and sent.delay and several[0].at < sent.asked + sent.delay - SLACK:
+            early = (sent.asked + sent.delay - several[0].at) / 1_000_000
+            yield Violation("law 4: never early", f"{message} was handed out {early:.3f} s early", (message,))
+        for first, second in itertools.pairwise(several):
+            due = _due(first, timeline.rule(queue).backoff)
+            if due is not None and second.asked > first.at and second.at < due - SLACK:
+                early = (due - second.at) / 1_000_000
+                text = f"{message} was handed out again {early:.3f} s early"
+                yield Violation("law 4: never early", text, (message,))
+
+
+def _due(delivered: Delivered, backoff: int) -> int | None:
+    for one in delivered.settlings:
+        if one.state == "ok" and one.verb in ("nak", "reschedule"):
+            return one.asked + (backoff if one.delay is None else one.delay)
+    return None
+
+
+def never_late(timeline: Timeline) -> Iterator[Violation]:
+    """Not by a receive that began after the message had surely expired; a reschedule moves that time along. When a send
+    whose reply was lost took effect is not known."""
+    for (_, _, message), several in timeline.delivered.items():
+        sent = timeline.sent.get(message)
+        if sent is None or sent.ttl is None or sent.answered is None or sent.state != "ok":
+            continue
+        if any(one.settled("reschedule") for one in several):
+            continue
+        for one in several:
+            late = one.asked - (sent.answered + sent.ttl)
+            if late > SLACK and (one.process, one.receive[1]) in timeline.receives:
+                text = f"{message} was handed out {late / 1_000_000:.3f} s after it had expired"
+                yield Violation("law 4: never late", text, (message,))

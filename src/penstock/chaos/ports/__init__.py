@@ -1,0 +1,1 @@
+"""Ways to use a store: the same few calls in Python, asynchronous Python, the Redis protocol, HTTP and SQL."""

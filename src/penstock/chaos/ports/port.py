@@ -1,0 +1,102 @@
+"""What an actor needs of a protocol, and how it tells what became of a call.
+
+A call returns, or raises `Denied` (it certainly had no effect), or raises one of `LOST` (nobody knows). Everything else
+is a fault of the actor or of Penstock and ends the process with a trace.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import penstock
+
+MESSAGE = "chaos"
+TICK = "penstock-tick"
+
+
+class Denied(Exception):
+    """The call was refused: nothing happened."""
+
+
+class Lost(Exception):
+    """The reply did not come, or does not say whether the call happened."""
+
+
+LOST: tuple[type[Exception], ...] = (Lost, penstock.StoreError, OSError, http.client.HTTPException)
+
+
+@dataclass
+class Item:
+    """A message to be sent."""
+
+    message: str
+    priority: int = 0
+    delay: float | None = None
+    ttl: float | None = None
+    key: str | None = None
+    id: str | None = None
+    poison: bool = False
+    batch: str | None = None
+    conditional: bool = False
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        return {MESSAGE: self.message}
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Those of the send, by their names in Python, SQL and HTTP."""
+        named = {
+            "priority": self.priority or None,
+            "delay_seconds": self.delay,
+            "ttl_seconds": self.ttl,
+            "key": self.key,
+            "id": self.id,
+        }
+        return {name: value for name, value in named.items() if value is not None}
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """For the history."""
+        return {name: value for name, value in vars(self).items() if value not in (None, False, 0) and name != "id"}
+
+
+class Taken(NamedTuple):
+    """A delivery, as any protocol tells of it."""
+
+    id: str
+    message: str
+    token: int
+    attempt: int
+    handle: Any = None
+
+    @property
+    def described(self) -> dict[str, Any]:
+        return {"id": self.id, "message": self.message, "token": self.token, "attempt": self.attempt}
+
+
+class Port(Protocol):
+    """One connection, used by one thread at a time."""
+
+    def send(self, queue: str, items: list[Item]) -> list[str]:
+        """All or none; their ids."""
+
+    def receive(self, queue: str, group: str, consumer: str, limit: int, lease_seconds: float) -> list[Taken]: ...
+
+    def settle(self, queue: str, group: str, taken: Taken, verb: str, delay: float | None) -> str | None:
+        """The state it led to, where the protocol tells."""
+
+    def extend(self, queue: str, group: str, taken: Taken, seconds: float) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def message_of(payload: bytes | str, headers: Any = None) -> str:
+    """Which message a payload is: a tick of a schedule is named by its header."""
+    if headers and TICK in headers:
+        return str(headers[TICK])
+    found: str = json.loads(payload)[MESSAGE]
+    return found

@@ -1,0 +1,318 @@
+"""A run: set up, disturb for a while, drain, judge, clean up."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import penstock
+from penstock.chaos import history
+from penstock.chaos.address import check_url, is_postgres, through_proxy
+from penstock.chaos.checker import check
+from penstock.chaos.checker.smallest import smallest
+from penstock.chaos.checker.timeline import Violation
+from penstock.chaos.crew import Crew
+from penstock.chaos.drain import Drain
+from penstock.chaos.history import Event, Recorder
+from penstock.chaos.nemesis import Nemesis
+from penstock.chaos.plan import AUDIT_GROUP, FAULTS, PROTOCOLS, QUEUES, ActorPlan
+from penstock.chaos.ports.port import LOST
+from penstock.chaos.proxy import Proxy
+from penstock.chaos.serve_process import ServeProcess
+from penstock.chaos.server import OwnPair, OwnServer
+from penstock.chaos.store_roles import insist
+from penstock.chaos.watch import Watch
+
+REMOVAL_SECONDS = 20
+# A run of this length must not fill the store: finished messages are kept for a while only, and dead letters are
+# removed once they were noted.
+LONG_SECONDS = 300
+LONG_HISTORY_SECONDS = 20
+COLLECT_SECONDS = 10
+# What a run must have seen at least: one in which nothing happened proves nothing. A busy machine gets more time.
+WANTED = {"sends": 20, "deliveries": 20}
+PATIENCE_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Options:
+    """`url` is None with a server of the run's own: "embedded", or with a standby that takes over, "pair" when commits
+    wait for it and "async-pair" when they do not."""
+
+    url: str | None
+    seconds: float = 30
+    seed: int = 1
+    faults: tuple[str, ...] = FAULTS
+    protocols: tuple[str, ...] = PROTOCOLS
+    handler: str | None = None
+    keep: Path | None = None
+    samples_seconds: float = 5
+    server: str = "embedded"
+
+
+@dataclass
+class Verdict:
+    """`problems` are processes that failed by themselves; `growth` what did not stay flat."""
+
+    seed: int
+    violations: list[Violation]
+    counts: dict[str, int]
+    problems: list[str] = field(default_factory=list)
+    growth: list[str] = field(default_factory=list)
+    smallest: list[Event] = field(default_factory=list)
+    samples: list[dict[str, float]] = field(default_factory=list)
+
+    @property
+    def missing(self) -> list[str]:
+        return [
+            f"{self.counts[name]} {name}, {least} wanted" for name, least in WANTED.items() if self.counts[name] < least
+        ]
+
+    @property
+    def word(self) -> str:
+        if self.violations:
+            return "violation"
+        if self.problems or self.growth:
+            return "failed"
+        return "unknown" if self.missing else "ok"
+
+
+def run(options: Options, tell: Callable[[str], None] = lambda text: None) -> Verdict:
+    with ExitStack() as stack:
+        folder = Path(tempfile.mkdtemp(prefix="penstock-chaos-"))
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        course = Course(options, folder, stack, tell)
+        problems = course.play()
+        tell("judging")
+        events = history.read(course.histories)
+        if options.keep is not None:
+            shutil.copytree(course.histories, options.keep, dirs_exist_ok=True)
+        violations = check(events)
+        return Verdict(
+            options.seed,
+            violations,
+            counted(events, course.nemesis.counts),
+            problems,
+            course.watch.growth(),
+            smallest(events, violations[0]) if violations else [],
+            course.watch.samples,
+        )
+
+
+class Course:
+    """The parts of one run, closed by the stack in the opposite order."""
+
+    def __init__(self, options: Options, folder: Path, stack: ExitStack, tell: Callable[[str], None]) -> None:
+        self.options = options
+        # A statement that is cancelled while it waits for the standby is committed here alone, and PostgreSQL says ok.
+        no_faults = () if options.server == "embedded" else ("cancel",)
+        self.faults = [fault for fault in options.faults if fault not in no_faults]
+        self.tell = tell
+        self.histories = folder / "histories"
+        self.histories.mkdir()
+        self.recorder = Recorder(self.histories, "run")
+        prefix = f"chaos-{options.seed}-{secrets.token_hex(3)}"
+        self.queues = {one.kind: f"{prefix}-{one.kind}" for one in QUEUES if self._takes_part(one.kind)}
+        self.server = self._own_server(folder, stack) if options.url is None else None
+        self.url = self._own_url(stack, self.server) if self.server is not None else str(options.url)
+        check_url(self.url)
+        self.store = stack.enter_context(penstock.connect(self.url))
+        if self.server is not None:
+            self.store.migrate()
+        self.crew = Crew(folder)
+        self._set_up()
+        stack.callback(self._remove)
+        proxies = self._front(stack)
+        self.serve_process = self._serve_process(folder, stack)
+        if self.serve_process is not None:
+            proxies += self.serve_process.proxies
+        stack.callback(self.crew.close)
+        self.watch = Watch(self.url, self.serve_process if "serve" not in options.faults else None)
+        crashing = self.server if options.server == "embedded" else None
+        self.nemesis = Nemesis(
+            options.seed, self.faults, self.crew, self.recorder, proxies, self.serve_process, crashing
+        )
+
+    @property
+    def _is_long(self) -> bool:
+        return self.options.seconds >= LONG_SECONDS
+
+    def _takes_part(self, kind: str) -> bool:
+        return kind != "stream" or "resp" in self.options.protocols
+
+    def _own_server(self, folder: Path, stack: ExitStack) -> OwnServer:
+        place, kind = folder / "server", self.options.server
+        server = OwnServer(place) if kind == "embedded" else OwnPair(place, synchronous=kind == "pair")
+        stack.callback(server.close)
+        return server
+
+    def _own_url(self, stack: ExitStack, server: OwnServer) -> str:
+        """Of the server that is the primary now, by a proxy that nobody cuts."""
+        self._road, url = through_proxy(server.url)
+        stack.callback(self._road.close)
+        return url
+
+    def _set_up(self) -> None:
+        for one in QUEUES:
+            if one.kind in self.queues:
+                name = self.queues[one.kind]
+                policy = {**({"history_seconds": LONG_HISTORY_SECONDS} if self._is_long else {}), **one.policy}
+                self.store.queue(name, **policy).receive(1, one.groups[-1] if one.groups else AUDIT_GROUP)
+                self.recorder.note("queue", **one.event(name))
+        name = self.queues["ticks"]
+        self.store.schedule(name, "* * * * * *", name, {"chaos": "tick"}, catch_up="all")
+        self.recorder.note("schedule", queue=name)
+
+    def _front(self, stack: ExitStack) -> list[Proxy]:
+        """The URL of the clients leads through a proxy where there is a server."""
+        self.client_url = self.url
+        if not is_postgres(self.url):
+            return []
+        proxy, self.client_url = through_proxy(self.url)
+        stack.callback(proxy.close)
+        return [proxy]
+
+    def _serve_process(self, folder: Path, stack: ExitStack) -> ServeProcess | None:
+        if not {"resp", "http"} & set(self.options.protocols):
+            return None
+        serve_process = ServeProcess(self.client_url, folder)
+        stack.callback(serve_process.close)
+        return serve_process
+
+    # -- the play --------------------------------------------------------------------------------------------------
+
+    def play(self) -> list[str]:
+        self._start_crew()
+        problems: list[str] = []
+        self.crew.await_begin(self.histories)
+        self.tell(f"disturbing for {self.options.seconds:g} s")
+        ends = time.monotonic() + self.options.seconds
+        drain = Drain(self.store, self.recorder, self.queues)
+        collect_at = time.monotonic() + COLLECT_SECONDS
+        while time.monotonic() < ends or not self._has_seen_enough(ends):
+            self.nemesis.disturb()
+            if isinstance(self.server, OwnPair) and time.monotonic() > ends - self.options.seconds / 2:
+                self._fail_over(self.server)
+            if self._is_long and time.monotonic() > collect_at:
+                # A frozen process may hold what the run itself would wait for.
+                self.crew.thaw_due(everybody=True)
+                with contextlib.suppress(*LOST):
+                    drain.collect_dead_letters()
+                collect_at = time.monotonic() + COLLECT_SECONDS
+            self.crew.thaw_due()
+            self.watch.sample(self.options.samples_seconds)
+            problems += self.crew.failures()
+            if self.serve_process is not None and (problem := self.serve_process.ensure()):
+                problems.append(problem)
+        self.tell("draining")
+        self.crew.thaw_due(everybody=True)
+        problems += self.crew.stop("client", "batcher", "sender", "worker", "sweeper")
+        try:
+            self._drain(drain)
+        except penstock.PenstockError as error:
+            # What was seen until now is still judged.
+            problems.append(f"the drain ended with {type(error).__name__}: {error}")
+        problems += self.crew.stop("follower")
+        return problems
+
+    def _has_seen_enough(self, ends: float) -> bool:
+        counts = counted(history.read(self.histories), self.nemesis.counts)
+        return time.monotonic() > ends + PATIENCE_SECONDS or all(counts[name] >= WANTED[name] for name in WANTED)
+
+    def _fail_over(self, pair: OwnPair) -> None:
+        """Once, halfway: for the clients it is a crash, after which the same address leads to the standby."""
+        if pair.has_failed_over:
+            return
+        self.recorder.note("crash")
+        pair.fail_over()
+        self.recorder.note("crash")
+        self._road.lead_to(pair.socket)
+        self.nemesis.counts["failover"] += 1
+
+    def _start_crew(self) -> None:
+        roles = ["worker", "sweeper", "batcher", "sender", *(["follower"] if "stream" in self.queues else [])]
+        for protocol in self.options.protocols:
+            if protocol != "sql" or is_postgres(self.url):
+                self._start("client", protocol)
+        for role in roles:
+            self._start(role, "python")
+
+    def _start(self, role: str, protocol: str) -> None:
+        place = len(self.crew.members)
+        self.crew.start(
+            ActorPlan(
+                role=role,
+                process=f"{role}-{protocol}" if role == "client" else role,
+                folder=str(self.histories),
+                seed=self.options.seed * 10_000 + place * 100,
+                url=self.client_url,
+                queues=self.queues,
+                protocol=protocol,
+                resp_url=self.serve_process.resp_url if self.serve_process else "",
+                http_url=self.serve_process.http_url if self.serve_process else "",
+                faults=self.faults,
+                handler=self.options.handler,
+                clock_ahead_seconds=self._clock_ahead(),
+            )
+        )
+
+    def _clock_ahead(self) -> float:
+        """At most how far the clock of the store is ahead of this machine's."""
+        before = time.time()
+        schedule = next(one for one in self.store.schedules() if one.name == self.queues["ticks"])
+        if schedule.next_at is None:
+            return 0.0
+        return max(0.0, schedule.next_at.timestamp() - 1 - before) if is_postgres(self.url) else 0.0
+
+    def _drain(self, drain: Drain) -> None:
+        insist(lambda: self.store.pause_schedule(self.queues["ticks"]))
+        events = history.read(self.histories)
+        drain.start_left_batches(events)
+        drain.run()
+        drain.read_audits(events, self.options.seed)
+
+    def _remove(self) -> None:
+        """The queues of the run, with all they hold. Workers that were killed count as registered for a while."""
+        if self.server is not None:
+            return
+        self.store.unschedule(self.queues["ticks"])
+        for queue in self.queues.values():
+            ends = time.monotonic() + REMOVAL_SECONDS
+            while True:
+                try:
+                    self.store.queue(queue).delete()
+                    break
+                except penstock.Refused:
+                    if time.monotonic() > ends:
+                        raise
+                    self.store.sweep()
+                    time.sleep(0.2)
+
+
+def counted(events: list[Event], faults: Counter[str]) -> dict[str, int]:
+    """What the run saw."""
+    found = Counter(
+        {"sends": 0, "deliveries": 0, "settlements": 0, "refused settlements": 0, "lost replies": 0, "dead letters": 0}
+    )
+    for event in events:
+        op, kind = event["op"], event["type"]
+        if op == "send" and kind == "ok":
+            found["sends"] += len(event.get("ids") or [1])
+        elif op == "receive" and kind == "ok":
+            found["deliveries"] += len(event["taken"])
+        elif op == "handle":
+            found["deliveries"] += 1
+        elif op == "settle" and kind != "invoke":
+            found["settlements" if kind == "ok" else "refused settlements"] += kind in ("ok", "fail")
+        elif op == "dead":
+            found["dead letters"] += 1
+        found["lost replies"] += kind == "unknown"
+    return {**found, "events": len(events), **{f"fault {name}": count for name, count in sorted(faults.items())}}

@@ -1,0 +1,167 @@
+"""Roles beside the clients: who sweeps, who fills batches, who sends in transactions, and who follows a stream."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import penstock
+from penstock.chaos.history import Recorder, clock
+from penstock.chaos.plan import ActorPlan
+from penstock.chaos.ports.port import LOST, Item
+from penstock.chaos.ports.python import REFUSED, outgoing
+from penstock.chaos.ports.resp import RespPort
+
+T = TypeVar("T")
+
+
+class StoreRole:
+    """A role that uses the store from Python."""
+
+    def __init__(self, plan: ActorPlan, recorder: Recorder, store: penstock.Store) -> None:
+        self.plan = plan
+        self.recorder = recorder
+        self.store = store
+        self.random = random.Random(plan.seed)
+        self._count = 0
+
+    def queue(self, kind: str) -> penstock.Queue:
+        return self.store.queue(self.plan.queues[kind])
+
+    def name(self, kind: str) -> str:
+        self._count += 1
+        return f"{kind}-{self.plan.process}-{self._count}"
+
+    def sweep(self) -> None:
+        time.sleep(self.random.uniform(0.05, 0.3))
+        try:
+            self.store.sweep()
+            asked = clock()
+            stats = self.queue("work").stats()
+        except LOST:
+            return
+        for group, one in stats.items():
+            live = one.held + one.available + one.redo + one.in_progress
+            count = live + sum(one.outcomes.values())
+            self.recorder.note("stats", queue=self.plan.queues["work"], group=group, asked=asked, count=count)
+
+    # -- batches ---------------------------------------------------------------------------------------------------
+
+    def run_batch(self) -> None:
+        time.sleep(self.random.uniform(0.1, 0.6))
+        name = self.name("batch")
+        queue = self.plan.queues["batches"]
+        ends = {"batch": name, "queue": queue, "end": f"end-{name}", "abort": f"abort-{name}"}
+        last = [Item(ends[kind], batch=name, conditional=True) for kind in ("end", "abort")]
+        self.recorder.invoke("send", queue=queue, messages=[item.described for item in last])
+        batch = self.queue("batches").batch(name)
+        call = self.recorder.invoke("batch", verb="open", **ends)
+        insist(lambda: batch.set_end(last[0].payload))
+        insist(lambda: batch.set_abort(last[1].payload))
+        self.recorder.answer("batch", "ok", call)
+        for number in range(self.random.randint(0, 5)):
+            self._send_member(batch, Item(f"member-{name}-{number}", batch=name))
+        self._do("start", batch, ends)
+        if self.random.random() < 0.3:
+            time.sleep(self.random.uniform(0, 0.5))
+            self._do("cancel", batch, ends)
+
+    def _send_member(self, batch: penstock.Batch, item: Item) -> None:
+        call = self.recorder.invoke("send", queue=self.plan.queues["batches"], messages=[item.described])
+        try:
+            sent = batch.send(item.payload)
+        except REFUSED:
+            self.recorder.answer("send", "fail", call)
+        except LOST:
+            self.recorder.answer("send", "unknown", call)
+        else:
+            self.recorder.answer("send", "ok", call, ids=[sent])
+
+    def _do(self, verb: str, batch: penstock.Batch, ends: dict[str, str]) -> None:
+        call = self.recorder.invoke("batch", verb=verb, **ends)
+        try:
+            info = batch.start() if verb == "start" else batch.cancel()
+        except REFUSED:
+            self.recorder.answer("batch", "fail", call)
+        except LOST:
+            self.recorder.answer("batch", "unknown", call)
+        else:
+            self.recorder.answer("batch", "ok", call, state=info.state)
+
+    # -- transactions ----------------------------------------------------------------------------------------------
+
+    def send_in_transaction(self) -> None:
+        """Sends that commit late or are rolled back, with other sends overtaking them. On SQLite an open transaction
+        blocks every writer, so it is short."""
+        time.sleep(self.random.uniform(0.02, 0.3))
+        kind = self.random.choice([kind for kind in ("work", "stream", "jobs") if kind in self.plan.queues])
+        items = [Item(self.name(kind)) for _ in range(self.random.randint(1, 3))]
+        commits = "rollback" not in self.plan.faults or self.random.random() < 0.6
+        longest = (1.5 if self.plan.is_postgres else 0.1) if "hold" in self.plan.faults else 0
+        call = self.recorder.invoke("send", queue=self.plan.queues[kind], messages=[item.described for item in items])
+        begun_commit = False
+        try:
+            with own_connection(self.plan.url) as (connection, end):
+                ids = self.queue(kind).send_many([outgoing(item) for item in items], transaction=connection)
+                time.sleep(self.random.uniform(0, longest))
+                begun_commit = commits
+                end("commit" if commits else "rollback")
+        except LOST:
+            # Without a commit the transaction is undone, whatever else went wrong.
+            self.recorder.answer("send", "unknown" if begun_commit else "fail", call)
+        else:
+            self.recorder.answer("send", "ok" if commits else "fail", call, ids=ids if commits else None)
+
+    # -- streams ---------------------------------------------------------------------------------------------------
+
+    def follow(self, port: RespPort) -> bool:
+        """Read on from the mark that this role keeps across kills; says whether anything was there."""
+        mark = self.plan.histories / "follower.mark"
+        after = mark.read_text() if mark.exists() else "0-0"
+        entries = port.follow(self.plan.queues["stream"], after, 50)
+        if entries:
+            described = [{"id": entry, "message": message} for entry, message in entries]
+            self.recorder.note("follow", queue=self.plan.queues["stream"], entries=described)
+            fresh = mark.with_suffix(".new")
+            fresh.write_text(entries[-1][0])
+            fresh.replace(mark)
+        return bool(entries)
+
+
+def insist(call: Callable[[], T], tries: int = 100) -> T:
+    """A call that may be repeated, until it succeeds."""
+    for _ in range(tries):
+        try:
+            return call()
+        except LOST:
+            time.sleep(0.1)
+    return call()
+
+
+@contextmanager
+def own_connection(url: str) -> Iterator[tuple[Any, Callable[[str], object]]]:
+    """A connection of the caller's own with an open transaction, and what ends it."""
+    if url.startswith("postgres"):
+        import psycopg
+
+        try:
+            with psycopg.connect(url, connect_timeout=5) as connection:
+                yield connection, lambda verb: connection.commit() if verb == "commit" else connection.rollback()
+        except psycopg.Error as error:
+            raise OSError(str(error)) from error
+    else:
+        import apsw
+
+        try:
+            database = apsw.Connection(url.removeprefix("sqlite:///"))
+            database.set_busy_timeout(5000)
+            database.execute("begin immediate")
+            try:
+                yield database, database.execute
+            finally:
+                database.close()
+        except apsw.Error as error:
+            raise OSError(str(error)) from error

@@ -1,0 +1,81 @@
+"""What a run uses: memory, file descriptors and threads of the server process, and the size of the store. They are to
+stay flat while the run goes on."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import time
+from pathlib import Path
+
+from penstock.chaos.address import is_postgres
+from penstock.chaos.serve_process import ServeProcess
+
+# Of the first third after the start, and of the last one.
+MIN_SAMPLES = 30
+ALLOWED_GROWTH = {"memory_mb": 1.25, "descriptors": 1.25, "threads": 1.25, "store_mb": 1.5}
+ALLOWED_EXTRA = {"memory_mb": 20.0, "descriptors": 20.0, "threads": 4.0, "store_mb": 8.0}
+
+
+class Watch:
+    def __init__(self, url: str, serve_process: ServeProcess | None) -> None:
+        self._url = url
+        self._serve_process = serve_process
+        self._began = time.monotonic()
+        self._next = 0.0
+        self.samples: list[dict[str, float]] = []
+
+    def sample(self, every_seconds: float) -> None:
+        now = time.monotonic()
+        if now < self._next:
+            return
+        self._next = now + every_seconds
+        sample = {"seconds": round(now - self._began, 1), "store_mb": self._store_bytes() / 1e6}
+        if self._serve_process is not None:
+            sample.update(_used(self._serve_process.pid))
+        self.samples.append(sample)
+
+    def growth(self) -> list[str]:
+        """What the last third of the samples has more of than the first, beyond what noise explains."""
+        if len(self.samples) < MIN_SAMPLES:
+            return []
+        third = len(self.samples) // 3
+        found = []
+        for name, factor in ALLOWED_GROWTH.items():
+            if name in self.samples[0]:
+                first = statistics.median(one[name] for one in self.samples[:third] if name in one)
+                last = statistics.median(one[name] for one in self.samples[-third:] if name in one)
+                if last > first * factor + ALLOWED_EXTRA[name]:
+                    found.append(f"{name} grew from {first:.1f} to {last:.1f}")
+        return found
+
+    def _store_bytes(self) -> int:
+        if is_postgres(self._url):
+            return _database_bytes(self._url)
+        path = Path(self._url.removeprefix("sqlite:///"))
+        return sum(one.stat().st_size for one in (path, Path(f"{path}-wal")) if one.exists())
+
+
+def _database_bytes(url: str) -> int:
+    import psycopg
+
+    try:
+        with psycopg.connect(url, connect_timeout=5) as connection:
+            row = connection.execute("select pg_database_size(current_database())").fetchone()
+            return 0 if row is None else int(row[0])
+    except psycopg.Error:
+        return 0  # it is being crashed
+
+
+def _used(pid: int) -> dict[str, float]:
+    """Of a process on Linux; elsewhere nothing is known."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+        fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+        return {
+            "memory_mb": int(fields["VmRSS"].split()[0]) / 1000,
+            "threads": int(fields["Threads"]),
+            "descriptors": len(os.listdir(f"/proc/{pid}/fd")),
+        }
+    except (OSError, KeyError, ValueError):
+        return {}

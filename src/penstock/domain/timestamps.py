@@ -1,0 +1,21 @@
+"""Timestamps. Penstock stores a time as an integer of microseconds since 1970 (UTC), which every engine compares and
+keeps exactly; the public API takes and returns aware `datetime` values."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+SECOND = 1_000_000
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def microseconds(seconds: float) -> int:
+    return round(seconds * SECOND)
+
+
+def to_time(at: int) -> datetime:
+    return EPOCH + timedelta(microseconds=at)
+
+
+def to_optional_time(at: int | None) -> datetime | None:
+    return None if at is None else to_time(at)

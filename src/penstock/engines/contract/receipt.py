@@ -1,0 +1,35 @@
+"""The result of one receive."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from penstock.domain.identity import made_id
+
+# A row of a receipt is a plain tuple, because a receive of thousands must not build thousands of objects:
+# (position, created_at, id or None, content_type, headers, expires_at, deadline_at, address, key, batch,
+#  created_by, payload, priority, attempt, lease_ends_at)
+# The id is None when Penstock makes it (`identity.made_id`). Times are microseconds.
+Row = tuple[Any, ...]
+POSITION, CREATED_AT, ID, CONTENT_TYPE, HEADERS, EXPIRES_AT, DEADLINE_AT, ADDRESS, KEY, BATCH, CREATED_BY, PAYLOAD = (
+    range(12)
+)
+PRIORITY, ATTEMPT, LEASE_ENDS_AT = range(12, 15)
+
+
+class Receipt(msgspec.Struct, frozen=True, eq=False):
+    """The messages of one receive, under one token. `is_cut` is set where the receive was stopped short of its limit
+    although there may be more messages."""
+
+    token: int
+    queue: str
+    group: str
+    consumer: str
+    salt: int
+    rows: list[Row]
+    is_cut: bool = False
+
+    def id_of(self, row: Row) -> str:
+        return row[ID] or made_id(row[CREATED_AT], self.salt, row[POSITION])

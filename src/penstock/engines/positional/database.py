@@ -1,0 +1,133 @@
+"""The seam between the queue and a database: what an engine over positions implements.
+
+A position is a number that the engine gives to every message of the store. The queue relies on one thing: positions
+become visible in the order of their numbers, so that a cursor which has passed a position never misses a message. An
+engine with one writer has that for free; others serialise the transactions that append.
+
+Statements are named. The queue knows only their names, their bindings (a tuple for `?`, a dictionary for `:name`) and
+the columns they return, in which numbers are integers. The engine has the text, in its own dialect, in `statements/`,
+one file for each module of this package (docs/decisions/0200)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+Bindings = dict[str, Any] | tuple[Any, ...]
+ResultRow = tuple[Any, ...]
+
+
+class Tokens:
+    """The latest lease token that this process knows of."""
+
+    __slots__ = ("latest",)
+
+    def __init__(self) -> None:
+        self.latest = 0
+
+    def seen(self, token: int) -> None:
+        self.latest = max(self.latest, token)
+
+    def next(self, least: int) -> int:
+        self.latest = max(self.latest + 1, least)
+        return self.latest
+
+
+class RowStream(Iterator[ResultRow], Protocol):
+    """Rows of a result that is read while other statements run."""
+
+    def close(self) -> None:
+        """Give up the rest of the result."""
+
+
+class Transaction(Protocol):
+    """One transaction, with one point in time for all its statements."""
+
+    @property
+    def now(self) -> int:
+        """The engine's clock when the transaction began, in microseconds."""
+
+    @property
+    def random(self) -> Callable[[], float]:
+        """A source of random numbers from 0 to 1."""
+
+    @property
+    def salt(self) -> int:
+        """The store's part of the ids that Penstock makes."""
+
+    @property
+    def tokens(self) -> Tokens:
+        """Lease tokens given out or seen by this process."""
+
+    @property
+    def deaths(self) -> list[str]:
+        """One line for each dead letter, logged once the transaction has committed."""
+
+    def run(self, statement: str, bindings: Bindings = ()) -> None:
+        """Run a statement whose result nobody reads."""
+
+    def run_many(self, statement: str, rows: Iterable[ResultRow]) -> None:
+        """Run a statement once for each row of bindings."""
+
+    def rows(self, statement: str, bindings: Bindings = ()) -> list[ResultRow]:
+        """All rows of the result."""
+
+    def row(self, statement: str, bindings: Bindings = ()) -> ResultRow | None:
+        """The first row, or None."""
+
+    def value(self, statement: str, bindings: Bindings = ()) -> Any:
+        """The first column of the first row, or None."""
+
+    def changes(self, statement: str, bindings: Bindings = ()) -> int:
+        """Run a statement and return the number of rows that it matched."""
+
+    def stream(self, statement: str, bindings: Bindings = ()) -> RowStream:
+        """Rows one at a time, for a result that may be long and is seldom read to its end."""
+
+    def append_payloads(
+        self, first: int, lane_id: int, content_type: str | None, expires_at: int | None, payloads: Sequence[bytes]
+    ) -> None:
+        """Append messages that differ only in their payload, at consecutive positions from `first`."""
+
+
+class PositionalDatabase(Protocol):
+    """The connections of a store."""
+
+    @property
+    def salt(self) -> int:
+        """The store's part of the ids that Penstock makes."""
+
+    @property
+    def clock(self) -> Callable[[], int]:
+        """The engine's clock, in microseconds."""
+
+    def write(self, durable: bool = True) -> AbstractContextManager[Transaction]:
+        """A transaction that may append: committed when the block ends, rolled back when it raises. Inside another
+        write of the same thread it is a savepoint. Without `durable` the engine need
+        not flush it before it returns: a power cut may undo it."""
+
+    def read(self) -> AbstractContextManager[Transaction]:
+        """A snapshot that does not wait for writers; inside a write of the same thread, that write."""
+
+    def caller_write(self, connection: object) -> AbstractContextManager[Transaction]:
+        """A savepoint in the transaction that the caller has open on a connection of its own."""
+
+    def close(self) -> None:
+        """Close the connections; calls that are running end first."""
+
+
+class Wakeup(Protocol):
+    """How a waiting call learns of commits, by this process or another."""
+
+    def seen(self) -> int:
+        """A counter that grows with every commit noticed so far."""
+
+    def wait(self, seen: int, timeout_seconds: float) -> int:
+        """Block until the counter differs from `seen`, or until the timeout; return the counter."""
+
+    def silent_write(self) -> AbstractContextManager[Transaction]:
+        """A write that wakes nobody in this process and need not be durable: it makes no message ready."""
+
+    def close(self) -> None:
+        """End every wait."""

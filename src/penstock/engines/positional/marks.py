@@ -1,0 +1,121 @@
+"""Marks: a place in the log or the audit of a queue, named by the last row before it.
+
+A mark is the text `number:at`: the position of a message or the number of an audit entry, and the time of that row. It
+may be kept outside the store, for example in a Spark checkpoint. The time guards against a store restored from a copy,
+which gives the same numbers to rows with other times. For a row that was removed, what was recorded at its removal is
+compared. The beginning is 0; a plain number is a mark of an earlier version, without a time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from penstock.domain.errors import InvalidInput, LogDiverged
+from penstock.domain.validation import shown
+from penstock.engines.contract import Mark, Table
+from penstock.engines.positional.database import Transaction
+
+if TYPE_CHECKING:
+    from penstock.engines.positional.queues import StoredQueue
+
+# The end of each queue's audit is recorded again after this many entries.
+NOTED_ENTRIES = 10_000
+TRAIL_UPTO = "trail_upto"
+
+
+class MarkedRow(NamedTuple):
+    """The last row before a mark. The beginning and marks of earlier versions have no time."""
+
+    number: int
+    at: int | None = None
+
+    @property
+    def mark(self) -> Mark:
+        return self.number if self.at is None else f"{self.number}:{self.at}"
+
+
+BEGINNING = MarkedRow(0)
+
+
+def parse(mark: Mark) -> MarkedRow:
+    if isinstance(mark, int):
+        return MarkedRow(mark)
+    number, _, at = mark.partition(":")
+    if not (number.isdecimal() and at.isdecimal()):
+        raise InvalidInput(f"{shown(mark)} is not a mark of this store: its marks are like 25:1763424000000000, or 0")
+    return MarkedRow(int(number), int(at))
+
+
+def kind_of(table: Table) -> str:
+    return "messages" if table == "messages" else "audit"
+
+
+def last_row(transaction: Transaction, queue: StoredQueue, table: Table, upto: int) -> MarkedRow:
+    """The last row of the queue up to a number, even if it was removed."""
+    statement = "last_message_upto" if table == "messages" else "last_entry_upto"
+    row = transaction.row(statement, {"queue_id": queue.queue_id, "upto": upto})
+    return BEGINNING if row is None else MarkedRow(*row)
+
+
+def at_number(transaction: Transaction, queue: StoredQueue, table: Table, number: int) -> MarkedRow:
+    """The mark after a row known by its number; without a time when the queue has no such row."""
+    times = _times(transaction, queue, table, number)
+    return MarkedRow(number, times[0] if times else None)
+
+
+def trimmed(transaction: Transaction, queue: StoredQueue, table: Table) -> MarkedRow:
+    """The last row that was trimmed; the rest starts after it."""
+    row = transaction.row("trimmed_mark", {"queue_id": queue.queue_id, "kind": kind_of(table)})
+    return BEGINNING if row is None else MarkedRow(*row)
+
+
+def check(transaction: Transaction, queue: StoredQueue, table: Table, place: MarkedRow) -> None:
+    """Refuse a mark of another log. A mark whose row was trimmed with later rows is left to the caller."""
+    last: int = transaction.value("last_position" if table == "messages" else "last_entry")
+    if place.number > last:
+        raise LogDiverged(
+            f"the {table} of queue {queue.name!r} end at {last}, before the mark {place.mark}: the store is older than "
+            "what was read from it, perhaps a restored copy"
+        )
+    if place.at is None:
+        return
+    times = _times(transaction, queue, table, place.number)
+    if place.at not in times and (times or place.number >= trimmed(transaction, queue, table).number):
+        raise LogDiverged(
+            f"the mark {place.mark} is behind a row of the {table} of queue {queue.name!r} that this store does not "
+            "have: it was restored from a copy after that row was read, and has gone on otherwise"
+        )
+
+
+def _times(transaction: Transaction, queue: StoredQueue, table: Table, number: int) -> list[int]:
+    statement = "message_times" if table == "messages" else "entry_times"
+    return [at for (at,) in transaction.rows(statement, {"queue_id": queue.queue_id, "number": number})]
+
+
+def keep_last(transaction: Transaction, queue: StoredQueue, upto: int) -> None:
+    """Record the last message up to a position; called before these are trimmed."""
+    place = last_row(transaction, queue, "messages", upto)
+    if place.at is not None:
+        bindings = {"queue_id": queue.queue_id, "kind": "messages", "number": place.number, "at": place.at}
+        transaction.run("set_trimmed_mark", bindings)
+
+
+def keep_last_entry(transaction: Transaction, queue: StoredQueue) -> None:
+    """Record the last audit entry; called before the whole audit of the queue is removed."""
+    place = last_row(transaction, queue, "audit", transaction.value("last_entry"))
+    if place.at is not None:
+        bindings = {"queue_id": queue.queue_id, "kind": "audit", "number": place.number, "at": place.at}
+        transaction.run("set_trimmed_mark", bindings)
+
+
+def is_behind(transaction: Transaction) -> bool:
+    """Whether enough entries were written that the ends should be recorded again."""
+    last: int = transaction.value("last_entry")
+    upto: int = transaction.value("fact", {"name": TRAIL_UPTO})
+    return last - upto >= NOTED_ENTRIES
+
+
+def note_audit_ends(transaction: Transaction) -> None:
+    last: int = transaction.value("last_entry")
+    transaction.run("note_audit_ends")
+    transaction.run("set_fact", {"name": TRAIL_UPTO, "value": last})

@@ -1,0 +1,55 @@
+"""Sizes of messages without reading their payloads, for callers that limit replies by bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from penstock.engines.positional import queues, ranges
+from penstock.engines.positional.database import Transaction
+from penstock.engines.positional.queues import StoredQueue
+from penstock.engines.positional.ranges import contiguous_ranges
+
+
+def fitting(transaction: Transaction, name: str, group_name: str | None, limit: int, size: int) -> int:
+    queue = queues.find(transaction, name)
+    if queue is None:
+        return limit
+    group = queues.find_group(transaction, queue, group_name or queue.policy.default_group)
+    group_id = queues.NO_GROUP if group is None else group.group_id
+    total = 0
+    for count, one in enumerate(_sizes(transaction, queue, group_id, limit)):
+        total += one
+        if total > size or count == limit:
+            return min(max(1, count), limit)
+    return limit
+
+
+def _sizes(transaction: Transaction, queue: StoredQueue, group_id: int, limit: int) -> Iterator[int]:
+    common = {"group_id": group_id, "queue_id": queue.queue_id, "now": transaction.now, "limit": limit}
+    yield from (one for (one,) in transaction.rows("sizes_of_retries", common))
+    unread = (queue.queue_id, group_id, queue.trimmed_position)
+    for lane_id, _, _, _, _, after, *_ in transaction.rows("unread_lanes", unread):
+        reading = {"lane_id": lane_id, "after": after, "limit": limit}
+        yield from (one for (one,) in transaction.rows("sizes_of_lane", reading))
+
+
+def places(
+    transaction: Transaction, name: str, after: int, upto: int | None, limit: int, backwards: bool
+) -> list[tuple[int, int, int]]:
+    queue = queues.find(transaction, name)
+    if queue is None:
+        return []
+    after, upto = max(after, queue.trimmed_position), ranges.END if upto is None else upto
+    if backwards:
+        reaches = ranges.whole_lanes(transaction, queue, upto)
+        positions = ranges.last_positions(transaction, reaches, after, limit)[::-1]
+    else:
+        positions = ranges.first_positions(transaction, queue, after, upto, limit)
+    found = [
+        (position, created_at, size)
+        for first, last in contiguous_ranges(positions)
+        for position, created_at, size in transaction.rows(
+            "places", {"first": first, "last": last, "now": transaction.now}
+        )
+    ]
+    return found[::-1] if backwards else found

@@ -1,0 +1,239 @@
+"""Windows: how Spark reads. A range of the log or the audit that, once before the horizon, always holds the same rows.
+
+Marks (`marks`) name the last row before them: a position for messages, the number of an audit entry for events. Both
+become visible in order, so nothing can appear later before the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import merge
+from typing import NamedTuple
+
+from penstock.domain.errors import GroupMisused, InvalidInput, RangeTrimmed
+from penstock.domain.results import Part
+from penstock.engines.contract import Mark, Table
+from penstock.engines.positional import marks, queues
+from penstock.engines.positional.database import Transaction
+from penstock.engines.positional.marks import MarkedRow
+from penstock.engines.positional.queues import Group, StoredQueue
+
+# Ranges this close to each other are read as one: skipping a few foreign rows is cheaper than another query.
+NEAR = 64
+
+
+def last_position(transaction: Transaction) -> int:
+    position: int = transaction.value("last_position")
+    return position
+
+
+def epoch(transaction: Transaction) -> str:
+    return format(transaction.value("fact", {"name": "epoch"}), "016x")
+
+
+def horizon(transaction: Transaction, name: str, table: Table) -> Mark:
+    queue = queues.find(transaction, name)
+    if queue is None or table == "dead_letters":
+        return marks.BEGINNING.mark
+    end = last_position(transaction) if table == "messages" else transaction.value("last_entry")
+    return marks.last_row(transaction, queue, table, end).mark
+
+
+def earliest(transaction: Transaction, name: str, table: Table) -> Mark:
+    queue = queues.find(transaction, name)
+    if queue is None or table == "dead_letters":
+        return marks.BEGINNING.mark
+    return marks.trimmed(transaction, queue, table).mark
+
+
+def mark_at(transaction: Transaction, name: str, position: int) -> Mark:
+    """The mark after the last message of the queue up to a position."""
+    queue = queues.find(transaction, name)
+    return marks.BEGINNING.mark if queue is None else marks.last_row(transaction, queue, "messages", position).mark
+
+
+# -- cutting a window short ----------------------------------------------------------------------------------------
+
+
+def cut(
+    transaction: Transaction, name: str, start: Mark, end: Mark, rows: int | None, size: int | None, table: Table
+) -> Mark:
+    queue = queues.get(transaction, name)
+    first, last = marks.parse(start).number, marks.parse(end).number
+    if size is not None and table != "messages":
+        raise InvalidInput(f"{table} has no size: limit it by rows")
+    if table == "dead_letters":
+        return end
+    upto = last
+    if rows is not None:
+        cut_rows = _cut_rows if table == "messages" else _cut_entries
+        upto = cut_rows(transaction, queue, first, last, rows, table)
+    if size is not None:
+        upto = _cut_size(transaction, queue, first, upto, size)
+    return end if upto == last else marks.at_number(transaction, queue, table, upto).mark
+
+
+def _cut_rows(transaction: Transaction, queue: StoredQueue, start: int, end: int, rows: int, _: Table) -> int:
+    left = max(1, rows)
+    for first, last in _ranges(transaction, queue, start, end):
+        if last - first + 1 >= left:
+            return first + left - 1
+        left -= last - first + 1
+    return end
+
+
+def _cut_size(transaction: Transaction, queue: StoredQueue, start: int, end: int, size: int) -> int:
+    left = size
+    upto: int | None = None
+    for first, last in _ranges(transaction, queue, start, end):
+        for position, length in transaction.stream("payload_sizes", {"first": first, "last": last}):
+            left -= length
+            if left < 0 and upto is not None:
+                return upto
+            upto = position
+    return end
+
+
+def _cut_entries(transaction: Transaction, queue: StoredQueue, start: int, end: int, rows: int, table: Table) -> int:
+    left = rows
+    upto: int | None = None
+    bindings = {"queue_id": queue.queue_id, "start": start, "end": end, "ended": table == "archive"}
+    for entry, count in transaction.stream("entries_between", bindings):
+        left -= count
+        if left < 0 and upto is not None:
+            return upto
+        upto = entry
+    return end
+
+
+def _ranges(transaction: Transaction, queue: StoredQueue, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Ranges of a queue in order, read lazily: a backlog may have many."""
+    bounds = {"start": start, "end": end}
+    lanes = transaction.rows("queue_lanes", {"queue_id": queue.queue_id})
+    return merge(*(transaction.stream("lane_ranges", {**bounds, "lane_id": lane_id}) for (lane_id,) in lanes))
+
+
+# -- windows and their parts ---------------------------------------------------------------------------------------
+
+
+def window(transaction: Transaction, name: str, start: Mark, end: Mark, parts: int, table: Table) -> list[Part]:
+    queue = queues.get(transaction, name)
+    if table == "dead_letters":
+        return _dead_letters(transaction, queue, parts)
+    first, last = marks.parse(start), marks.parse(end)
+    _check(transaction, queue, table, first, last)
+    asked = _Window(queue, table, first.number, last.number, max(1, parts))
+    if asked.end <= asked.start:
+        return []
+    return _messages(transaction, asked) if table == "messages" else _entries(transaction, asked)
+
+
+class _Window(NamedTuple):
+    queue: StoredQueue
+    table: Table
+    start: int
+    end: int
+    parts: int
+
+    def part(self, ranges: list[tuple[int, int]], count: int) -> Part:
+        return Part(self.queue.name, tuple(ranges), count, self.table, self.start, self.end)
+
+
+def _check(transaction: Transaction, queue: StoredQueue, table: Table, start: MarkedRow, end: MarkedRow) -> None:
+    marks.check(transaction, queue, table, start)
+    marks.check(transaction, queue, table, end)
+    begins = marks.trimmed(transaction, queue, table).number
+    if start.number < begins and end.number > start.number:
+        raise RangeTrimmed(
+            f"{start.number + 1} to {min(end.number, begins)} of the {table} of queue {queue.name!r} are past "
+            f"retention; what is left begins after {begins}"
+        )
+
+
+def _messages(transaction: Transaction, asked: _Window) -> list[Part]:
+    bindings = {"queue_id": asked.queue.queue_id, "start": asked.start, "end": asked.end}
+    ranges = transaction.rows("queue_ranges", bindings)
+    size = max(1, -(-sum(last - first + 1 for first, last in ranges) // asked.parts))
+    pieces: list[Part] = []
+    piece: list[tuple[int, int]] = []
+    room = size
+    for first, last in ranges:
+        while first <= last:
+            upto = min(last, first + room - 1)
+            _join(piece, first, upto)
+            room -= upto - first + 1
+            first = upto + 1
+            if room == 0:
+                pieces.append(asked.part(piece, size))
+                piece, room = [], size
+    if piece:
+        pieces.append(asked.part(piece, size - room))
+    return pieces
+
+
+def _join(piece: list[tuple[int, int]], first: int, last: int) -> None:
+    if piece and first - piece[-1][1] <= NEAR:
+        piece[-1] = (piece[-1][0], last)
+    else:
+        piece.append((first, last))
+
+
+def _entries(transaction: Transaction, asked: _Window) -> list[Part]:
+    bindings = {
+        "queue_id": asked.queue.queue_id,
+        "start": asked.start,
+        "end": asked.end,
+        "ended": asked.table == "archive",
+        "parts": asked.parts,
+    }
+    return [asked.part([(first, last)], count) for first, last, count in transaction.rows("entry_parts", bindings)]
+
+
+def _dead_letters(transaction: Transaction, queue: StoredQueue, parts: int) -> list[Part]:
+    bindings = {"queue_id": queue.queue_id, "parts": max(1, parts)}
+    return [
+        Part(queue.name, ((first, last),), count, "dead_letters")
+        for first, last, count in transaction.rows("dead_letter_parts", bindings)
+    ]
+
+
+# -- stream groups -------------------------------------------------------------------------------------------------
+
+
+def stream_position(transaction: Transaction, name: str, group_name: str) -> Mark | None:
+    """A cursor that the store keeps was restored with it, so its mark needs no time."""
+    queue = queues.find(transaction, name)
+    group = None if queue is None else queues.find_group(transaction, queue, group_name)
+    if queue is None or group is None or group.stream_position is None:
+        return None
+    table: Table = "messages" if group.stream_table == "messages" else "audit"
+    return marks.at_number(transaction, queue, table, group.stream_position).mark
+
+
+def advance(transaction: Transaction, name: str, group_name: str, mark: Mark, table: Table) -> None:
+    if table == "dead_letters":
+        raise InvalidInput("dead_letters are read as they are: a group has no place in them")
+    queue = queues.ensure(transaction, name)
+    group = queues.ensure_group(transaction, queue, group_name)
+    reached, followed = marks.parse(mark), marks.kind_of(table)
+    marks.check(transaction, queue, table, reached)
+    if group.stream_position is None:
+        if _is_leased(transaction, group, queue.policy.primary_group):
+            raise GroupMisused(
+                f"group {group_name!r} of queue {name!r} is received with leases: stream with another group"
+            )
+        transaction.run("begin_stream", {"group_id": group.group_id, "table": followed})
+    elif group.stream_table != followed:
+        raise GroupMisused(
+            f"group {group_name!r} of queue {name!r} streams {group.stream_table}: stream {table} with another group"
+        )
+    place(transaction, group, max(reached.number, group.stream_position or 0))
+
+
+def _is_leased(transaction: Transaction, group: Group, primary: str | None) -> bool:
+    return group.name == primary or bool(transaction.value("has_leased", {"group_id": group.group_id}))
+
+
+def place(transaction: Transaction, group: Group, position: int) -> None:
+    bindings = {"group_id": group.group_id, "position": position, "now": transaction.now}
+    transaction.run("place_stream", bindings)

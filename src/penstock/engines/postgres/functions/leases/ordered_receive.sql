@@ -1,0 +1,115 @@
+-- ready -> leased in ordered queues, which have one open lease per shard.
+
+-- Receive from an ordered queue, which has one open lease per shard. A retry precedes what follows it, and its shard
+-- waits with it. Messages handed out behind a failure are released, which at_most_once forbids: there one at a time. A
+-- shard that another transaction reads is skipped; if there was nothing else, the first of them is waited for briefly.
+create or replace function penstock._receive_in_order(
+    q penstock.queue, g penstock.group, _consumer text, _limit integer, _lease_seconds double precision, _token bigint,
+    _now bigint, _own xid8, _waits boolean default true
+) returns setof penstock.delivery_row
+language plpgsql as $$
+declare
+    _most integer := case when q.delivery = 'at_most_once' then 1 else _limit end;
+    _room integer := _limit;
+    _taken integer;
+    _blocked integer[] := '{}';
+    _entered integer[] := '{}';
+    _missed integer;
+    _waits_at bigint;
+    turn record;
+    waiting penstock.tracked;
+    r penstock.delivery_row;
+begin
+    -- Of each priority the retries, the lanes with unread messages, and what this transaction has sent or promoted: the
+    -- last of its shard. It is looked at again when the shard is locked.
+    for turn in
+        select turns.* from (
+            select t.priority, 'retry' as kind, 0 as rank, t.position as place, n.shard, t.position, n.lane_id, n.trimmed
+            from penstock.tracked as t join penstock.lane as n using (lane_id)
+            where t.group_id = g.group_id and t.state in ('held', 'ready')
+            union all
+            select n.priority, 'lane', 1, penstock._shard_turn(g.group_id, _consumer, n.shard, q.shards), n.shard, null,
+                n.lane_id, n.trimmed
+            from penstock.lane as n
+            where n.queue_id = q.queue_id and n.priority >= 0
+                and penstock._has_unread(g.group_id, n.lane_id, q.trimmed_position)
+            union all
+            select n.priority, 'own', 2, l.position, n.shard, l.position, n.lane_id, n.trimmed
+            from penstock.lane as n join penstock.log as l using (lane_id)
+            where n.queue_id = q.queue_id and n.priority >= 0 and l.tx = _own
+        ) as turns
+        order by turns.priority, turns.rank, turns.place
+    loop
+        exit when _room = 0;
+        continue when turn.shard = any (_blocked);
+        if turn.shard <> all (_entered) then
+            if not pg_try_advisory_xact_lock(penstock._shard_key(g.group_id, turn.shard)) then
+                _missed := coalesce(_missed, turn.shard);
+                _blocked := _blocked || turn.shard;
+                continue;
+            end if;
+            _entered := _entered || turn.shard;
+            if turn.shard in (select penstock._busy_shards(g.group_id)) then
+                _blocked := _blocked || turn.shard;
+                continue;
+            end if;
+        end if;
+        if turn.kind = 'retry' then
+            -- The first message in care of each shard: if it is ready it is the shard's turn, if not the shard waits.
+            select t.* into waiting from penstock.tracked as t join penstock.lane as n using (lane_id)
+            where t.group_id = g.group_id and t.state in ('held', 'ready') and n.shard = turn.shard
+            order by t.position limit 1;
+            continue when (waiting.position = turn.position and waiting.state = 'ready') is not true;
+            return next penstock._lease_retry(q, waiting, _consumer, _lease_seconds, _token, _now);
+            _taken := 1;
+        elsif turn.kind = 'own' then
+            continue when exists (
+                select 1 from penstock.tracked as t join penstock.lane as n using (lane_id)
+                where t.group_id = g.group_id and t.state in ('held', 'ready') and n.shard = turn.shard
+            );
+            return query select * from penstock._receive_own(
+                q, g, _consumer, 1, _lease_seconds, _token, _now, turn.priority, _own, turn.position
+            );
+            get diagnostics _taken = row_count;
+        else
+            select min(t.position) into _waits_at
+            from penstock.tracked as t join penstock.lane as n using (lane_id)
+            where t.group_id = g.group_id and t.state in ('held', 'ready') and n.shard = turn.shard;
+            -- A message redriven before it was ever read waits further on: what comes before it is free.
+            continue when _waits_at <= coalesce(penstock._next_unread_position(q, g, turn.lane_id), _waits_at);
+            _taken := 0;
+            for r in
+                select * from penstock._receive_lane_in_order(
+                    q, g, turn.lane_id, turn.priority, turn.trimmed, _consumer,
+                    least(_room, case when _waits_at is null then _most else 1 end), _lease_seconds, _token, _now
+                )
+            loop
+                return next r;
+                _taken := _taken + 1;
+            end loop;
+            if _waits_at is not null then
+                _blocked := _blocked || turn.shard;
+            end if;
+        end if;
+        _room := _room - _taken;
+        if _most = 1 and _taken > 0 then
+            _blocked := _blocked || turn.shard;
+        end if;
+    end loop;
+    if _room = _limit and _waits and _missed is not null
+        and penstock._wait_for_lock(penstock._shard_key(g.group_id, _missed), '100ms') then
+        return query select * from penstock._receive_in_order(
+            q, g, _consumer, _limit, _lease_seconds, _token, _now, _own, false
+        );
+    end if;
+end
+$$;
+
+-- Shards of an ordered queue with messages in flight.
+create or replace function penstock._busy_shards(_group_id integer) returns setof integer
+language sql stable as $$
+    select n.shard from penstock.lease as e join penstock.lane as n using (lane_id) where e.group_id = _group_id
+    union
+    select n.shard from penstock.tracked as t join penstock.lane as n using (lane_id)
+    where t.group_id = _group_id and t.state = 'leased'
+$$;

@@ -1,0 +1,133 @@
+"""LISTEN: noticing commits of other processes, on a connection of its own.
+
+A notification is a hint, never needed for correctness: waiting clients poll as well. Commits with a notification are
+serialised across the cluster, so a process sends at most one in a few milliseconds; a client that receives one polls
+again a little later, for messages that were sent meanwhile without one.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import threading
+import time
+
+import psycopg
+
+from penstock.domain.errors import PenstockError, StoreUnavailable
+from penstock.engines.commit_watch import CommitWatch
+from penstock.engines.postgres.connection import SQL, Database
+from penstock.engines.postgres.prepared_statements import is_pooled
+
+# At most one notification for each queue and process in this time; a listener looks again after it.
+QUIET_SECONDS = 0.005
+SECOND_LOOK_SECONDS = 0.012
+# Without LISTEN (behind a pooler that hands out sessions by transaction) waiting is looking this often.
+POLL_SECONDS = 0.1
+# How long a notification to oneself may take, through a pooler that lets it pass.
+ECHO_SECONDS = 2.0
+# How often and how long apart a listener says that it listens: a sender may be looking at that moment.
+TRIES = 20
+TRY_SECONDS = 0.002
+# How long the listener waits in one go before it sees whether it is still wanted, and after a failure.
+ROUND_SECONDS = 1.0
+RETRY_SECONDS = 0.5
+
+
+class Listener(CommitWatch):
+    idle_rounds = 30
+
+    def __init__(self, database: Database, listen: bool) -> None:
+        super().__init__()
+        self._database = database
+        self._listen = listen
+        self._notified: dict[str, float] = {}
+        self._connection: psycopg.Connection | None = None
+        self._is_listening = False
+
+    def is_due(self, queue: str) -> bool:
+        """Whether a send should notify: not when one did a moment ago."""
+        now = time.monotonic()
+        if now - self._notified.get(queue, 0.0) < QUIET_SECONDS:
+            return False
+        if len(self._notified) > 10_000:
+            self._notified.clear()
+        self._notified[queue] = now
+        return True
+
+    def _is_wanted(self) -> bool:
+        return self._listen
+
+    def _patience(self) -> float:
+        return threading.TIMEOUT_MAX if self._is_listening else POLL_SECONDS
+
+    def _interrupt(self) -> None:
+        """Wake the listener from its wait: the pipe under its connection is closed for reading."""
+        connection = self._connection
+        if connection is not None:
+            try:
+                duplicate = socket.socket(fileno=os.dup(connection.pgconn.socket))
+                duplicate.shutdown(socket.SHUT_RDWR)
+                duplicate.close()
+            except (OSError, psycopg.Error):
+                pass  # it is closed already
+
+    def _look(self) -> None:
+        """Listen while somebody waits, and a little longer; connect again when the server was gone."""
+        while not self._is_over(0):
+            try:
+                self._hear_once()
+                return
+            except (PenstockError, psycopg.Error, OSError):
+                self._is_listening = False
+                with self._changed:
+                    if not self._closed:
+                        self._changed.wait(RETRY_SECONDS)
+
+    def _hear_once(self) -> None:
+        connection = self._database.connect()
+        self._connection = connection
+        try:
+            if is_pooled(connection) and not self._hears_itself(connection):
+                self._listen = False
+                return
+            connection.execute(SQL.listen)
+            self._say_listening(connection)
+            self._is_listening = True
+            # Others may have committed between the caller's last look and this moment.
+            self.committed()
+            self._pass_on(connection)
+        finally:
+            self._is_listening = False
+            self._connection = None
+            connection.close()
+
+    def _hears_itself(self, connection: psycopg.Connection) -> bool:
+        """Whether a notification gets through a pooler: not when the session behind it changes with each transaction.
+        Then nothing may be left on a session that belongs to others."""
+        word = secrets.token_hex(8)
+        connection.execute(SQL.listen_for_echo)
+        self._database.rows(SQL.echo, (word,))
+        heard = any(each.payload == word for each in connection.notifies(timeout=ECHO_SECONDS, stop_after=1))
+        connection.execute(SQL.stop_listening)
+        return heard
+
+    def _say_listening(self, connection: psycopg.Connection) -> None:
+        for _ in range(TRIES):
+            if connection.execute(SQL.say_listening).fetchone() == (True,):
+                return
+            time.sleep(TRY_SECONDS)
+        raise StoreUnavailable(f"{self._database.name}: somebody else holds the lock of listeners")
+
+    def _pass_on(self, connection: psycopg.Connection) -> None:
+        """Tell of every notification at once, and once more a little after the last one."""
+        idle = 0
+        look_at: float | None = None
+        while not self._is_over(idle):
+            timeout = ROUND_SECONDS if look_at is None else max(0.0, look_at - time.monotonic())
+            heard = list(connection.notifies(timeout=timeout, stop_after=1))
+            if heard or look_at is not None:
+                self.committed()
+            look_at = time.monotonic() + SECOND_LOOK_SECONDS if heard else None
+            idle = 0 if self._waiting or heard else idle + 1

@@ -1,0 +1,184 @@
+"""The store as the commands of all connections use it: each kind of call as an operation that coalesces.
+
+Clients settle by the message's id, the store by token: messages of queues are settled by who holds them
+(`message_leases`), entries of streams by whoever knows their id, as in Redis (`entry_leases`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from typing import Any
+
+from penstock.client.aio.call import Operation, Phase
+from penstock.client.aio.store import AsyncStore
+from penstock.client.store import Store
+from penstock.domain.errors import PenstockError, StoreError
+from penstock.domain.lifecycle import Event
+from penstock.domain.message import PLAIN, Draft, Options, can_refuse
+from penstock.domain.settlement import Settle
+from penstock.engines.contract import POSITION, Engine, Receipt, Row
+from penstock.servers.resp.claim_options import ClaimOptions
+from penstock.servers.resp.consumers import Consumers
+from penstock.servers.resp.encoder import Reply
+from penstock.servers.resp.entry_leases import EntryLeases
+from penstock.servers.resp.message_leases import MessageLeases
+from penstock.servers.resp.pending import Finish, Pending
+from penstock.servers.shared_receive import MAX_OPERATIONS, ReceiveRequest, Refusal, SharedReceives
+
+# Policy of a queue whose first use is a command of this protocol: an unread message expires without a dead letter, and
+# one that is not acknowledged is redelivered without limit.
+POLICY: dict[str, Any] = {"primary_group": None, "max_retries": None}
+# A stream entry is available at once, whatever delay its queue has: its id says where it lies.
+NOW = Options(delay_seconds=0)
+# Queues that are known to exist; beyond this many all are looked up anew.
+MAX_KNOWN = 100_000
+# How long a queue is taken to exist: a deletion by another process is noticed within this time.
+KNOWN_SECONDS = 1.0
+
+
+class Backend:
+    def __init__(self, store: AsyncStore) -> None:
+        self.store = store
+        self.engine: Engine = store.engine
+        self.local = Store(store.engine)  # the same verbs, for use inside an operation
+        self.message_leases = MessageLeases(self)
+        self.entry_leases = EntryLeases(self)
+        self.consumers = Consumers()
+        self.claims = ClaimOptions()
+        self._known: dict[str, float] = {}
+        # Cached, because only calls of the identical operation are coalesced.
+        self._sending = lru_cache(MAX_OPERATIONS)(self._make_send)
+        self._receives = SharedReceives(store.executor)
+
+    def write(self, operation: Callable[[], Any], finish: Finish) -> Pending:
+        return Pending(Operation(operation), None, finish)
+
+    def read(self, operation: Callable[[], Any], finish: Finish) -> Pending:
+        return Pending(Operation(operation, Phase.READ), None, finish)
+
+    # -- sending ---------------------------------------------------------------------------------------------------
+
+    def send(
+        self,
+        queue: str,
+        drafts: list[Draft],
+        finish: Callable[[list[Any]], Reply],
+        *,
+        makes: bool = True,
+        coalesces: bool | None = None,
+    ) -> Pending:
+        """`finish` is given an id or an error for each message. Without `makes` a new queue gets the default policy.
+        `coalesces` is for callers that know whether the queue can refuse a message."""
+        if makes and not self._known.get(queue, 0.0) > time.monotonic():
+            finish = partial(self._finish_first, queue, finish)
+        if can_refuse(drafts) if coalesces is None else not coalesces:
+            send = self.send_now if makes else self._send_each
+            return Pending(Operation(partial(send, queue, drafts)), None, finish, len(drafts))
+        return Pending(self._sending(queue, makes), drafts, finish, len(drafts))
+
+    def _make_send(self, queue: str, makes: bool) -> Operation:
+        return Operation(partial(self.send_now if makes else self._send_each, queue))
+
+    def _finish_first(self, queue: str, finish: Callable[[Any], Reply], outcome: Any) -> Reply:
+        """Remember that the queue exists, for a while: another client may delete it."""
+        if len(self._known) >= MAX_KNOWN:
+            self._known.clear()
+        self._known[queue] = time.monotonic() + KNOWN_SECONDS
+        return finish(outcome)
+
+    def send_now(self, queue: str, drafts: Sequence[Draft]) -> list[Any]:
+        """Inside an operation: return an id or an error for each."""
+        self.make(queue)
+        if any([options is NOW for _, _, options in drafts]) and not self.engine.policy(queue).delay_seconds:
+            # Without a default delay these are plain messages, which engines store by a shorter path.
+            drafts = [(one[0], one[1], PLAIN) if one[2] is NOW else one for one in drafts]
+        return self._send_each(queue, drafts)
+
+    def _send_each(self, queue: str, drafts: Sequence[Draft]) -> list[Any]:
+        """Send all at once; if that is refused, by halves, so that only messages at fault are refused."""
+        try:
+            return list(self.engine.send(queue, drafts))
+        except StoreError:
+            raise
+        except PenstockError as error:
+            if len(drafts) == 1:
+                return [error]
+        middle = len(drafts) // 2
+        return self._send_each(queue, drafts[:middle]) + self._send_each(queue, drafts[middle:])
+
+    def make(self, queue: str) -> None:
+        """Inside an operation: declare the policy of a queue that does not exist yet."""
+        if self._known.get(queue, 0.0) > time.monotonic():
+            return
+        if not self.engine.has(queue):
+            self.engine.declare(queue, POLICY)
+
+    # -- receiving -------------------------------------------------------------------------------------------------
+
+    def receive(
+        self,
+        queue: str,
+        group: str | None,
+        request: ReceiveRequest,
+        lease_seconds: float | None,
+        finish: Callable[[list[list[Receipt]]], Reply],
+        *,
+        makes: bool = True,
+        refusal: Refusal | None = None,
+    ) -> Pending:
+        """A receive that is shared with other clients. `finish` is given a list of one item, the receipts of the
+        request, and has to remember their leases. No group is the primary one. With a `refusal` the group must exist,
+        and so must the queue."""
+        if not self._known.get(queue, 0.0) > time.monotonic():
+            finish = partial(self._finish_first, queue, finish)
+        prepare = self.make if makes and refusal is None else None
+        operation = self._receives.operation(queue, group, lease_seconds, prepare, refusal)
+        return Pending(operation, [request], finish, request.limit * request.times)
+
+    def receive_and_ack(
+        self, queue: str, group: str, consumer: str, limit: int, finish: Callable[[Receipt], Reply]
+    ) -> Pending:
+        """In one transaction, so that no settlement is needed."""
+
+        def operation() -> Receipt:
+            self.make(queue)
+            receipt = self.engine.receive(queue, group, consumer, limit, None)
+            self.ack_receipt(receipt)
+            return receipt
+
+        return Pending(Operation(operation), None, finish)
+
+    def ack_receipt(self, receipt: Receipt) -> None:
+        """Inside an operation."""
+        if receipt.rows:
+            acks = [Settle(Event.ACK, receipt.id_of(row), row[POSITION], receipt.token) for row in receipt.rows]
+            self.engine.settle(receipt.queue, receipt.group, acks)
+
+    def release(self, receipts: list[Receipt]) -> None:
+        """Give messages back that no client takes, without counting an attempt."""
+        for receipt in receipts:
+            self.store.executor.release(receipt)
+
+    # -- settling --------------------------------------------------------------------------------------------------
+
+    def settle(self, queue: str, group: str, settles: list[Settle], finish: Finish) -> Pending:
+        """Settle by token, coalesced with the settlements of other clients."""
+        return Pending(self.store.executor.settlement(queue, group), settles, finish, len(settles))
+
+
+def sent(outcome: Any) -> str:
+    """The id of a message that was sent, or the error that refused it."""
+    if isinstance(outcome, BaseException):
+        raise outcome
+    message_id: str = outcome
+    return message_id
+
+
+def portions(receipts: list[Receipt], limit: int, times: int) -> list[tuple[Receipt, list[Row]]]:
+    """The rows of each of `times` commands, and their receipt."""
+    if len(receipts) == times:
+        return [(receipt, receipt.rows) for receipt in receipts]
+    [joint] = receipts
+    return [(joint, joint.rows[start : start + limit]) for start in range(0, limit * times, limit)]

@@ -1,0 +1,118 @@
+"""QLPUSH, QRPUSH, QLPEEK, QRPEEK, QRPOP and QREGISTER: the older commands, which know one group and let the client
+choose the ids. The left end is where events come in, the right end is where they are taken."""
+
+from __future__ import annotations
+
+import msgspec
+
+from penstock.domain.errors import NotFound
+from penstock.domain.lifecycle import State
+from penstock.domain.message import Message, Outgoing, draft
+from penstock.servers.permissions import Needs
+from penstock.servers.resp.arguments import Blob, Flag, QueueName, QueueNames, Seconds
+from penstock.servers.resp.commands.bananaq import LEASE_SECONDS, OLDER_GROUP, in_background, receive_events
+from penstock.servers.resp.commands.events import HEADER, ChosenId, chosen_id
+from penstock.servers.resp.encoder import NO_ARRAY, OK, Reply
+from penstock.servers.resp.errors import CommandError, quoted
+from penstock.servers.resp.session import Begun, Session
+from penstock.servers.resp.table import Order, command
+
+FAMILY = "queue"
+# What is pushed on the left waits behind all others. What is pushed on the right goes before all that was pushed: it
+# gets the next better priority than the best that waits, so that there are only as many priorities as events wait.
+LEFT = 1024
+# How far QLPEEK looks back for an event that nobody has taken.
+LOOK_BACK = 1000
+
+
+@command("QLPUSH", Order.TURN, Needs.SEND, FAMILY)
+def push_left(
+    session: Session, queue: QueueName, event_id: ChosenId, contents: Blob, *, noblock: Flag = False
+) -> Begun:
+    """Add an event with an id of your own, to be taken after all others."""
+    return _push(session, queue, event_id, contents, LEFT, noblock)
+
+
+@command("QRPUSH", Order.TURN, Needs.SEND, FAMILY)
+def push_right(
+    session: Session, queue: QueueName, event_id: ChosenId, contents: Blob, *, noblock: Flag = False
+) -> Begun:
+    """Add an event with an id of your own, to be taken before all others."""
+    return _push(session, queue, event_id, contents, None, noblock)
+
+
+def _push(session: Session, queue: str, event_id: str, contents: bytes, priority: int | None, noblock: bool) -> Begun:
+    message_id = chosen_id(event_id)
+    headers = None if message_id == event_id else {HEADER: event_id}
+    outgoing = Outgoing(payload=contents, priority=priority or 0, headers=headers, id=message_id)
+    draft(outgoing)  # says at once what is wrong with it
+
+    def operation() -> None:
+        if not noblock:
+            _check_new(session, queue, event_id, message_id)
+        session.backend.make(queue)
+        best = _before_all(session, queue) if priority is None else priority
+        session.backend.engine.send(queue, [draft(msgspec.structs.replace(outgoing, priority=best))])
+
+    if noblock:
+        return in_background(session, queue, session.backend.write(operation, lambda _: OK))
+    return session.backend.write(operation, lambda _: OK)
+
+
+def _before_all(session: Session, queue: str) -> int:
+    """A priority better than that of every event that waits; beyond the best there is none."""
+    waiting = session.backend.engine.peek(queue, OLDER_GROUP, 1)
+    return max(0, min([LEFT, *(one.priority for one in waiting)]) - 1)
+
+
+def _check_new(session: Session, queue: str, event_id: str, message_id: str) -> None:
+    try:
+        session.backend.engine.find(queue, message_id)
+    except NotFound:
+        return
+    raise _Taken(f"ERR event {quoted(event_id.encode())} is in the queue already")
+
+
+class _Taken(CommandError):
+    """An id that the client chose is taken."""
+
+
+@command("QRPOP", Order.RECEIVE, Needs.RECEIVE, FAMILY, brings_messages=True)
+def pop(session: Session, queue: QueueName, *, ex: Seconds = LEASE_SECONDS) -> Begun:
+    """Take the event at the right end; EX 0 acknowledges it at once."""
+    return receive_events(session, queue, OLDER_GROUP, ex)
+
+
+@command("QRPEEK", Order.ALONE, Needs.READ_MESSAGES, FAMILY, brings_messages=True)
+def peek_right(session: Session, queue: QueueName) -> Begun:
+    """See the event that would be taken next, without taking it."""
+    engine = session.backend.engine
+    return session.backend.read(lambda: engine.peek(queue, OLDER_GROUP, 1), lambda found: _event_reply(found[:1]))
+
+
+@command("QLPEEK", Order.ALONE, Needs.READ_MESSAGES, FAMILY, brings_messages=True)
+def peek_left(session: Session, queue: QueueName) -> Begun:
+    """See the event that would be taken last, without taking it."""
+    engine = session.backend.engine
+
+    def operation() -> list[Message]:
+        """Of the lowest rank first: what was pushed on the right is taken before all that was pushed on the left."""
+        latest = engine.browse(queue, 0, None, LOOK_BACK, backwards=True)
+        states = engine.states(queue, OLDER_GROUP, [one.id for one in latest]) if latest else []
+        waiting = [one for one, at in zip(latest, states, strict=True) if at is not None and at.state is State.READY]
+        return sorted(waiting, key=lambda one: -one.priority)[:1]
+
+    return session.backend.read(operation, _event_reply)
+
+
+def _event_reply(found: list[Message]) -> Reply:
+    if not found:
+        return NO_ARRAY
+    return [found[0].headers.get(HEADER, found[0].id), found[0].payload]
+
+
+@command("QREGISTER", Order.HERE, Needs.RECEIVE, FAMILY)
+def register(session: Session, queues: QueueNames) -> Reply:
+    """Say which queues this client consumes, for a QNOTIFY that names none."""
+    session.registered = list(dict.fromkeys(queues))
+    return OK

@@ -1,0 +1,81 @@
+"""XADD with IDMP and IDMPAUTO: an entry that a producer sends again is added once.
+
+Sending a message under an id that the queue has already is the same send, so producer and idempotent id become such an
+id. With IDMP it stays the same for as long as the entry is kept, also for a retry on another server or at the same
+moment. With IDMPAUTO the fields are the idempotent id, and the same fields may be meant again later: there the id also
+names a stretch of time, and an entry counts as sent before only within WINDOW_SECONDS.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+
+import msgspec
+
+from penstock.domain.errors import NotFound
+from penstock.domain.message import Draft, Message
+from penstock.domain.timestamps import EPOCH
+from penstock.servers.resp.backend import NOW, sent
+from penstock.servers.resp.commands.entries import message_entry_id
+from penstock.servers.resp.errors import CommandError
+from penstock.servers.resp.session import Session
+
+# Made once for this purpose; it only has to stay the same.
+NAMESPACE = uuid.UUID("0b7f2f0a-3f0e-4c58-9f0c-6d2a4c1d7e53")
+# As long as Redis remembers by default.
+WINDOW_SECONDS = 100
+MICROSECONDS = 1_000_000
+
+
+class Idempotence(msgspec.Struct, frozen=True):
+    producer: bytes
+    entry: bytes | None  # None: the fields say it
+
+    def send(self, session: Session, queue: str, message: Draft, fields: list[bytes]) -> str:
+        """Inside a call: the id of the new entry, or of the one that was sent before."""
+        engine = session.backend.engine
+        if self.entry is not None:
+            chosen = _identity(self.producer, self.entry)
+        else:
+            now = engine.now()
+            stretch, entry = _stretch(now), _digest(fields)
+            before = self._found(session, queue, _identity(self.producer, entry, stretch - 1))
+            if before is not None and _created_at(before) > now - WINDOW_SECONDS * MICROSECONDS:
+                return message_entry_id(before)
+            chosen = _identity(self.producer, entry, stretch)
+        options = msgspec.structs.replace(NOW, id=chosen)
+        sent(session.backend.send_now(queue, [(message[0], message[1], options)])[0])
+        return message_entry_id(engine.find(queue, chosen))
+
+    def _found(self, session: Session, queue: str, message_id: str) -> Message | None:
+        try:
+            return session.backend.engine.find(queue, message_id)
+        except NotFound:
+            return None
+
+
+def read_idempotence(words: list[bytes], at: int) -> tuple[int, Idempotence]:
+    """`IDMP producer-id idempotent-id` or `IDMPAUTO producer-id`: where it ends, and what it says."""
+    count = 2 if words[at].upper() == b"IDMP" else 1
+    given = words[at + 1 : at + 1 + count]
+    if len(given) != count or not all(given):
+        raise CommandError("ERR syntax error: IDMP takes a producer id and an idempotent id, IDMPAUTO a producer id")
+    return at + 1 + count, Idempotence(given[0], given[1] if count == 2 else None)
+
+
+def _identity(producer: bytes, entry: bytes, stretch: int | None = None) -> str:
+    return str(uuid.uuid5(NAMESPACE, f"{producer.hex()}/{entry.hex()}/{'' if stretch is None else stretch}"))
+
+
+def _stretch(now: int) -> int:
+    """The number of the stretch of time: two that follow each other hold every moment of the last WINDOW_SECONDS."""
+    return int(now // (WINDOW_SECONDS * MICROSECONDS))
+
+
+def _digest(fields: list[bytes]) -> bytes:
+    return hashlib.sha256(msgspec.msgpack.encode(fields)).digest()
+
+
+def _created_at(message: Message) -> int:
+    return (message.created_at - EPOCH) // EPOCH.resolution

@@ -1,0 +1,116 @@
+"""Queues and locks as keys: which of them a Redis client finds, and the patterns that choose among them.
+
+A queue is a key of type stream while it has an entry or a group. One that has neither is as good as never made, so a
+queue that was deleted, or that only has a policy, is not found. A lock is a key of type string while it is held.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from penstock.servers.access import Right
+from penstock.servers.resp import locks
+from penstock.servers.resp.session import Session
+
+STREAM, STRING = "stream", "string"
+# Wide enough that few names share a place, and exact in clients that read numbers as doubles.
+CURSOR_BITS = 48
+
+
+def type_of(session: Session, key: str) -> str | None:
+    """Inside a call; None for a key that is not there."""
+    if exists(session, key):
+        return STREAM
+    return None if locks.find(session.backend.engine, key) is None else STRING
+
+
+def exists(session: Session, queue: str) -> bool:
+    """Inside a call: whether there is such a stream."""
+    engine = session.backend.engine
+    return bool(engine.groups(queue)) or engine.unread(queue) > 0
+
+
+def visible_keys(session: Session) -> dict[str, str]:
+    """Inside a call: the keys that the user may see, with their types."""
+    engine = session.backend.engine
+    found = {name: STRING for name in locks.held(engine) if session.may(Right.LOOK, name)}
+    seen = [one for one in engine.queues() if session.may(Right.LOOK, one.name)]
+    return found | {one.name: STREAM for one in seen if one.groups or engine.unread(one.name) > 0}
+
+
+def place(name: str) -> int:
+    """Where a key lies in the order of SCAN. It follows from the name alone, so that a client which goes through all
+    keys meets each one that is there all the while, whatever is made or deleted meanwhile."""
+    digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
+    return 1 + (int.from_bytes(digest) >> (64 - CURSOR_BITS))
+
+
+class Glob:
+    """A pattern of Redis: `*`, `?`, `[a-c]`, `[^a-c]`, and a backslash before what means itself.
+
+    Matched with the last star only to go back to, so the time is at most the product of both lengths.
+    """
+
+    def __init__(self, pattern: bytes) -> None:
+        self._tokens = _tokens(pattern)
+
+    def matches(self, name: str) -> bool:
+        data, tokens = name.encode(), self._tokens
+        at, here, star, resume = 0, 0, -1, 0
+        while here < len(data):
+            if at < len(tokens) and tokens[at] is None:
+                star, resume = at, here
+                at += 1
+            elif at < len(tokens) and data[here] in (tokens[at] or b""):
+                at += 1
+                here += 1
+            elif star >= 0:
+                resume += 1
+                at, here = star + 1, resume
+            else:
+                return False
+        return all(token is None for token in tokens[at:])
+
+
+ANY_BYTE = frozenset(range(256))
+
+
+def _tokens(pattern: bytes) -> list[frozenset[int] | None]:
+    """The bytes that may stand at each place; None for a star."""
+    tokens: list[frozenset[int] | None] = []
+    at = 0
+    while at < len(pattern):
+        byte = pattern[at : at + 1]
+        at += 1
+        if byte == b"*":
+            tokens.append(None)
+        elif byte == b"?":
+            tokens.append(ANY_BYTE)
+        elif byte == b"[":
+            at, chosen = _class(pattern, at)
+            tokens.append(chosen)
+        else:
+            if byte == b"\\" and at < len(pattern):
+                byte = pattern[at : at + 1]
+                at += 1
+            tokens.append(frozenset(byte))
+    return tokens
+
+
+def _class(pattern: bytes, at: int) -> tuple[int, frozenset[int]]:
+    """`a-c]` or `^a-c]`: where it ends, and its bytes. As in Redis one that is not closed ends with the pattern."""
+    negated = pattern[at : at + 1] == b"^"
+    at += negated
+    chosen: set[int] = set()
+    while at < len(pattern) and pattern[at : at + 1] != b"]":
+        if pattern[at : at + 1] == b"\\" and at + 1 < len(pattern):
+            at += 1
+            chosen.add(pattern[at])
+        elif pattern[at + 1 : at + 2] == b"-" and at + 2 < len(pattern):
+            low, high = sorted((pattern[at], pattern[at + 2]))
+            chosen.update(range(low, high + 1))
+            at += 2
+        else:
+            chosen.add(pattern[at])
+        at += 1
+    return at + 1, (ANY_BYTE - chosen) if negated else frozenset(chosen)

@@ -1,0 +1,265 @@
+"""Dead letters, batches, schedules, policies: what an operator does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from penstock.domain.validation import check_integer
+from penstock.servers.permissions import Needs
+from penstock.servers.resp.arguments import Count, GroupName, MessageIds, QueueName, Text, Words, read_name, read_text
+from penstock.servers.resp.commands.replies import to_reply
+from penstock.servers.resp.encoder import OK, Reply
+from penstock.servers.resp.errors import CommandError, quoted, unknown_subcommand, wrong_arity
+from penstock.servers.resp.session import Begun, Session
+from penstock.servers.resp.table import Order, command
+
+FAMILY = "model"
+MAX_LIMIT = 10_000
+
+
+# -- dead letters ----------------------------------------------------------------------------------------------------
+
+
+@command("QDEAD", Order.ALONE, Needs.READ_DEAD_LETTERS, FAMILY, brings_messages=True)
+def dead(
+    session: Session,
+    queue: QueueName,
+    *,
+    group: GroupName | None = None,
+    outcome: Text | None = None,
+    limit: Count = 100,
+) -> Begun:
+    """Messages that ended without success, newest first."""
+    check_integer("LIMIT", limit, 1, MAX_LIMIT)
+    return session.backend.read(
+        lambda: session.backend.local.queue(queue).dead_letters(limit, group, outcome), to_reply
+    )
+
+
+@command("QREDRIVE", Order.TURN, Needs.REDRIVE, FAMILY)
+def redrive(
+    session: Session,
+    queue: QueueName,
+    ids: MessageIds,
+    *,
+    group: GroupName | None = None,
+    outcome: Text | None = None,
+) -> Begun:
+    """Send dead letters again: those with given ids, with an outcome, or all of the group. Counts them."""
+    backend = session.backend
+    return backend.write(lambda: backend.local.queue(queue).redrive(ids or None, group=group, outcome=outcome), _same)
+
+
+@command("QPURGE", Order.TURN, Needs.PURGE, FAMILY)
+def purge(
+    session: Session,
+    queue: QueueName,
+    ids: MessageIds,
+    *,
+    group: GroupName | None = None,
+    outcome: Text | None = None,
+) -> Begun:
+    """Remove dead letters for good. Counts them."""
+    backend = session.backend
+    return backend.write(lambda: backend.local.queue(queue).purge(ids or None, group=group, outcome=outcome), _same)
+
+
+def _same(value: Any) -> Reply:
+    return value
+
+
+# -- queues ----------------------------------------------------------------------------------------------------------
+
+
+@command("QPAUSE", Order.TURN, Needs.PAUSE_QUEUE, FAMILY)
+def pause(session: Session, queue: QueueName) -> Begun:
+    """Hand out nothing until QRESUME; sends and settlements go on."""
+    return session.backend.write(lambda: session.backend.engine.declare(queue, {"paused": True}), lambda _: OK)
+
+
+@command("QRESUME", Order.TURN, Needs.PAUSE_QUEUE, FAMILY)
+def resume(session: Session, queue: QueueName) -> Begun:
+    """Hand out messages again."""
+    return session.backend.write(lambda: session.backend.engine.declare(queue, {"paused": False}), lambda _: OK)
+
+
+@command("QSEEK", Order.TURN, Needs.SEEK, FAMILY)
+def seek(session: Session, queue: QueueName, group: GroupName, target: Text) -> Begun:
+    """Move a group to a position, or to start or end; gives back the position."""
+    place: int | str = int(target) if target.isascii() and target.isdigit() else target
+    return session.backend.write(lambda: session.backend.local.queue(queue).seek(group, place), _same)
+
+
+@command(
+    "QPOLICY",
+    Order.TURN,
+    Needs.READ_POLICY,
+    FAMILY,
+    usage="QPOLICY queue [field value ...]",
+    also=(Needs.SET_POLICY,),
+)
+def policy(session: Session, queue: QueueName, words: Words) -> Begun:
+    """Show a queue's policy, or set fields of it; values are JSON."""
+    if len(words) % 2:
+        raise wrong_arity("qpolicy")
+    changes = {read_text(name): _json(value) for name, value in zip(words[::2], words[1::2], strict=True)}
+    session.check(Needs.SET_POLICY if changes else Needs.READ_POLICY, queue)
+    backend = session.backend
+    if not changes:
+        return backend.write(lambda: backend.engine.policy(queue), to_reply)
+
+    def operation() -> object:
+        return backend.local.queue(queue, **changes).policy()
+
+    return backend.write(operation, to_reply)
+
+
+def _json(value: bytes) -> Any:
+    """A value as it would be written in JSON; a bare word is a string."""
+    try:
+        return msgspec.json.decode(value)
+    except msgspec.DecodeError:
+        return read_text(value)
+
+
+# -- batches ---------------------------------------------------------------------------------------------------------
+
+
+@command(
+    "QBATCH",
+    Order.TURN,
+    Needs.READ_BATCHES,
+    FAMILY,
+    usage="QBATCH OPEN|INFO|START|CANCEL|END|ABORT|LIST queue [name] [payload [TYPE type]]",
+    also=(Needs.RUN_BATCHES,),
+)
+def batch(session: Session, subcommand: Text, words: Words) -> Begun:
+    """Batches: OPEN, INFO, START and CANCEL one, set its END or ABORT message, LIST them; QSEND fills them."""
+    word = subcommand.upper()
+    if not words:
+        raise wrong_arity("qbatch")
+    queue = read_name("queue")(words[0])
+    session.check(Needs.READ_BATCHES if word in ("LIST", "INFO") else Needs.RUN_BATCHES, queue)
+    local = session.backend.local.queue(queue)
+    if word == "LIST" and len(words) == 1:
+        return session.backend.write(local.batches, to_reply)
+    if word not in BATCHES:
+        raise unknown_subcommand("QBATCH", subcommand.encode())
+    run, count = BATCHES[word]
+    has_type = count == 3 and len(words) == 5 and words[3].upper() == b"TYPE"
+    if len(words) != count and not has_type:
+        raise wrong_arity(f"qbatch|{word.lower()}")
+    name = read_name("batch")(words[1])
+    return session.backend.write(lambda: run(session, queue, name, words), to_reply)
+
+
+def _open(session: Session, queue: str, name: str, words: list[bytes]) -> object:
+    return session.backend.engine.batch_open(queue, name, None, None)
+
+
+def _inspect(session: Session, queue: str, name: str, words: list[bytes]) -> object:
+    return session.backend.engine.batch(queue, name)
+
+
+def _start(session: Session, queue: str, name: str, words: list[bytes]) -> object:
+    return session.backend.engine.batch_start(queue, name)
+
+
+def _cancel(session: Session, queue: str, name: str, words: list[bytes]) -> object:
+    return session.backend.engine.batch_cancel(queue, name)
+
+
+def _end(session: Session, queue: str, name: str, words: list[bytes]) -> object:
+    session.backend.local.queue(queue).batch(name).set_end(words[2], content_type=_type(words))
+    return session.backend.engine.batch(queue, name)
+
+
+def _abort(session: Session, queue: str, name: str, words: list[bytes]) -> object:
+    session.backend.local.queue(queue).batch(name).set_abort(words[2], content_type=_type(words))
+    return session.backend.engine.batch(queue, name)
+
+
+def _type(words: list[bytes]) -> str | None:
+    return read_text(words[4]) if len(words) > 3 else None
+
+
+Run = Callable[[Session, str, str, list[bytes]], object]
+BATCHES: dict[str, tuple[Run, int]] = {
+    "OPEN": (_open, 2),
+    "INFO": (_inspect, 2),
+    "START": (_start, 2),
+    "CANCEL": (_cancel, 2),
+    "END": (_end, 3),
+    "ABORT": (_abort, 3),
+}
+
+
+# -- schedules -------------------------------------------------------------------------------------------------------
+
+
+@command(
+    "QSCHEDULE",
+    Order.TURN,
+    Needs.READ_SCHEDULES,
+    FAMILY,
+    usage="QSCHEDULE ADD name cron queue payload [TIMEZONE zone] [CATCHUP skip|one|all] | LIST | PAUSE name | "
+    "RESUME name | REMOVE name",
+    also=(Needs.PAUSE_SCHEDULE, Needs.SET_SCHEDULE),
+)
+def schedule(session: Session, subcommand: Text, words: Words) -> Begun:
+    """Schedules: ADD, LIST, PAUSE, RESUME and REMOVE cron rules that send messages."""
+    local = session.backend.local
+    word = subcommand.upper()
+    if word == "LIST" and not words:
+        session.check(Needs.READ_SCHEDULES)
+        return session.backend.write(
+            local.schedules,
+            lambda found: [to_reply(one) for one in found if session.may(Needs.READ_SCHEDULES, one.queue)],
+        )
+    if word == "ADD":
+        return _add_schedule(session, words)
+    if word not in ("PAUSE", "RESUME", "REMOVE"):
+        raise unknown_subcommand("QSCHEDULE", subcommand.encode())
+    if len(words) != 1:
+        raise wrong_arity(f"qschedule|{word.lower()}")
+    name = read_name("schedule")(words[0])
+    right = Needs.SET_SCHEDULE if word == "REMOVE" else Needs.PAUSE_SCHEDULE
+    session.check(right)
+
+    def operation() -> Reply:
+        for one in local.schedules():
+            if one.name == name:
+                session.check(right, one.queue)
+        if word == "REMOVE":
+            local.unschedule(name)
+            return OK
+        return to_reply(local.pause_schedule(name) if word == "PAUSE" else local.resume_schedule(name))
+
+    return session.backend.write(operation, _same)
+
+
+def _add_schedule(session: Session, words: list[bytes]) -> Begun:
+    if len(words) < 4 or len(words) % 2:
+        raise wrong_arity("qschedule|add")
+    name, cron, queue = read_name("schedule")(words[0]), read_text(words[1]), read_name("queue")(words[2])
+    session.check(Needs.SET_SCHEDULE, queue)
+    options: dict[str, Any] = {}
+    for option, value in zip(words[4::2], words[5::2], strict=True):
+        if option.upper() not in SCHEDULE_OPTIONS:
+            raise CommandError(f"ERR syntax error: unknown option {quoted(option)} for 'qschedule|add'")
+        options[SCHEDULE_OPTIONS[option.upper()]] = read_text(value)
+    local = session.backend.local
+
+    def operation() -> object:
+        for one in local.schedules():
+            if one.name == name:
+                session.check(Needs.SET_SCHEDULE, one.queue)
+        return local.schedule(name, cron, queue, words[3], **options)
+
+    return session.backend.write(operation, to_reply)
+
+
+SCHEDULE_OPTIONS = {b"TIMEZONE": "timezone", b"CATCHUP": "catch_up"}

@@ -1,0 +1,117 @@
+"""Entries of a stream between two places: as a list, or in pieces, so that no long reply lies in memory as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from penstock.domain.message import Message
+from penstock.domain.timestamps import to_time
+from penstock.servers.resp.commands.entries import entry_id, message_entry
+from penstock.servers.resp.encoder import NO_ARRAY, Encoded, Reply, encode
+from penstock.servers.resp.errors import CommandError
+from penstock.servers.resp.session import Session
+from penstock.servers.shared_receive import MAX_BYTES, SMALL_LIMIT
+
+# Payload of a piece, which may have one entry that is larger.
+PIECE_BYTES = 1024 * 1024
+# Position, time and bytes of an entry.
+Place = tuple[int, int, int]
+
+
+def browse(
+    session: Session, queue: str, after: int, upto: int | None, limit: int, *, backwards: bool = False
+) -> list[Message]:
+    """Inside a call: entries up to where the stream is settled that have not expired; those are as good as gone."""
+    upto = _settled(session, queue, upto)
+    return _unexpired(session, queue, after, upto, limit, backwards)
+
+
+def first_entries(session: Session, queue: str, after: int, limit: int) -> list[Message]:
+    """Inside a call: the next entries after a place, as many as a reply may have."""
+    upto = _settled(session, queue, None)
+    if limit > SMALL_LIMIT:
+        places = session.backend.engine.places(queue, after, upto, limit)
+        if not places:
+            return []
+        upto = next(_pieces(places, MAX_BYTES))[-1][0]
+    return _unexpired(session, queue, after, upto, limit, False)
+
+
+def check_size(session: Session, queue: str, after: int, upto: int | None, limit: int, *, backwards: bool) -> None:
+    """Inside a call: refuse a range that is too large to be one reply. A part of it would look like all of it."""
+    end = _settled(session, queue, upto)
+    places = session.backend.engine.places(queue, after, end, limit, backwards=backwards)
+    size = sum(place[2] for place in places)
+    if len(places) > 1 and size > MAX_BYTES:
+        raise CommandError(
+            f"ERR the entries of this range have {size} bytes, and inside MULTI a range may have {MAX_BYTES}: "
+            "ask for fewer with COUNT, or outside of MULTI"
+        )
+
+
+def _settled(session: Session, queue: str, upto: int | None) -> int:
+    end = session.backend.engine.settled(queue)
+    return end if upto is None else min(upto, end)
+
+
+def _unexpired(session: Session, queue: str, after: int, upto: int, limit: int, backwards: bool) -> list[Message]:
+    engine = session.backend.engine
+    now = to_time(engine.now())
+    found: list[Message] = []
+    while len(found) < limit:
+        several = engine.browse(queue, after, upto, limit - len(found), backwards=backwards)
+        found += [one for one in several if one.expires_at is None or one.expires_at > now]
+        if len(found) == limit or not several:
+            break
+        last = several[-1].position or 0
+        after, upto = (after, last - 1) if backwards else (last, upto)
+    return found
+
+
+async def range_in_pieces(
+    session: Session, queue: str, bounds: Callable[[], tuple[int, int | None]], limit: int, *, backwards: bool
+) -> Reply:
+    """The array's length comes first, so an entry that is removed meanwhile is sent without its fields."""
+    read = session.backend.store.executor.read
+
+    def look() -> list[Place]:
+        after, upto = bounds()
+        end = _settled(session, queue, upto)
+        return session.backend.engine.places(queue, after, end, limit, backwards=backwards)
+
+    places = await read(look)
+    head = b"*%d\r\n" % len(places)
+    for piece in _pieces(places, PIECE_BYTES):
+        data = await read(partial(_encoded, session, queue, piece))
+        if len(piece) == len(places):
+            return Encoded(head + data)
+        await session.write(head + data)
+        head = b""
+    return Encoded(head)
+
+
+def _pieces(places: list[Place], size: int) -> Iterator[list[Place]]:
+    """In order, each with at most so many bytes, or with one entry."""
+    piece: list[Place] = []
+    left = size
+    for place in places:
+        if piece and place[2] > left:
+            yield piece
+            piece, left = [], size
+        piece.append(place)
+        left -= place[2]
+    if piece:
+        yield piece
+
+
+def _encoded(session: Session, queue: str, piece: list[Place]) -> bytes:
+    """Inside a call."""
+    ends = sorted((piece[0][0], piece[-1][0]))
+    found = {one.position: one for one in _unexpired(session, queue, ends[0] - 1, ends[1], len(piece), False)}
+    parts = []
+    for position, created_at, _ in piece:
+        message = found.get(position)
+        entry = [entry_id(created_at, position), NO_ARRAY] if message is None else message_entry(message)
+        parts.append(encode(entry, session.protocol))
+    return b"".join(parts)

@@ -1,0 +1,236 @@
+"""XCLAIM and XAUTOCLAIM: taking over what other consumers hold for too long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from penstock.domain.message import Message
+from penstock.domain.results import LeaseInfo
+from penstock.engines.contract import POSITION, Receipt
+from penstock.servers.access import Right
+from penstock.servers.resp.arguments import GroupName, Name, QueueName, Words
+from penstock.servers.resp.commands.bounds import after_bound, upto_bound
+from penstock.servers.resp.commands.entries import (
+    BEYOND,
+    Bound,
+    is_whole_id,
+    message_entry_id,
+    read_bound,
+    read_parts,
+    row_entry,
+    row_name,
+)
+from penstock.servers.resp.commands.stream_groups import check_group
+from penstock.servers.resp.commands.stream_pending import MOST, lease_name
+from penstock.servers.resp.encoder import Reply
+from penstock.servers.resp.errors import CommandError, quoted
+from penstock.servers.resp.session import Begun, Session
+from penstock.servers.resp.table import Order, command
+from penstock.servers.shared_receive import MAX_BYTES
+
+FAMILY = "stream"
+# How many entries XAUTOCLAIM looks at for each that it may claim, as Redis does.
+LOOKS_PER_CLAIM = 10
+# As much as Redis takes: ten times as many entries are looked at.
+MAX_COUNT = (2**63 - 1) // 16 // LOOKS_PER_CLAIM
+CLAIM_USAGE = (
+    "XCLAIM key group consumer min-idle-time id [id ...] [IDLE ms] [TIME unix-time-milliseconds] [RETRYCOUNT count] "
+    "[FORCE] [JUSTID] [LASTID id]"
+)
+
+
+class _Claim(msgspec.Struct):
+    """The options of XCLAIM."""
+
+    just_ids: bool = False
+    force: bool = False
+    idle: int | None = None
+    delivered_at: int | None = None
+    deliveries: int | None = None
+    last: Bound | None = None
+
+    def told_at(self, now: int) -> int | None:
+        """When the entries are said to have been delivered."""
+        at = self.delivered_at if self.idle is None else now - self.idle
+        return None if at is None else min(at, now)
+
+
+def _brings_entries(values: list[Any]) -> bool:
+    """Without JUSTID. The word is valid only as that option, so one that stands elsewhere makes the call an error."""
+    words: list[bytes] = values[-1]
+    return all(word.upper() != b"JUSTID" for word in words)
+
+
+@command("XCLAIM", Order.TURN, Right.RECEIVE, FAMILY, usage=CLAIM_USAGE, least=2, brings_messages=_brings_entries)
+def claim(session: Session, queue: QueueName, group: GroupName, consumer: Name, words: Words) -> Begun:
+    """Take over entries that another consumer holds for too long; as many as a reply may have."""
+    idle = _idle(words[0])
+    at = 1
+    while at < len(words) and words[at][:1].isdigit():
+        read_parts(words[at])
+        at += 1
+    names, asked = [word for word in words[1:at] if is_whole_id(word)], _claim_options(words[at:])
+
+    def operation() -> Receipt:
+        check_group(session, queue, group, "XCLAIM")
+        if asked.last is not None:
+            _pass_up_to(session, queue, group, asked.last)
+        now, size = session.backend.engine.now() // 1000, 0
+        ids: dict[str, LeaseInfo | None] = {}
+        for message, lease in _wanted(session, queue, group, names):
+            if not (asked.force if lease is None else session.backend.claims.stats(lease, now).idle >= idle):
+                continue
+            size += 0 if asked.just_ids else len(message.payload)
+            if ids and size > MAX_BYTES:
+                break
+            ids[message.id] = lease
+        return _take_over(session, queue, group, consumer, ids, asked)
+
+    return session.backend.write(operation, lambda receipt: _claimed(session, consumer, receipt, asked.just_ids))
+
+
+def _wanted(session: Session, queue: str, group: str, names: list[bytes]) -> Iterator[tuple[Message, LeaseInfo | None]]:
+    """Entries with exactly these ids, one after the other, and their leases if they are in flight."""
+    engine = session.backend.engine
+    for name in names:
+        position = read_parts(name)[1] or 0
+        if 0 < position < BEYOND:
+            for one in engine.browse(queue, position - 1, position, 1):
+                if message_entry_id(one).encode() == name:
+                    leases = engine.leases(queue, group, ids=[one.id])
+                    yield one, leases[0] if leases else None
+
+
+def _pass_up_to(session: Session, queue: str, group: str, last: Bound) -> None:
+    """LASTID: new entries are those after it, unless the group has come further already."""
+    engine = session.backend.engine
+    place = upto_bound(session, queue, last)
+    if place > engine.reached(queue, group):
+        engine.seek(queue, group, place)
+
+
+def _take_over(
+    session: Session, queue: str, group: str, consumer: str, ids: dict[str, LeaseInfo | None], asked: _Claim
+) -> Receipt:
+    """Inside a call. What the entries are said to be differs from what the store knows only where it was asked for."""
+    engine, claims = session.backend.engine, session.backend.claims
+    now = engine.now() // 1000
+    before = {lease.position: claims.deliveries_of(lease) for lease in ids.values() if lease is not None}
+    seconds = session.server.stream_lease_seconds
+    receipt = engine.take_over(queue, group, consumer, list(ids), seconds, counts=not asked.just_ids, force=asked.force)
+    for row in receipt.rows:
+        deliveries = asked.deliveries
+        if deliveries is None and (known := before.get(row[POSITION])) is not None:
+            deliveries = known if asked.just_ids else known + 1
+        claims.note(receipt.token, row[POSITION], asked.told_at(now), deliveries)
+    return receipt
+
+
+def _claimed(session: Session, consumer: str, receipt: Receipt, just_ids: bool) -> Reply:
+    session.backend.consumers.meet(receipt.queue, receipt.group, consumer)
+    if receipt.rows:
+        session.backend.consumers.note_active(receipt.queue, receipt.group, [consumer])
+    session.backend.entry_leases.note(session.holder, receipt, row_name)
+    return [row_name(row, receipt) if just_ids else row_entry(row) for row in receipt.rows]
+
+
+def _idle(word: bytes) -> int:
+    if not word.isdigit() or len(word) > 18:
+        raise CommandError("ERR Invalid min-idle-time argument for XCLAIM")
+    return int(word)
+
+
+def _claim_options(words: list[bytes]) -> _Claim:
+    asked, at = _Claim(), 0
+    while at < len(words):
+        word, value = words[at].upper(), words[at + 1] if at + 1 < len(words) else None
+        at += 1 if word in (b"JUSTID", b"FORCE") else 2
+        match word:
+            case b"JUSTID":
+                asked.just_ids = True
+            case b"FORCE":
+                asked.force = True
+            case b"IDLE" if value is not None:
+                asked.idle = _number(value, "IDLE")
+            case b"TIME" if value is not None:
+                asked.delivered_at = _number(value, "TIME")
+            case b"RETRYCOUNT" if value is not None:
+                asked.deliveries = _number(value, "RETRYCOUNT")
+            case b"LASTID" if value is not None:
+                asked.last = Bound(*read_parts(value))
+            case _:
+                raise CommandError(f"ERR Unrecognized XCLAIM option {quoted(word)}")
+    return asked
+
+
+def _number(value: bytes, name: str) -> int:
+    if not value.isdigit() or len(value) > 18:
+        raise CommandError(f"ERR Invalid {name} option argument for XCLAIM")
+    return int(value)
+
+
+@command(
+    "XAUTOCLAIM",
+    Order.TURN,
+    Right.RECEIVE,
+    FAMILY,
+    usage="XAUTOCLAIM key group consumer min-idle-time start [COUNT count] [JUSTID]",
+    least=2,
+    brings_messages=_brings_entries,
+)
+def claim_any(session: Session, queue: QueueName, group: GroupName, consumer: Name, words: Words) -> Begun:
+    """Take over any entries that other consumers hold for too long."""
+    idle, start = _idle(words[0]), read_bound(b"0-0" if words[1] == b"-" else words[1])
+    count, just_ids = _claim_any_options(words[2:])
+    engine, claims = session.backend.engine, session.backend.claims
+
+    def operation() -> tuple[str, Receipt]:
+        check_group(session, queue, group, "XAUTOCLAIM")
+        now, size = engine.now() // 1000, 0
+        looks = count * LOOKS_PER_CLAIM
+        leases = engine.leases(queue, group, after=after_bound(session, queue, start), limit=looks + 1)
+        ids: dict[str, LeaseInfo | None] = {}
+        following: LeaseInfo | None = leases[looks] if len(leases) > looks else None
+        for lease in leases[:looks]:
+            if len(ids) == count:
+                following = lease
+                break
+            if claims.stats(lease, now).idle < idle:
+                continue
+            size += 0 if just_ids else _size(session, queue, lease)
+            if ids and size > MAX_BYTES:
+                following = lease
+                break
+            ids[lease.id] = lease
+        cursor = "0-0" if following is None else lease_name(following)
+        return cursor, _take_over(session, queue, group, consumer, ids, _Claim(just_ids=just_ids))
+
+    def finish(found: tuple[str, Receipt]) -> Reply:
+        return [found[0], _claimed(session, consumer, found[1], just_ids), []]
+
+    return session.backend.write(operation, finish)
+
+
+def _size(session: Session, queue: str, lease: LeaseInfo) -> int:
+    places = session.backend.engine.places(queue, lease.position - 1, lease.position, 1)
+    return places[0][2] if places else 0
+
+
+def _claim_any_options(words: list[bytes]) -> tuple[int, bool]:
+    count, just_ids, at = 100, False, 0
+    while at < len(words):
+        word = words[at].upper()
+        if word == b"JUSTID":
+            just_ids = True
+            at += 1
+        elif word == b"COUNT" and at + 1 < len(words):
+            if not words[at + 1].isdigit() or not 0 < int(words[at + 1][:19]) <= MAX_COUNT:
+                raise CommandError("ERR COUNT must be > 0")
+            count = int(words[at + 1])
+            at += 2
+        else:
+            raise CommandError(f"ERR syntax error: unknown option {quoted(words[at])} for 'xautoclaim'")
+    return min(count, MOST), just_ids

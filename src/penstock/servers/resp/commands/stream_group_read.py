@@ -1,0 +1,269 @@
+"""XREADGROUP: reading a stream as a group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache, partial
+
+import msgspec
+
+from penstock.domain.errors import PenstockError
+from penstock.domain.results import LeaseInfo
+from penstock.domain.timestamps import EPOCH
+from penstock.engines.contract import Receipt
+from penstock.servers.access import Right
+from penstock.servers.resp.arguments import Words, read_count, read_name
+from penstock.servers.resp.backend import Backend, portions
+from penstock.servers.resp.commands.bounds import after_bound
+from penstock.servers.resp.commands.entries import (
+    BEYOND,
+    MICROSECOND,
+    Bound,
+    Entry,
+    message_entry,
+    read_bound,
+    read_parts,
+    row_entry,
+    row_name,
+)
+from penstock.servers.resp.commands.stream_groups import check_group, no_group
+from penstock.servers.resp.encoder import NO_ARRAY, Pairs, Partial, Replies, Reply
+from penstock.servers.resp.errors import CommandError, quoted
+from penstock.servers.resp.pending import BlockingCall, Pending
+from penstock.servers.resp.session import Begun, Session
+from penstock.servers.resp.table import Order, command
+from penstock.servers.shared_receive import MAX_BYTES, ReceiveRequest
+
+FAMILY = "stream"
+READ_USAGE = (
+    "XREADGROUP GROUP group consumer [COUNT count] [BLOCK milliseconds] [NOACK] STREAMS key [key ...] id [id ...]"
+)
+# Redis gives everything without COUNT; a reply has to end somewhere.
+WITHOUT_COUNT = 10_000
+read_consumer = read_name("consumer")
+# A command that names one stream is shorter; longer ones are not cached.
+MAX_CACHED_WORDS = 12
+
+
+class _Reading(msgspec.Struct, frozen=True):
+    group: str
+    consumer: str
+    count: int
+    block: float | None  # seconds; 0 is for ever
+    blocks: bool
+    noack: bool
+    streams: list[tuple[str, bytes]]
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether it reads new entries of one stream, as one receive with other clients."""
+        return len(self.streams) == 1 and self.streams[0][1] == b">" and not self.noack
+
+
+def _common(words: list[bytes]) -> list[bytes] | None:
+    """New entries of one stream, without blocking."""
+    if len(words) > MAX_CACHED_WORDS:
+        return None
+    try:
+        reading = _cached_reading(tuple(words))
+    except PenstockError:  # the command itself raises it
+        return None
+    return words if reading.is_shared and not reading.blocks else None
+
+
+@command(
+    "XREADGROUP",
+    Order.RECEIVE,
+    Right.RECEIVE,
+    FAMILY,
+    usage=READ_USAGE,
+    least=6,
+    brings_messages=True,
+    common=_common,
+)
+def read(session: Session, words: Words, *, calls: list[list[bytes]]) -> Begun:
+    """Receive entries of streams as a consumer of a group; an id instead of > reads what the consumer holds."""
+    reading = _cached_reading(tuple(calls[0])) if len(calls[0]) <= MAX_CACHED_WORDS else _read_words(words)
+    queues = [queue for queue, _ in reading.streams]
+    for queue in queues:
+        session.check_one(Right.RECEIVE, queue)
+    pending = _begin_reading(session, reading, len(calls))
+    if not reading.blocks or any(place != b">" for _, place in reading.streams):
+        return pending
+    return BlockingCall(
+        pending,
+        queues,
+        reading.group,
+        None if reading.block == 0 else reading.block,
+        NO_ARRAY,
+        partial(_receive, session, reading, 1),
+        partial(_deal_and_ack if reading.noack else _deal, session),
+        needs_group=True,
+    )
+
+
+@lru_cache(4096)
+def _cached_reading(words: tuple[bytes, ...]) -> _Reading:
+    """Consumers repeat the same command."""
+    return _read_words(list(words[1:]))
+
+
+def _read_words(words: list[bytes]) -> _Reading:
+    if len(words) < 3 or words[0].upper() != b"GROUP":
+        raise CommandError("ERR Missing GROUP option for XREADGROUP")
+    group, consumer = read_name("group")(words[1]), read_consumer(words[2])
+    count, block, noack, at = WITHOUT_COUNT, None, False, 3
+    while at < len(words):
+        word, value = words[at].upper(), words[at + 1] if at + 1 < len(words) else None
+        if word == b"STREAMS":
+            return _Reading(group, consumer, count, block, block is not None, noack, _streams(words[at + 1 :]))
+        if word == b"NOACK":
+            noack = True
+            at += 1
+            continue
+        if word not in (b"COUNT", b"BLOCK") or value is None:
+            raise CommandError(f"ERR syntax error: unknown option {quoted(words[at])} for 'xreadgroup'")
+        if word == b"COUNT":
+            count = min(read_count(value), 1_000_000) or WITHOUT_COUNT
+        else:
+            block = read_milliseconds(value) / 1000
+        at += 2
+    raise CommandError("ERR syntax error: XREADGROUP needs STREAMS key [key ...] id [id ...]")
+
+
+def read_milliseconds(value: bytes) -> int:
+    if not value.isdigit() or len(value) > 18:
+        negative = value[:1] == b"-" and value[1:].isdigit()
+        raise CommandError("ERR timeout is negative" if negative else "ERR timeout is not an integer or out of range")
+    return min(int(value), 10**12)
+
+
+def _streams(words: list[bytes]) -> list[tuple[str, bytes]]:
+    half, odd = divmod(len(words), 2)
+    if odd or not half:
+        raise CommandError(
+            "ERR Unbalanced 'xreadgroup' list of streams: for each stream key an ID or '>' must be specified."
+        )
+    for place in words[half:]:
+        if place == b"$":
+            raise CommandError("ERR The $ ID is meaningless in the context of XREADGROUP: use > to read new entries")
+        if place != b">":
+            read_bound(place)
+    return [(read_name("queue")(key), place) for key, place in zip(words[:half], words[half:], strict=True)]
+
+
+def _begin_reading(session: Session, reading: _Reading, times: int) -> Pending:
+    for queue, _ in reading.streams:
+        session.backend.consumers.meet(queue, reading.group, reading.consumer)
+    if reading.is_shared:
+        return _receive(session, reading, times, reading.streams[0][0])
+
+    def operation() -> list[tuple[str, list[Entry], Receipt | None]]:
+        return [(queue, *_read_one(session, reading, queue, place)) for queue, place in reading.streams]
+
+    def finish(found: Sequence[tuple[str, list[Entry], Receipt | None]]) -> Reply:
+        pairs = []
+        for (queue, entries, receipt), (_, place) in zip(found, reading.streams, strict=True):
+            if receipt is not None and not reading.noack:
+                session.backend.entry_leases.note(session.holder, receipt, row_name)
+            if receipt is not None and receipt.rows:
+                session.backend.consumers.note_active(queue, reading.group, [reading.consumer])
+            if entries or place != b">":
+                pairs.append((queue, entries))
+        return Pairs(pairs) if pairs else NO_ARRAY
+
+    return session.backend.write(operation, finish)
+
+
+def _receive(session: Session, reading: _Reading, times: int, queue: str) -> Pending:
+    request = ReceiveRequest(reading.consumer, reading.count, times)
+    finish = partial(_replies, session, reading, times)
+    lease = session.server.stream_lease_seconds
+    return session.backend.receive(queue, reading.group, request, lease, finish, refusal=_no_group)
+
+
+def _no_group(queue: str, group: str | None) -> CommandError:
+    return no_group(queue, str(group), "XREADGROUP")
+
+
+def _replies(session: Session, reading: _Reading, times: int, outcome: list[list[Receipt]]) -> Reply:
+    """One reply for each of `times` commands."""
+    [receipts] = outcome
+    if times == 1:
+        return _deal(session, receipts[0].queue, receipts)
+    replies = Replies()
+    for receipt, rows in portions(receipts, reading.count, times):
+        if not rows and receipt.is_cut:
+            break
+        replies.append(Pairs([(receipt.queue, [row_entry(row) for row in rows])]) if rows else NO_ARRAY)
+    for receipt in receipts:
+        _note(session, receipt)
+    return replies if len(replies) == times else Partial(replies)
+
+
+def _deal(session: Session, queue: str, receipts: list[Receipt] | None) -> Reply:
+    if not receipts or not receipts[0].rows:
+        return NO_ARRAY
+    [receipt] = receipts
+    _note(session, receipt)
+    return Pairs([(queue, [row_entry(row) for row in receipt.rows])])
+
+
+def _note(session: Session, receipt: Receipt) -> None:
+    """Remember who holds the entries, and that the consumer is active."""
+    if receipt.rows:
+        session.backend.entry_leases.note(session.holder, receipt, row_name)
+        session.backend.consumers.note_active(receipt.queue, receipt.group, [receipt.consumer])
+
+
+def _deal_and_ack(session: Session, queue: str, receipts: list[Receipt] | None) -> Reply | Pending:
+    """For a client that waited: acked only now that it is there to take it."""
+    reply = _deal(session, queue, receipts)
+    if not receipts or not receipts[0].rows:
+        return reply
+    [receipt] = receipts
+    names = [row_name(row, receipt) for row in receipt.rows]
+    find = partial(find_lease, session.backend, queue, receipt.group)
+    return session.backend.entry_leases.ack(session, queue, receipt.group, names, find, lambda _: reply)
+
+
+def find_lease(backend: Backend, queue: str, group: str, name: bytes) -> LeaseInfo | None:
+    """Inside a call: the lease of the entry with exactly this id."""
+    milliseconds, position = read_parts(name)
+    if position is None or not 0 < position < BEYOND:
+        return None
+    leases = backend.engine.leases(queue, group, after=position - 1, limit=1)
+    is_it = leases and leases[0].position == position and _milliseconds_of(leases[0]) == milliseconds
+    return leases[0] if is_it else None
+
+
+def _milliseconds_of(lease: LeaseInfo) -> int:
+    return (lease.created_at - EPOCH) // MICROSECOND // 1000
+
+
+def _read_one(session: Session, reading: _Reading, queue: str, place: bytes) -> tuple[list[Entry], Receipt | None]:
+    if place != b">":
+        return _held(session, reading, queue, place), None
+    [[receipt]] = _receive(session, reading, 1, queue).call()
+    if reading.noack and receipt.rows:
+        session.backend.ack_receipt(receipt)
+    return [row_entry(row) for row in receipt.rows], receipt
+
+
+def _held(session: Session, reading: _Reading, queue: str, place: bytes) -> list[Entry]:
+    """What the consumer has in flight, after an id, as much as a reply may have. It is delivered once more."""
+    engine = session.backend.engine
+    check_group(session, queue, reading.group, "XREADGROUP")
+    milliseconds, position = read_parts(place)
+    after = after_bound(session, queue, Bound(milliseconds, position, is_open=True))
+    leases = engine.leases(queue, reading.group, consumer=reading.consumer, after=after, limit=reading.count)
+    now, size = engine.now() // 1000, 0
+    found: list[Entry] = []
+    for one in leases:
+        message = engine.find(queue, one.id)
+        size += len(message.payload)
+        if found and size > MAX_BYTES:
+            break
+        session.backend.claims.note_again(one, now)
+        found.append(message_entry(message))
+    return found

@@ -1,0 +1,164 @@
+"""XREAD: following streams without a group. What was read is not leased, and everybody gets everything.
+
+A client says how far it has read by an id, so nothing may appear later behind an id that it was given: entries are read
+up to where the stream is settled. What lies beyond waits for the transactions that are still sending to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+
+from penstock.servers.access import Right
+from penstock.servers.resp.arguments import Words, read_count, read_name
+from penstock.servers.resp.commands.bounds import upto_bound
+from penstock.servers.resp.commands.entries import Bound, message_entry, read_parts
+from penstock.servers.resp.commands.stream_chunks import browse, first_entries
+from penstock.servers.resp.commands.stream_group_read import WITHOUT_COUNT, read_milliseconds
+from penstock.servers.resp.encoder import NO_ARRAY, Pairs, Reply
+from penstock.servers.resp.errors import CommandError, quoted
+from penstock.servers.resp.pending import Pending
+from penstock.servers.resp.session import Begun, Session
+from penstock.servers.resp.table import Order, command
+
+FAMILY = "stream"
+BEGINNING = 0
+# A wait that nobody ends is begun anew after this long.
+LONG_SECONDS = 3600.0
+NEWEST = b"$"
+LAST_ENTRY = b"+"
+# When an entry waits for a transaction to end: nobody says so when one is rolled back.
+UNSETTLED_SECONDS = 0.05
+
+
+class _Place(NamedTuple):
+    """Where a stream is read: what comes after a position, or only the last entry."""
+
+    queue: str
+    after: int
+    is_last_only: bool
+
+
+class _Following(msgspec.Struct, frozen=True):
+    count: int
+    block: float | None  # seconds; 0 is for ever
+    streams: list[tuple[str, bytes]]
+
+
+@command(
+    "XREAD",
+    Order.ALONE,
+    Right.LOOK,
+    FAMILY,
+    usage="XREAD [COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]",
+    least=3,
+    brings_messages=True,
+)
+def read(session: Session, words: Words) -> Begun:
+    """Read entries of streams that come after the given ids; $ means those still to come, + the last entry."""
+    following = _read_words(words)
+    session.check(Right.LOOK, *(queue for queue, _ in following.streams))
+    if following.block is None or session.is_executing:
+        return _once(session, following)
+    return _wait(session, following)
+
+
+def _once(session: Session, following: _Following) -> Pending:
+    def operation() -> Reply:
+        return _entries(session, following.count, _places(session, following))
+
+    return session.backend.read(operation, lambda reply: reply)
+
+
+async def _wait(session: Session, following: _Following) -> Reply:
+    store = session.backend.store
+    block = following.block or 0
+    most = session.server.max_block_seconds
+    if most and (not block or block > most):
+        block = most
+    loop = asyncio.get_running_loop()
+    ends = loop.time() + block if block else None
+    places: list[_Place] = await store.executor.read(partial(_places, session, following))
+    with session.waiting(NO_ARRAY):
+        while True:
+            reply: Reply = await store.executor.read(partial(_entries, session, following.count, places))
+            left = LONG_SECONDS if ends is None else ends - loop.time()
+            if reply is not NO_ARRAY or left <= 0 or session.server.is_closing:
+                return reply
+            # Those who have read everything wait for the same, and it is looked at once for all of them.
+            key = ("entries", *places)
+            await store.executor.wait(key, partial(_ready_in, session, places), left)
+
+
+def _places(session: Session, following: _Following) -> list[_Place]:
+    """Inside a call: where each stream is read. One that is named twice is read twice, as Redis does."""
+    return [_place(session, queue, word) for queue, word in following.streams]
+
+
+def _place(session: Session, queue: str, word: bytes) -> _Place:
+    if word == LAST_ENTRY:
+        return _Place(queue, BEGINNING, True)
+    if word == NEWEST:
+        engine = session.backend.engine
+        newest = engine.browse(queue, BEGINNING, engine.settled(queue), 1, backwards=True)
+        return _Place(queue, newest[0].position or BEGINNING if newest else BEGINNING, False)
+    milliseconds, position = read_parts(word)
+    return _Place(queue, upto_bound(session, queue, Bound(milliseconds, position or 0)), False)
+
+
+def _entries(session: Session, count: int, places: list[_Place]) -> Reply:
+    """Inside a call."""
+    pairs = []
+    for queue, after, is_last_only in places:
+        if is_last_only:
+            found = browse(session, queue, after, None, 1, backwards=True)
+        else:
+            found = first_entries(session, queue, after, count)
+        if found:
+            pairs.append((queue, [message_entry(one) for one in found]))
+    return Pairs(pairs) if pairs else NO_ARRAY
+
+
+def _ready_in(session: Session, places: list[_Place]) -> float | None:
+    engine = session.backend.engine
+    firsts = [
+        (place.queue, one.position or 0) for place in places for one in engine.browse(place.queue, place.after, None, 1)
+    ]
+    if any(position <= engine.settled(queue) for queue, position in firsts):
+        return 0
+    return UNSETTLED_SECONDS if firsts else None
+
+
+def _read_words(words: list[bytes]) -> _Following:
+    count, block, at = WITHOUT_COUNT, None, 0
+    while at < len(words):
+        word, value = words[at].upper(), words[at + 1] if at + 1 < len(words) else None
+        if word == b"STREAMS":
+            return _Following(count, block, _streams(words[at + 1 :]))
+        if word not in (b"COUNT", b"BLOCK") or value is None:
+            raise CommandError(f"ERR syntax error: unknown option {quoted(words[at])} for 'xread'")
+        if word == b"COUNT":
+            count = min(read_count(value), WITHOUT_COUNT) or WITHOUT_COUNT
+        else:
+            block = read_milliseconds(value) / 1000
+        at += 2
+    raise CommandError("ERR syntax error: XREAD needs STREAMS key [key ...] id [id ...]")
+
+
+def _streams(words: list[bytes]) -> list[tuple[str, bytes]]:
+    half, odd = divmod(len(words), 2)
+    if odd or not half:
+        raise CommandError(
+            "ERR Unbalanced 'xread' list of streams: for each stream key an ID, '+', or '$' must be specified."
+        )
+    for place in words[half:]:
+        if place == b">":
+            raise CommandError(
+                "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> option."
+            )
+        if place not in (NEWEST, LAST_ENTRY):
+            read_parts(place)
+    return [(read_name("queue")(key), place) for key, place in zip(words[:half], words[half:], strict=True)]

@@ -1,0 +1,61 @@
+"""The latest leases, by the id under which the client knows the message.
+
+A client settles by id, the store by token. Most acks come soon after the message was handed out, so the tokens of the
+latest leases are kept here; any other is looked up in the store.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+Kept = TypeVar("Kept")
+Reader = tuple[str, str]
+# About 250 bytes each; twice as many are kept at most.
+MAX_YOUNG = 50_000
+
+
+class LeaseCache(Generic[Kept]):
+    """Two generations: when the younger one is full it becomes the older one, which is dropped as a whole. Entries put
+    in after `known_since` were not dropped."""
+
+    def __init__(self, most: int = MAX_YOUNG, clock: Callable[[], float] = time.time) -> None:
+        self._most = most
+        self._clock = clock
+        self._young: dict[Reader, dict[bytes, Kept]] = {}
+        self._old: dict[Reader, dict[bytes, Kept]] = {}
+        self._count = 0
+        self.known_since = self._turned_at = clock()
+
+    def put(self, queue: str, group: str, leases: dict[bytes, Kept]) -> None:
+        if not leases:
+            return
+        known = self._young.get((queue, group))
+        if known is None:
+            self._young[queue, group] = leases
+        else:
+            known.update(leases)
+        self._count += len(leases)
+        if self._count > self._most:
+            self.known_since, self._turned_at = self._turned_at, self._clock()
+            self._old, self._young, self._count = self._young, {}, 0
+
+    def get(self, queue: str, group: str, name: bytes) -> Kept | None:
+        for part in (self._young, self._old):
+            kept = part.get((queue, group))
+            if kept is not None and (found := kept.get(name)) is not None:
+                return found
+        return None
+
+    def take(self, queue: str, group: str, names: Sequence[bytes]) -> list[Kept | None]:
+        """Remove and return the lease of each: it is settled once."""
+        young = self._young.get((queue, group)) or {}
+        found = [young.pop(name, None) for name in names]
+        old = self._old.get((queue, group))
+        if old and None in found:
+            return [old.pop(name, None) if lease is None else lease for name, lease in zip(names, found, strict=True)]
+        return found
+
+    def __len__(self) -> int:
+        return sum(len(leases) for part in (self._young, self._old) for leases in part.values())

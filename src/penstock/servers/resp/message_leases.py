@@ -1,0 +1,261 @@
+"""Who holds what was handed out, for the commands that settle by a message's id alone.
+
+The store settles by token. A client of QGET knows ids only, so the server keeps for each message which connection has
+received it and under which token. That connection may settle it; no other may, while the lease is another's:
+
+- A lease taken under a name (CLIENT SETNAME, or CONSUMER of QRECEIVE) belongs to the name: connections with that name
+  and user may settle it too, through any server of the store.
+- A lease taken without a name belongs to its connection. Once that is closed, any other nameless connection of the same
+  user may settle it, and so it is with leases that this server cannot know: those taken before it began, and those it
+  had to forget because there were too many.
+- Who shows the token may settle from anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from penstock.domain.errors import LeaseLost, OutOfOrder
+from penstock.domain.lifecycle import Event
+from penstock.domain.results import LeaseInfo
+from penstock.domain.settlement import Settle, Settled
+from penstock.engines.contract import POSITION, Receipt
+from penstock.servers.resp.encoder import Reply
+from penstock.servers.resp.lease_cache import LeaseCache
+from penstock.servers.resp.pending import Pending
+
+if TYPE_CHECKING:
+    from penstock.servers.resp.backend import Backend
+    from penstock.servers.resp.session import Session
+
+# The consumer of connections without a name.
+NAMELESS = "resp"
+# What became of each ack: whether the message is done now, or what was wrong.
+Acked = bool | OutOfOrder
+# Names that one connection receives under; more are not remembered.
+MAX_CONSUMERS = 1_000
+# Instead of a place among the settlements that can be made at once.
+REFUSED, UNKNOWN = -1, -2
+
+
+class Holder:
+    """A connection, as those who come later see it."""
+
+    __slots__ = ("consumers", "is_open", "user_name")
+
+    def __init__(self, user_name: str | None) -> None:
+        self.user_name = user_name
+        self.is_open = True
+        self.consumers: set[str] = set()  # of streams, as which it has received
+
+    def receives_as(self, consumer: str) -> None:
+        if len(self.consumers) < MAX_CONSUMERS:
+            self.consumers.add(consumer)
+
+
+class MessageLease(msgspec.Struct, frozen=True, gc=False):
+    token: int
+    position: int
+    consumer: str
+    holder: Holder
+
+
+class MessageLeases:
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._kept: LeaseCache[MessageLease] = LeaseCache()
+
+    # -- what was handed out -----------------------------------------------------------------------------------------
+
+    def note(self, session: Session, receipt: Receipt) -> None:
+        token, consumer, holder = receipt.token, receipt.consumer, session.holder
+        held = {
+            receipt.id_of(row).encode(): MessageLease(token, row[POSITION], consumer, holder) for row in receipt.rows
+        }
+        self.put(receipt.queue, receipt.group, held)
+
+    def put(self, queue: str, group: str, held: dict[bytes, MessageLease]) -> None:
+        """By the messages' ids."""
+        self._kept.put(queue, group, held)
+
+    # -- settling by id ----------------------------------------------------------------------------------------------
+
+    def ack(
+        self,
+        session: Session,
+        queue: str,
+        group: str,
+        keys: Sequence[bytes],
+        finish: Callable[[list[Acked]], Reply],
+    ) -> Reply | Pending:
+        """Ack messages by their ids; `finish` is given the outcome of each."""
+        known: dict[bytes, MessageLease] = {}
+        places = [self._place(session, queue, group, key, known) for key in keys]
+        done = partial(self._acked, session, queue, group, keys, places, known, finish)
+        settles = [Settle(Event.ACK, "", held.position, held.token) for held in known.values()]
+        return self._backend.settle(queue, group, settles, done) if settles else done(())
+
+    def _acked(
+        self,
+        session: Session,
+        queue: str,
+        group: str,
+        keys: Sequence[bytes],
+        places: list[int],
+        known: dict[bytes, MessageLease],
+        finish: Callable[[list[Acked]], Reply],
+        results: Sequence[Settled],
+    ) -> Reply | Pending:
+        settled = [
+            self._outcome(queue, group, *one, result) for one, result in zip(known.items(), results, strict=True)
+        ]
+        if len(settled) == len(places):
+            return finish(settled)
+        outcomes = [place >= 0 and settled[place] for place in places]
+        unknown = [at for at, place in enumerate(places) if place == UNKNOWN]
+        if not unknown:
+            return finish(outcomes)
+        find = partial(self._find_each, session, queue, group, [keys[at] for at in unknown])
+        return self._backend.write(find, partial(self._ack_found, queue, group, finish, outcomes, unknown))
+
+    def _place(self, session: Session, queue: str, group: str, key: bytes, known: dict[bytes, MessageLease]) -> int:
+        """Where its ack stands among the settlements that can be made at once, if it may be made at once. Of an ack
+        that is said twice the second one finds nothing."""
+        held = self._kept.get(queue, group, key)
+        if held is None or key in known:
+            return UNKNOWN
+        if not session.may_settle(held.consumer, held.holder):
+            return REFUSED
+        known[key] = held
+        return len(known) - 1
+
+    def _outcome(self, queue: str, group: str, key: bytes, held: MessageLease, settled: Settled) -> Acked:
+        """Forgets what nobody holds any more; somebody else may have received it meanwhile."""
+        if isinstance(settled.error, OutOfOrder):
+            return settled.error
+        if self._kept.get(queue, group, key) is held:
+            self._kept.take(queue, group, [key])
+        # When the same was said through another server before, that one has the 1.
+        return settled.error is None and not settled.is_repeat
+
+    def _find_each(self, session: Session, queue: str, group: str, keys: Sequence[bytes]) -> list[LeaseInfo | None]:
+        """Inside an operation."""
+        return [self._find(session, queue, group, key.decode()) if key else None for key in keys]
+
+    def _ack_found(
+        self,
+        queue: str,
+        group: str,
+        finish: Callable[[list[Acked]], Reply],
+        outcomes: list[Acked],
+        places: list[int],
+        found: list[LeaseInfo | None],
+    ) -> Reply | Pending:
+        """A call of their own, together with others and in the order of their leases. Of an ack that is said twice the
+        second one finds nothing."""
+        live = {lease.id: (place, lease) for place, lease in reversed(list(zip(places, found, strict=True))) if lease}
+        if not live:
+            return finish(outcomes)
+        acks = [Settle(Event.ACK, lease.id, lease.position, lease.token) for _, lease in live.values()]
+
+        def end(results: list[Settled]) -> Reply:
+            for (place, _), settled in zip(live.values(), results, strict=True):
+                ok = settled.error is None and not settled.is_repeat
+                outcomes[place] = settled.error if isinstance(settled.error, OutOfOrder) else ok
+            return finish(outcomes)
+
+        return self._backend.settle(queue, group, acks, end)
+
+    def _find(self, session: Session, queue: str, group: str, message_id: str) -> LeaseInfo | None:
+        """Inside an operation: the lease of a message of another server, if the client may settle it."""
+        leases = self._backend.engine.leases(queue, group, ids=[message_id])
+        if not leases or not self._may_settle_unknown(session, leases[0]):
+            return None
+        return leases[0]
+
+    def _may_settle_unknown(self, session: Session, lease: LeaseInfo) -> bool:
+        is_older = lease.leased_at.timestamp() < self._kept.known_since
+        return session.may_settle(lease.consumer, None) and (is_older or lease.consumer != NAMELESS)
+
+    def settle(
+        self, session: Session, queue: str, group: str, settle: Settle, finish: Callable[[Settled], Reply]
+    ) -> Pending:
+        """One message, by its id; `settle` says how. With a token it is that lease or none."""
+        key = settle.id.encode()
+        held = self._kept.get(queue, group, key)
+        if settle.token or held is None:
+            look = partial(self._lease_of, session, queue, group, settle)
+            return self._backend.write(look, lambda lease: self._settle_at(queue, group, settle, lease, finish))
+        if not session.may_settle(held.consumer, held.holder):
+            raise _not_held(settle.id)
+        settle = _with_lease(settle, held.token, held.position)
+
+        def done(results: list[Settled]) -> Reply:
+            self._outcome(queue, group, key, held, results[0])
+            return finish(results[0])
+
+        return self._backend.settle(queue, group, [settle], done)
+
+    def _lease_of(self, session: Session, queue: str, group: str, settle: Settle) -> tuple[int, int]:
+        """Inside an operation: the token and the position of a message that another server has handed out, or whose
+        token the client shows."""
+        if settle.token:
+            return settle.token, self._backend.engine.position(queue, settle.id)
+        lease = self._find(session, queue, group, settle.id)
+        if lease is None:
+            raise _not_held(settle.id)
+        return lease.token, lease.position
+
+    def _settle_at(
+        self,
+        queue: str,
+        group: str,
+        settle: Settle,
+        lease: tuple[int, int],
+        finish: Callable[[Settled], Reply],
+    ) -> Pending:
+        settles = [_with_lease(settle, *lease)]
+        return self._backend.settle(queue, group, settles, lambda results: finish(results[0]))
+
+    def extend(
+        self,
+        session: Session,
+        queue: str,
+        group: str,
+        message_id: str,
+        seconds: float,
+        token: int,
+        finish: Callable[[int], Reply],
+    ) -> Pending:
+        held = self._kept.get(queue, group, message_id.encode())
+        if not token and held is not None and not session.may_settle(held.consumer, held.holder):
+            raise _not_held(message_id)
+        engine = self._backend.engine
+
+        def operation() -> int:
+            lease: Any = held
+            if token:
+                lease = MessageLease(token, engine.position(queue, message_id), "", session.holder)
+            elif held is None:
+                lease = self._find(session, queue, group, message_id)
+            ends = None if lease is None else engine.extend(queue, group, [(lease.token, lease.position)], seconds)[0]
+            if ends is None:
+                raise _not_held(message_id)
+            return ends
+
+        return self._backend.write(operation, finish)
+
+
+def _with_lease(settle: Settle, token: int, position: int) -> Settle:
+    return msgspec.structs.replace(settle, position=position, token=token)
+
+
+def _not_held(message_id: str) -> LeaseLost:
+    return LeaseLost(
+        f"message {message_id} is not in flight for this connection: its lease has ended or is another consumer's; "
+        "nothing was changed"
+    )

@@ -1,0 +1,98 @@
+"""The place of a reply among those of its connection, until its outcome has come."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from penstock.domain.errors import PenstockError, StoreError
+from penstock.servers.access import Right
+from penstock.servers.resp.encoder import Partial, Reply, encode
+from penstock.servers.resp.errors import failure
+from penstock.servers.resp.pending import BlockingCall, Pending
+from penstock.servers.resp.table import Order
+
+if TYPE_CHECKING:
+    from penstock.servers.resp.connection import Connection
+
+logger = logging.getLogger("penstock.resp")
+
+
+class ReplySlot:
+    """The completion of a command, or of several that became one call."""
+
+    __slots__ = (
+        "blocking",
+        "calls",
+        "connection",
+        "data",
+        "finish",
+        "is_paused",
+        "may_be_cut",
+        "order",
+        "part",
+        "protocol",
+    )
+
+    def __init__(self, connection: Connection, order: Order, protocol: int, calls: list[list[bytes]]) -> None:
+        self.connection = connection
+        self.order = order
+        self.protocol = protocol
+        self.calls = calls  # the commands, each as its words
+        self.data: bytes | None = None
+        self.finish: Any = None
+        self.blocking: BlockingCall | None = None
+        # Some of several receives may have to wait until the client has read the replies to the first.
+        self.may_be_cut = order is Order.RECEIVE and len(calls) > 1
+        self.part: bytes | None = None  # replies to the calls before those that are left
+        self.is_paused = False  # until the client has read that part
+
+    def cancelled(self) -> bool:
+        """Whether its client is gone and received messages have to be given back; what a client has sent stays sent."""
+        return self.order is Order.RECEIVE and self.connection.is_gone
+
+    def set_result(self, outcome: Any) -> None:
+        try:
+            reply = self.finish(outcome)
+        except Exception as error:
+            self.set_exception(error)
+            return
+        kind = type(reply)
+        if kind is Pending or kind is Partial:
+            self.answer(reply)
+        elif self.blocking is not None and reply is self.blocking.empty:
+            self.connection.block(self, self.blocking)
+        else:
+            self.data = encode(reply, self.protocol)
+            self.connection.filled(self)
+
+    def set_exception(self, error: BaseException) -> None:
+        if isinstance(error, StoreError):
+            logger.error("the store failed: %s", error)
+            self.connection.server.store_fails = True
+        elif not isinstance(error, PenstockError):
+            logger.error("a command failed: %r", error, exc_info=error)
+        self.fill(encode(failure(error), self.protocol) * len(self.calls))
+
+    def answer(self, reply: Reply | Pending) -> None:
+        if type(reply) is Pending:
+            self.connection.submit(self, reply)
+        elif type(reply) is Partial:
+            # The other calls are made when the client has read these replies.
+            self.part = encode(reply.replies, self.protocol)
+            self.calls = self.calls[len(reply.replies) :]
+            self.connection.flush_soon()
+        else:
+            self.fill(encode(reply, self.protocol))
+
+    def fill(self, data: bytes) -> None:
+        self.data = data
+        self.connection.filled(self)
+
+    # -- as a blocked client ---------------------------------------------------------------------------------------
+
+    def is_there(self) -> bool:
+        return self.connection.is_there()
+
+    def may_receive(self, queue: str) -> bool:
+        return self.connection.session.may(Right.RECEIVE, queue)

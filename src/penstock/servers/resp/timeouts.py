@@ -1,0 +1,38 @@
+"""When to look at which client: at the first moment at which it can have kept the server waiting for too long.
+
+Most clients give no reason to, so looking at all of them every second would be most of what an idle server does.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.servers.resp.connection import Connection
+
+
+class Timeouts:
+    def __init__(self) -> None:
+        self._seconds: dict[Connection, int] = {}
+        self._turns: dict[int, set[Connection]] = {}
+
+    def look_at(self, connection: Connection, at: float) -> None:
+        """In the second of `at`, instead of when was said before."""
+        self.forget(connection)
+        if at < math.inf:
+            second = self._seconds[connection] = int(at)
+            self._turns.setdefault(second, set()).add(connection)
+
+    def forget(self, connection: Connection) -> None:
+        second = self._seconds.pop(connection, None)
+        if second is not None:
+            self._turns[second].discard(connection)
+
+    def due(self, now: float) -> list[Connection]:
+        """Those whose turn has come. Each has to be given another one."""
+        seconds = [second for second in self._turns if second <= now]
+        due = [connection for second in seconds for connection in self._turns.pop(second)]
+        for connection in due:
+            del self._seconds[connection]
+        return due

@@ -1,0 +1,45 @@
+"""Times: microseconds inside, aware datetimes outside, nothing lost between."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.domain.errors import InvalidInput
+from penstock.domain.limits import MAX_SECONDS
+from penstock.domain.timestamps import microseconds, to_optional_time, to_time
+from penstock.domain.validation import from_time
+
+zones = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))
+
+
+@given(value=st.datetimes(datetime(1900, 1, 1), datetime(9000, 1, 1), timezones=zones))
+def test_a_time_comes_back_to_the_microsecond_from_any_zone(value: datetime) -> None:
+    back = to_time(from_time("at", value))
+    assert back == value
+    assert back.utcoffset() == timedelta(0)
+
+
+@given(at=st.integers(-(10**15), 10**17))
+def test_microseconds_come_back_as_they_were(at: int) -> None:
+    assert from_time("at", to_time(at)) == at
+
+
+def test_no_time_stays_no_time() -> None:
+    assert to_optional_time(None) is None
+    assert to_optional_time(0) == datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("value", [datetime(2026, 3, 5), "2026-03-05", 1_772_668_800, None])
+def test_a_time_without_a_zone_or_of_another_kind_is_refused_by_value(value: Any) -> None:
+    with pytest.raises(InvalidInput, match="deadline_at"):
+        from_time("deadline_at", value)
+
+
+@given(seconds=st.floats(0, MAX_SECONDS))
+def test_seconds_become_the_nearest_microsecond(seconds: float) -> None:
+    assert abs(microseconds(seconds) - seconds * 1_000_000) <= 0.5

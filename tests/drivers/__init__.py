@@ -1,0 +1,1 @@
+"""A send in the caller's own transaction, on the drivers and frameworks that programs use."""

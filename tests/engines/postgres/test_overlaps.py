@@ -1,0 +1,120 @@
+"""Calls that overlap: one that waited for another goes by what the other has done, not by what it saw before."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from penstock import Queue
+from tests.engines.postgres.fixtures import Begin
+
+
+def hold_lanes(other: psycopg.Connection) -> None:
+    """Nobody receives from the queue until this transaction ends."""
+    other.execute("select penstock._lock_lanes(q, null) from penstock.queue as q where name = 'orders'")
+
+
+def test_a_lease_that_was_settled_meanwhile_is_not_extended(
+    queue: Queue, other: psycopg.Connection, begin: Begin
+) -> None:
+    queue.send_many([b"1", b"2", b"3"])
+    first, second, _ = queue.receive(limit=3)
+    other.execute(
+        "select penstock.settle('orders', 'default', '{ack}', %s, %s, '{null}', '{null}')",
+        ([first.token], [first.position]),
+    )
+    leases = [(one.token, one.position) for one in (first, second)]
+    begun = begin(lambda: queue.engine.extend("orders", "default", leases, 60))
+    other.commit()
+    lost, end = begun.result(20)
+    assert lost is None
+    assert end is not None
+    second.ack()
+    assert queue.stats("default").in_progress == 1
+
+
+def test_a_receive_with_a_lower_token_leaves_what_a_later_one_gave_back(
+    queue: Queue, other: psycopg.Connection
+) -> None:
+    """It began before the other, and came to the message after it: the tokens of a message grow all the same."""
+    queue.send(b"1")
+    (delivery,) = queue.receive()
+    delivery.nak(delay_seconds=0)
+
+    def retake(token: int) -> list[int]:
+        taken = other.execute(
+            """
+            select attempt from penstock.queue as q join penstock.group as g using (queue_id),
+                penstock._receive_retries(q, g, 'early', 10, 60, %s, penstock.now_us(), 100)
+            where q.name = 'orders' and g.name = 'default'
+            """,
+            (token,),
+        )
+        return [row[0] for row in taken.fetchall()]
+
+    assert retake(delivery.token - 1) == []
+    assert retake(delivery.token) == []
+    assert retake(delivery.token + 1) == [2]
+
+
+def test_a_receive_that_waited_for_another_takes_nothing_twice(
+    queue: Queue, other: psycopg.Connection, begin: Begin
+) -> None:
+    queue.send_many([b"1", b"2", b"3"])
+    queue.ack_many(queue.receive())
+    hold_lanes(other)
+    begun = begin(queue.receive)
+    taken = other.execute("select payload from penstock.receive('orders')").fetchall()
+    other.commit()
+    assert [row[0] for row in taken] == [b"2"]
+    assert [delivery.payload for delivery in begun.result(20)] == [b"3"]
+
+
+@pytest.mark.parametrize("priorities", [(0, 0, 0), (0, 0, 1)], ids=["one lane", "two lanes"])
+@pytest.mark.parametrize("group", ["default", "another"])
+def test_a_receive_that_waited_for_a_trim_hands_out_nothing_of_it(
+    queue: Queue, other: psycopg.Connection, begin: Begin, priorities: tuple[int, ...], group: str
+) -> None:
+    for number, priority in enumerate(priorities):
+        queue.send(number, priority=priority)
+    queue.receive(group=group)
+    other.execute("select penstock.trim('orders', keep => 1)")
+    begun = begin(lambda: queue.receive(limit=10, group=group))
+    other.commit()
+    assert [delivery.json() for delivery in begun.result(20)] == [2]
+    stats = queue.stats(group)
+    assert (stats.available, stats.in_progress, stats.lag, stats.outcomes["cancelled"]) == (0, 1, 0, 2)
+
+
+def test_a_group_that_begins_while_messages_are_removed_begins_without_them(
+    queue: Queue, other: psycopg.Connection, begin: Begin
+) -> None:
+    first, *_ = queue.send_many([b"1", b"2", b"3"])
+    other.execute("select penstock.remove('orders', %s)", ([first],))
+    other.execute("select penstock.trim('orders', keep => 1)")
+    begun = begin(lambda: queue.receive(limit=10, group="new"))
+    other.commit()
+    assert [delivery.payload for delivery in begun.result(20)] == [b"3"]
+    assert queue.stats("new").lag == 0
+
+
+def test_what_was_sent_before_a_trim_and_commits_after_it_is_not_lost(queue: Queue, other: psycopg.Connection) -> None:
+    """Positions are given out before commits: the log must not begin behind one that is still to come (law 1)."""
+    queue.send(b"0")
+    queue.send(b"late", transaction=other)
+    queue.send_many([b"1", b"2", b"3"])
+    assert queue.trim(keep=1) == 3
+    assert queue.trim(keep=1) == 0
+    other.commit()
+    assert sorted(delivery.payload for delivery in queue.receive(limit=10)) == [b"3", b"late"]
+    stats = queue.stats("default")
+    assert (stats.lag, stats.in_progress, stats.outcomes["cancelled"]) == (0, 2, 3)
+
+
+def test_a_registration_gives_the_place_that_it_took(postgres_url: str, queue: Queue) -> None:
+    queue.register("adam")
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        call = "select name, group_name, index, living from penstock.register('orders', 'default', 'eve', 5)"
+        assert connection.execute(call).fetchall() == [("eve", "default", 1, 2)]
+        call = "select name, index, living from penstock.heartbeat('orders', 'default', 'adam')"
+        assert connection.execute(call).fetchall() == [("adam", 0, 2)]

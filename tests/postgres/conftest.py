@@ -1,5 +1,0 @@
-"""Tests of what only PostgreSQL has."""
-
-from tests.postgres.fixtures import bare_postgres_url, begin, other, postgres_url, queue, store, watcher
-
-__all__ = ["bare_postgres_url", "begin", "other", "postgres_url", "queue", "store", "watcher"]

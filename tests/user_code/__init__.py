@@ -1,0 +1,1 @@
+"""Programs of users, as type checkers see them."""

@@ -1,0 +1,10 @@
+"""A worker with settings of its own, for the command line to run."""
+
+from __future__ import annotations
+
+import os
+
+import penstock
+from tests.workers import tasks_app
+
+worker = penstock.Worker(penstock.connect(os.environ["TASKS_URL"]), tasks_app.app, concurrency=2)
