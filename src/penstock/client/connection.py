@@ -6,7 +6,9 @@ import inspect
 import os
 import re
 from collections.abc import Callable
-from typing import Any, Unpack
+from importlib import import_module
+from types import ModuleType
+from typing import Any, NamedTuple, Unpack
 
 from penstock.client.store import Store
 from penstock.domain.errors import InvalidInput, InvalidUrl, MissingExtra
@@ -15,7 +17,34 @@ from penstock.engines.connect_settings import ConnectSettings
 from penstock.engines.contract import Engine
 
 SQLITE_PREFIX = "sqlite:///"
-SCHEMES = ("sqlite", "postgresql", "postgres", "postgresql+embedded")
+
+
+class EngineEntry(NamedTuple):
+    """How the URLs of some schemes become a store. An engine adds a row to `ENGINES`.
+
+    `opener` names a function of `module`. It takes the location, then the settings as keywords; `signature` names
+    another one that lists these settings. `driver` and `extra` are for the error if importing the module fails. The
+    module may also have `absent_store(location)` if opening a store creates it, and `schema_script()` if `migrate`
+    creates the schema."""
+
+    schemes: tuple[str, ...]
+    module: str
+    opener: str
+    title: str
+    driver: str = ""
+    extra: str = ""
+    location: Callable[[str], str] = lambda url: url
+    signature: str = ""
+
+    def load(self) -> ModuleType:
+        try:
+            return import_module(self.module)
+        except ImportError as error:
+            if not self.extra:
+                raise
+            raise MissingExtra(
+                f"a {self.title} store needs {self.driver} ({error}): pip install 'penstock-queue[{self.extra}]'"
+            ) from None
 
 
 def connect(url: str, **settings: Unpack[ConnectSettings]) -> Store:
@@ -29,47 +58,40 @@ def connect(url: str, **settings: Unpack[ConnectSettings]) -> Store:
 
 
 def open_engine(url: str, **settings: Any) -> Engine:
-    if not isinstance(url, str):
-        raise InvalidUrl(f"a store URL is a string such as sqlite:///app.db, not {shown(url)}")
-    scheme, separator, rest = url.partition("://")
-    if not separator:
-        raise InvalidUrl(f"{_harmless(url)} is not a store URL: use one such as sqlite:///app.db")
-    if scheme == "sqlite":
-        from penstock.engines.sqlite import open_sqlite
-
-        _check_settings(settings, open_sqlite)
-        return open_sqlite(_sqlite_path(url, rest), **settings)
-    if scheme in SCHEMES:
-        postgres = _postgres()
-        _check_settings(settings, postgres.open_postgres)
-        if scheme == "postgresql+embedded":
-            embedded: Engine = postgres.open_embedded(_embedded_path(url, rest), **settings)
-            return embedded
-        engine: Engine = postgres.open_postgres(url, **settings)
-        return engine
-    raise InvalidUrl(
-        f"unknown store scheme {_harmless(scheme)}: this version knows {', '.join(SCHEMES)}{nearest(scheme, SCHEMES)}"
-    )
+    entry = _entry(url)
+    module = entry.load()
+    opener: Callable[..., Engine] = getattr(module, entry.opener)
+    _check_settings(settings, getattr(module, entry.signature or entry.opener))
+    return opener(entry.location(url), **settings)
 
 
 def absent_store(url: str) -> str | None:
     """Return why there is no store at a URL that opening would create one at; None for a server, which creates none."""
-    scheme, _, rest = url.partition("://")
-    if scheme != "sqlite":
-        return None
-    from penstock.engines import sqlite
-
-    return sqlite.absent_store(_sqlite_path(url, rest))
+    entry = _entry(url)
+    absent: Callable[[str], str | None] | None = getattr(entry.load(), "absent_store", None)
+    return None if absent is None else absent(entry.location(url))
 
 
 def schema_script(url: str) -> str:
     """The SQL that makes the schema of a store on a server, for people who run it themselves."""
-    if url.partition("://")[0] not in ("postgresql", "postgres", "postgresql+embedded"):
+    script: Callable[[], str] | None = getattr(_entry(url).load(), "schema_script", None)
+    if script is None:
         raise InvalidUrl(f"{_harmless(url)}: only a store on a server has a schema to print; others make their own")
-    _postgres()
-    from penstock.engines.postgres import migration
+    return script()
 
-    return migration.script()
+
+def _entry(url: str) -> EngineEntry:
+    if not isinstance(url, str):
+        raise InvalidUrl(f"a store URL is a string such as sqlite:///app.db, not {shown(url)}")
+    scheme, separator, _ = url.partition("://")
+    if not separator:
+        raise InvalidUrl(f"{_harmless(url)} is not a store URL: use one such as sqlite:///app.db")
+    for entry in ENGINES:
+        if scheme in entry.schemes:
+            return entry
+    raise InvalidUrl(
+        f"unknown store scheme {_harmless(scheme)}: this version knows {', '.join(SCHEMES)}{nearest(scheme, SCHEMES)}"
+    )
 
 
 def _check_settings(settings: dict[str, Any], opener: Callable[..., Engine]) -> None:
@@ -81,26 +103,16 @@ def _check_settings(settings: dict[str, Any], opener: Callable[..., Engine]) -> 
             )
 
 
-def _postgres() -> Any:
-    try:
-        from penstock.engines import postgres
-    except ImportError as error:
-        raise MissingExtra(
-            f"a PostgreSQL store needs psycopg ({error}): pip install 'penstock-queue[postgres]'"
-        ) from None
-    return postgres
-
-
-def _embedded_path(url: str, rest: str) -> str:
-    host, slash, path = rest.partition("/")
+def _embedded_path(url: str) -> str:
+    host, slash, path = url.partition("://")[2].partition("/")
     if host or not slash or not path or "\0" in path:
         raise InvalidUrl(f"{_harmless(url)} has no folder: use postgresql+embedded:///folder")
     return path
 
 
-def _sqlite_path(url: str, rest: str) -> str:
+def _sqlite_path(url: str) -> str:
     """As SQLAlchemy has it: three slashes for a relative path, four for an absolute one."""
-    host, slash, path = rest.partition("/")
+    host, slash, path = url.partition("://")[2].partition("/")
     if host or not slash or not path:
         raise InvalidUrl(
             f"{_harmless(url)} has no path: use sqlite:///app.db, sqlite:////var/app.db or sqlite:///:memory:"
@@ -108,6 +120,19 @@ def _sqlite_path(url: str, rest: str) -> str:
     if "?" in path or "\0" in path:
         raise InvalidUrl(f"{_harmless(url)}: a SQLite path has no '?' and no NUL")
     return path
+
+
+ENGINES = (
+    EngineEntry(("sqlite",), "penstock.engines.sqlite", "open_sqlite", "SQLite", location=_sqlite_path),
+    EngineEntry(
+        ("postgresql", "postgres"), "penstock.engines.postgres", "open_postgres", "PostgreSQL", "psycopg", "postgres"
+    ),
+    EngineEntry(
+        ("postgresql+embedded",), "penstock.engines.postgres", "open_embedded", "PostgreSQL", "psycopg", "postgres",
+        _embedded_path, "open_postgres",
+    ),
+)  # fmt: skip
+SCHEMES = tuple(scheme for entry in ENGINES for scheme in entry.schemes)
 
 
 def _harmless(url: str) -> str:
