@@ -1,12 +1,13 @@
 #!/bin/sh
-# Puts a PostgreSQL server with pg_cron in place, where it is missing: 15, the oldest that Penstock supports, from Debian;
-# and PgBouncer. The tests start clusters of their own and leave the one of the package alone. What cannot be had here is named, and
+# Puts a PostgreSQL server with pg_cron and plpgsql_check in place, where it is missing: 15, the oldest that Penstock
+# supports, from Debian; and PgBouncer. The tests start clusters of their own and leave the one of the package alone. What cannot be had here is named, and
 # its tests say that they are skipped.
 set -eu
 
 missing=""
 [ -x /usr/lib/postgresql/15/bin/initdb ] || missing="postgresql-15"
 [ -e /usr/lib/postgresql/15/lib/pg_cron.so ] || missing="$missing postgresql-15-cron"
+[ -e /usr/lib/postgresql/15/lib/plpgsql_check.so ] || missing="$missing postgresql-15-plpgsql-check"
 [ -x /usr/sbin/pgbouncer ] || missing="$missing pgbouncer"
 [ -n "$missing" ] || exit 0
 

@@ -120,6 +120,26 @@ def test_a_schema_in_which_others_may_create_is_not_written_to(
     sql("call jobs.reset_queue()")
 
 
+def test_an_upgrade_after_which_calls_of_such_a_schema_would_fail_is_refused(
+    sql: Sql, attacker: Sql, store: penstock.Store, postgres_url: str
+) -> None:
+    """What an attacker puts there stops nothing."""
+    sql("select penstock.create_queue_schema('jobs')")
+    sql(f"grant usage, create on schema jobs to {ROLE}")
+    calling = "create or replace procedure jobs.{}() language plpgsql as $$ begin perform penstock.{}(1); end $$"
+    attacker(calling.format("own_call", "_never_was"))
+    [warning] = migrate_again(sql, postgres_url)
+    assert warning.startswith("schema jobs is not written to: role")
+    sql(calling.format("reset_queue", "_door_reset"))
+    with pytest.raises(penstock.Refused, match=r"schema jobs is not written to \(role .* no function _door_reset"):
+        migrate_again(sql, postgres_url)
+    assert sql("select functions_digest from penstock.store") == [("of an older version",)]
+    sql(f"revoke create on schema jobs from {ROLE}")
+    sql("drop procedure jobs.own_call()")
+    store.migrate()
+    sql("call jobs.reset_queue()")
+
+
 def test_a_schema_with_a_type_of_somebody_else_is_not_written_to(sql: Sql, attacker: Sql, postgres_url: str) -> None:
     sql("select penstock.create_message_schema('messages')")
     sql(f"grant usage, create on schema messages to {ROLE}")

@@ -14,6 +14,7 @@ NUMBERS = {
     "for values in (%s) with (autovacuum_enabled = false)": "the number of a segment",
     "create or replace view %s as select %s where false": "regclass, and its columns, whose names were quoted",
     "drop function if exists %s": "regprocedure",
+    "drop routine if exists %s": "regprocedure",
     "alter table %s rename to %I": "regclass",
     "alter type %s rename attribute %I to %I": "regclass",
     "alter table %s rename column %I to %I": "regclass",

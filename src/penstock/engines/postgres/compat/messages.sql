@@ -219,7 +219,7 @@ begin
         _is_fresh := true;
     end loop;
     if _passed > 0 then
-        perform penstock._move_cursor(q, g, _lane_id, c, _passed, '{}', _consumer, _token, 0, _now);
+        perform penstock._move_cursor(g.group_id, _lane_id, c, _passed, '{}', _consumer, _token, 0, _now);
     end if;
 end
 $$;

@@ -5,21 +5,51 @@
 -- schema penstock. The rules below keep clients from calling what somebody else has put there.
 
 -- Replace the functions and views of all compatibility schemas after an upgrade. A schema that others can write to is
--- left as it is.
+-- left as it is; the upgrade is refused if its calls would fail from then on.
 create or replace function penstock._write_schemas() returns void
 language plpgsql as $$
 declare
     d penstock.compat_schema;
+    _reason text;
 begin
     perform penstock._bind_schemas();
-    for d in select * from penstock.compat_schema where schema_oid is not null loop
-        if penstock._why_foreign(d.schema_oid) is null then
+    for d in select * from penstock.compat_schema loop
+        _reason := penstock._why_foreign(d.schema_oid);
+        if d.schema_oid is null then
+            -- Warned of above.
+            perform penstock._check_calls(w.schema_oid, w.schema_name, penstock._why_foreign(w.schema_oid))
+            from penstock._written_schemas(d) as w;
+        elsif _reason is null then
             perform penstock._write_schema(d.schema_id);
             perform penstock._renew_compat_jobs(d.schema_id);
         else
-            perform penstock._warn_of_schema(d.schema_name, penstock._why_foreign(d.schema_oid));
+            perform penstock._check_calls(d.schema_oid, d.schema_name, _reason);
+            perform penstock._warn_of_schema(d.schema_name, _reason);
         end if;
     end loop;
+end
+$$;
+
+-- Refuse an upgrade after which calls of a schema that is left as it is would fail, because the functions that they call
+-- are gone. Only functions that Penstock made there count: somebody else's must not be able to stop an upgrade.
+create or replace function penstock._check_calls(_schema oid, _name text, _reason text) returns void
+language plpgsql as $$
+declare
+    _gone text := (
+        select string_agg(distinct called.name[1], ', ')
+        from pg_proc as p cross join lateral regexp_matches(p.prosrc, '\mpenstock\.(\w+)\(', 'g') as called (name)
+        where p.pronamespace = _schema and penstock._is_trusted(p.proowner) and not exists (
+            select from pg_proc as f where f.pronamespace = 'penstock'::regnamespace and f.proname = called.name[1]
+        )
+    );
+begin
+    if _gone is not null then
+        raise exception using errcode = 'PN200', message = format(
+            'schema %I is not written to (%s), and its calls would fail: this version has no function %s. Nothing was '
+            'changed: drop the schema or give it back to Penstock''s owner, then run `penstock migrate` again',
+            _name, _reason, _gone
+        );
+    end if;
 end
 $$;
 

@@ -30,6 +30,33 @@ begin
 end
 $$;
 
+-- name: name_functions
+-- The functions of this version, for the next statement.
+select set_config('penstock.functions', %s, true);
+
+-- name: drop_functions
+-- Drop what `create or replace` would not replace: internal functions, whose parameters and results may have changed, and
+-- functions that this version does not have. Those on which a trigger or a view depends stay.
+do $$
+declare
+    one record;
+begin
+    for one in
+        select p.oid::regprocedure as name from pg_proc as p
+        where p.pronamespace = 'penstock'::regnamespace and (
+            starts_with(p.proname, '_')
+            or p.proname <> all (string_to_array(current_setting('penstock.functions'), ' '))
+        )
+    loop
+        begin
+            execute format('drop routine if exists %s', one.name);
+        exception when dependent_objects_still_exist then
+            null;
+        end;
+    end loop;
+end
+$$;
+
 -- name: begin_store
 -- The facts about a new store.
 insert into penstock.store (schema_version, salt, epoch, system_identifier)

@@ -140,8 +140,8 @@ $$;
 
 -- Move a cursor, with a lease on the given positions.
 create or replace function penstock._move_cursor(
-    q penstock.queue, g penstock.group, _lane_id integer, c penstock.cursor, _passed bigint, _positions bigint[],
-    _consumer text, _token bigint, _ends_at bigint, _now bigint
+    _group_id integer, _lane_id integer, c penstock.cursor, _passed bigint, _positions bigint[], _consumer text,
+    _token bigint, _ends_at bigint, _now bigint
 ) returns void
 language plpgsql as $$
 declare
@@ -155,7 +155,7 @@ begin
         entry, group_id, lane_id, number, tx, prev, snap, at_tx, at_position, used_up, above, passed, at, token, checked_at,
         first, last, n, consumer, positions
     ) values (
-        nextval('penstock.entry'), g.group_id, _lane_id, c.number + 1, pg_current_xact_id(), c.prev, c.snap, c.at_tx,
+        nextval('penstock.entry'), _group_id, _lane_id, c.number + 1, pg_current_xact_id(), c.prev, c.snap, c.at_tx,
         c.at_position, c.used_up, c.above, c.passed + _passed, penstock.now_us(), _token, c.checked_at,
         coalesce(_first, c.at_position), coalesce(_last, c.at_position), _n, _consumer, penstock._compact_positions(_positions, _first, _last)
     );
@@ -163,7 +163,7 @@ begin
         insert into penstock.lease as e (
             group_id, token, lane_id, ends_at, leased_at, first, last, n, checksum, consumer, positions
         ) values (
-            g.group_id, _token, _lane_id, _ends_at, _now, _first, _last, _n, _sum, _consumer,
+            _group_id, _token, _lane_id, _ends_at, _now, _first, _last, _n, _sum, _consumer,
             penstock._expand_positions(_first, _last, penstock._compact_positions(_positions, _first, _last))
         )
         on conflict (group_id, token, lane_id) do update

@@ -23,14 +23,16 @@ language sql stable as $$
 $$;
 
 -- The group of a dead letter query: null for a queue without groups; an error for a group that the queue does not have.
-create or replace function penstock._dead_letter_group(_queue text, _group text, out q penstock.queue, out g penstock.group)
+create or replace function penstock._find_dead_letter_group(q penstock.queue, _group text) returns penstock.group
 language plpgsql as $$
+declare
+    g penstock.group;
 begin
-    select * into q from penstock.queue where name = _queue;
     select * into g from penstock.group where queue_id = q.queue_id and name = coalesce(_group, penstock._default_group(q));
     if g.group_id is null and q.queue_id is not null and _group <> penstock._default_group(q) then
         g := penstock._get_group(q, _group);
     end if;
+    return g;
 end
 $$;
 
@@ -82,8 +84,8 @@ declare
     times record;
 begin
     perform penstock._check_choice(redrive.outcome, redrive."limit");
-    select (one.q).* into q from penstock._dead_letter_group(redrive.queue, redrive."group") as one;
-    select (one.g).* into g from penstock._dead_letter_group(redrive.queue, redrive."group") as one;
+    select * into q from penstock.queue where name = redrive.queue;
+    g := penstock._find_dead_letter_group(q, redrive."group");
     if g.group_id is null then
         return 0;
     end if;
@@ -140,8 +142,8 @@ declare
     _count bigint;
 begin
     perform penstock._check_choice(purge.outcome, purge."limit");
-    select (one.q).* into q from penstock._dead_letter_group(purge.queue, purge."group") as one;
-    select (one.g).* into g from penstock._dead_letter_group(purge.queue, purge."group") as one;
+    select * into q from penstock.queue where name = purge.queue;
+    g := penstock._find_dead_letter_group(q, purge."group");
     if g.group_id is null then
         return 0;
     end if;

@@ -157,7 +157,7 @@ begin
     c.above := _position;
     c.passed := n.trimmed;
     perform penstock._move_cursor(
-        q, g, n.lane_id, c, _passed, '{}', null, c.token, 0, _now
+        g.group_id, n.lane_id, c, _passed, '{}', null, c.token, 0, _now
     );
 end
 $$;

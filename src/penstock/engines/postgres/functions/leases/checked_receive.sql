@@ -53,7 +53,7 @@ begin
         )::penstock.delivery_row;
     end loop;
     if _passed > 0 then
-        perform penstock._move_cursor(q, g, _lane_id, c, _passed, _positions, _consumer, _token, _ends_at, _now);
+        perform penstock._move_cursor(g.group_id, _lane_id, c, _passed, _positions, _consumer, _token, _ends_at, _now);
     end if;
 end
 $$;

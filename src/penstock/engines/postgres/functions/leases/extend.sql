@@ -19,7 +19,6 @@ declare
     _token bigint;
     e penstock.lease;
     t penstock.tracked;
-    m penstock.log;
     msg penstock.message_row;
     _end bigint;
     _least bigint;

@@ -176,14 +176,14 @@ $$;
 -- Add to the number of messages that a cursor has passed. A cursor that has not begun starts at the beginning of the
 -- log.
 create or replace function penstock._count_passed(
-    q penstock.queue, g penstock.group, n penstock.lane, _more integer, _now bigint
+    g penstock.group, n penstock.lane, _more integer, _now bigint
 ) returns void
 language plpgsql as $$
 declare
     c penstock.cursor := penstock._get_cursor(g.group_id, n.lane_id);
 begin
     if _more <> 0 and c.number > 0 and n.priority >= 0 then
-        perform penstock._move_cursor(q, g, n.lane_id, c, _more, '{}', null, c.token, 0, _now);
+        perform penstock._move_cursor(g.group_id, n.lane_id, c, _more, '{}', null, c.token, 0, _now);
     end if;
 end
 $$;

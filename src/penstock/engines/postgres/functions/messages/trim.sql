@@ -105,7 +105,7 @@ begin
         continue when _positions = '{}';
         for g in select * from penstock.group where queue_id = q.queue_id and stream_mark is null order by group_id loop
             _unread := penstock._cancel_live(q, g, n, _positions, _now);
-            perform penstock._count_passed(q, g, n, _unread, _now);
+            perform penstock._count_passed(g, n, _unread, _now);
         end loop;
     end loop;
 end
@@ -174,7 +174,7 @@ begin
     for g in select * from penstock.group where queue_id = q.queue_id and stream_mark is null order by group_id loop
         _unread := penstock._cancel_live(q, g, n, _positions, _now);
         perform penstock._cancel_tracked(q, g, _all, _now);
-        perform penstock._count_passed(q, g, n, _unread - cardinality(_positions), _now);
+        perform penstock._count_passed(g, n, _unread - cardinality(_positions), _now);
     end loop;
     with gone as (
         delete from penstock.log as m where m.lane_id = n.lane_id and m.position = any (_all)

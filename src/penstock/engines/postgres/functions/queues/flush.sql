@@ -111,7 +111,7 @@ begin
             c.used_up := true;
             c.above := 0;
             c.passed := 0;
-            perform penstock._move_cursor(q, g, n.lane_id, c, 0, '{}', null, c.token, 0, _now);
+            perform penstock._move_cursor(g.group_id, n.lane_id, c, 0, '{}', null, c.token, 0, _now);
         end loop;
     end loop;
     -- Not the cursors of lanes that were made after these were locked: their messages stay.

@@ -29,7 +29,7 @@ $$;
 
 -- Fold what came since the last time into the counts, so that reading them stays cheap. Skipped while another sweep
 -- does it.
-create or replace function penstock._fold_counts(q penstock.queue, _now bigint) returns void
+create or replace function penstock._fold_counts(q penstock.queue) returns void
 language plpgsql as $$
 declare
     n penstock.lane;

@@ -254,7 +254,6 @@ declare
     g penstock.group;
     n penstock.lane;
     c penstock.cursor;
-    _trimmed bigint;
     _is_carried boolean;
 begin
     for g in

@@ -13,7 +13,6 @@ set enable_bitmapscan = off set jit = off
 as $$
 declare
     _now bigint := penstock.now_us();
-    _tx xid8 := pg_current_xact_id();
     _n integer := cardinality(_events);
     _states text[] := array_fill(null::text, array[cardinality(_events)]);
     _done bigint[];

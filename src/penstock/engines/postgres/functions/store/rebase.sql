@@ -87,7 +87,7 @@ begin
                 -- What is passed over later is counted as read then.
                 select n.trimmed + count(*) into c.passed from penstock.log as m
                 where m.lane_id = n.lane_id and m.position > q.trimmed_position and (_first is null or m.position < _first);
-                perform penstock._move_cursor(q, g, n.lane_id, c, 0, '{}', null, c.token, 0, _now);
+                perform penstock._move_cursor(g.group_id, n.lane_id, c, 0, '{}', null, c.token, 0, _now);
             end loop;
         end loop;
     end loop;

@@ -25,7 +25,7 @@ begin
         promoted := promoted + one.promoted;
         expired := expired + one.expired;
         purged := purged + penstock._purge_old(q, _now);
-        perform penstock._fold_counts(q, _now);
+        perform penstock._fold_counts(q);
         perform penstock._delete_trimmed(q, 10000, _now);
     end loop;
     for q in select * from penstock.queue order by queue_id loop
@@ -94,7 +94,7 @@ begin
     purged := penstock._purge_old(q, _now);
     trimmed := penstock._trim_queue(q, _decided, _now);
     -- After trimming: only what has been counted is deleted.
-    perform penstock._fold_counts(q, _now);
+    perform penstock._fold_counts(q);
     deleted := penstock._delete_trimmed(q, 10000, _now);
 end
 $$;

@@ -45,28 +45,30 @@ create or replace function penstock._cut_messages(
 ) returns penstock.cursor
 language plpgsql stable as $$
 declare
-    m record;
+    _tx xid8;
+    _position bigint;
+    _length integer;
     _count bigint := 0;
     _bytes bigint := 0;
     -- Rows that need not be looked at one by one.
     _skipped bigint := case when _size is null then _rows - 1 else 0 end;
 begin
-    for m in execute format(
-        'select m.tx, m.position, octet_length(m.payload) as size from (%s) as m '
+    for _tx, _position, _length in execute format(
+        'select m.tx, m.position, octet_length(m.payload) from (%s) as m '
         -- What is past retention may still lie in the log, and is not counted.
         'where m.position > $1 and penstock._is_behind_cursor(penstock._mark_as_cursor($2), m.tx, m.position, 0) '
         'order by m.tx, m.position offset $3 limit $4',
         penstock._messages_between(q, _start, penstock._make_mark(c.snap))
     ) using q.trimmed_position, _end, _skipped, _rows - _skipped + 1 loop
-        if _count > 0 and (_skipped + _count + 1 > _rows or _bytes + m.size > _size) then
+        if _count > 0 and (_skipped + _count + 1 > _rows or _bytes + _length > _size) then
             -- What was passed by its position stays passed.
             c.above := case when s.used_up then 0 else s.above end;
             return c;
         end if;
         _count := _count + 1;
-        _bytes := _bytes + m.size;
-        c.at_tx := m.tx;
-        c.at_position := m.position;
+        _bytes := _bytes + _length;
+        c.at_tx := _tx;
+        c.at_position := _position;
     end loop;
     c.used_up := true;
     return c;
@@ -219,9 +221,13 @@ declare
     _upto bigint := 0;
     _before bigint := 0;
     _made integer := 0;
-    slot record;
+    _slot_tx xid8;
+    _slot_position bigint;
+    _found bigint;
+    _found_first bigint;
+    _found_last bigint;
 begin
-    for slot in execute format(
+    for _slot_tx, _slot_position, _found, _found_first, _found_last in execute format(
         'with place as materialized ('
         '    select l.tx, goal.position from ('
         '        select $1 + (($2 - $1)::numeric * number / $3)::bigint as position from generate_series(1, $3 - 1) as number'
@@ -244,13 +250,15 @@ begin
             q, _start, _end, 'slot.after_tx, slot.after_position', 'slot.after_tx, slot.after_position', 'slot.tx, slot.position'
         )
     ) using _first, _last, _slots loop
-        if slot.n = 32 then
-            slot.n := greatest(slot.n, slot.n * (least(slot.position, _last) - slot.first + 1) / (slot.last - slot.first + 1));
+        if _found = 32 then
+            _found := greatest(
+                _found, _found * (least(_slot_position, _last) - _found_first + 1) / (_found_last - _found_first + 1)
+            );
         end if;
-        _sizes := _sizes || slot.n;
-        _txs := _txs || slot.tx;
-        _positions := _positions || slot.position;
-        _total := _total + slot.n;
+        _sizes := _sizes || _found;
+        _txs := _txs || _slot_tx;
+        _positions := _positions || _slot_position;
+        _total := _total + _found;
     end loop;
     for number in 1..cardinality(_sizes) loop
         _upto := _upto + _sizes[number];
@@ -275,9 +283,13 @@ declare
     _statement text := penstock._messages_between(q, _start, _end);
     _before bigint := 0;
     _upto bigint;
-    t record;
+    _tx xid8;
+    _sent bigint;
+    _sent_upto bigint;
+    _total bigint;
+    _goal bigint;
 begin
-    for t in execute format(
+    for _tx, _sent, _sent_upto, _total, _goal in execute format(
         'with sent as (select m.tx, count(*) as n from (%s) as m group by m.tx), '
         'counted as materialized ('
         '    select tx, n, (sum(n) over (order by tx))::bigint as upto, (sum(n) over ())::bigint as total from sent'
@@ -289,18 +301,18 @@ begin
         ') as one',
         _statement
     ) using _parts loop
-        _upto := t.upto;
+        _upto := _sent_upto;
         last_position := 9223372036854775807;
-        if t.upto > t.goal and t.n > t.total / _parts / 8 then
-            _upto := t.goal;
-            continue when _upto <= t.upto - t.n;
+        if _sent_upto > _goal and _sent > _total / _parts / 8 then
+            _upto := _goal;
+            continue when _upto <= _sent_upto - _sent;
             execute format(
                 'select m.position from (%s) as m where m.tx = $1 order by m.tx, m.position offset $2 limit 1', _statement
-            ) into last_position using t.tx, _upto - (t.upto - t.n) - 1;
+            ) into last_position using _tx, _upto - (_sent_upto - _sent) - 1;
         end if;
         continue when _upto <= _before;
         n := _upto - _before;
-        last_tx := t.tx::text::bigint;
+        last_tx := _tx::text::bigint;
         _before := _upto;
         return next;
     end loop;
