@@ -8,10 +8,15 @@ import threading
 import time
 from abc import ABC, abstractmethod
 
+# The pause of the thread after a failure.
+RETRY_SECONDS = 0.5
+
 
 class CommitWatch(ABC):
     # The thread ends after this many rounds without a waiting call.
     idle_rounds: int
+    # The errors of a database that cannot be reached for now.
+    failures: tuple[type[Exception], ...]
 
     def __init__(self, lock: threading.RLock | None = None) -> None:
         self._changed = threading.Condition(lock)
@@ -62,8 +67,21 @@ class CommitWatch(ABC):
         other. A forked child has the object of its parent's thread, but not the thread."""
         is_running = self._thread is not None and self._thread.is_alive()
         if not is_running and not self._closed and self._is_wanted():
-            self._thread = threading.Thread(target=self._look, name="penstock-watch", daemon=True)
+            self._thread = threading.Thread(target=self._run, name="penstock-watch", daemon=True)
             self._thread.start()
+
+    def _run(self) -> None:
+        """The thread. A database that cannot be reached must not end it while a call waits: that call would miss every
+        later commit of another process."""
+        for failed in itertools.count():
+            if self._is_over(failed):
+                return
+            try:
+                self._look()
+                return
+            except self.failures:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._closed, RETRY_SECONDS)
 
     def _is_over(self, idle: int) -> bool:
         """Whether the thread should end after `idle` rounds without a waiting call."""
@@ -77,15 +95,15 @@ class CommitWatch(ABC):
 
     @abstractmethod
     def _look(self) -> None:
-        """The thread's body: call `committed` for every commit of another process, until `_is_over`."""
+        """Call `committed` for every commit of another process, until `_is_over`. Called again after a failure."""
 
     @abstractmethod
     def _is_wanted(self) -> bool:
         """Whether a thread can notice commits of other processes."""
 
+    @abstractmethod
     def _patience(self) -> float:
-        """The seconds after which a waiting call checks by itself, for engines without notification."""
-        return threading.TIMEOUT_MAX
+        """The seconds after which a waiting call checks by itself, because the thread is not watching."""
 
     @abstractmethod
     def _interrupt(self) -> None:

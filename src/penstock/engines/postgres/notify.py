@@ -30,13 +30,13 @@ ECHO_SECONDS = 2.0
 # How often and how long apart a listener says that it listens: a sender may be looking at that moment.
 TRIES = 20
 TRY_SECONDS = 0.002
-# How long the listener waits in one go before it sees whether it is still wanted, and after a failure.
+# How long the listener waits in one go before it sees whether it is still wanted.
 ROUND_SECONDS = 1.0
-RETRY_SECONDS = 0.5
 
 
 class Listener(CommitWatch):
     idle_rounds = 30
+    failures = (PenstockError, psycopg.Error, OSError)
 
     def __init__(self, database: Database, listen: bool) -> None:
         super().__init__()
@@ -74,18 +74,6 @@ class Listener(CommitWatch):
                 pass  # it is closed already
 
     def _look(self) -> None:
-        """Listen while somebody waits, and a little longer; connect again when the server was gone."""
-        while not self._is_over(0):
-            try:
-                self._hear_once()
-                return
-            except (PenstockError, psycopg.Error, OSError):
-                self._is_listening = False
-                with self._changed:
-                    if not self._closed:
-                        self._changed.wait(RETRY_SECONDS)
-
-    def _hear_once(self) -> None:
         connection = self._database.connect()
         self._connection = connection
         try:

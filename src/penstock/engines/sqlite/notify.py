@@ -10,6 +10,7 @@ import ctypes
 import os
 import select
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -30,7 +31,8 @@ IDLE_POLL_SECONDS = 0.02
 # after twice as long.
 FIRST_POLL_SECONDS = 0.002
 LAST_POLL_SECONDS = 0.1
-# A poll of an idle store without a write event, in case one was missed.
+# The poll interval of an idle store without a write event, in case one was missed, and of waiting calls while the
+# thread cannot open the file.
 SAFETY_POLL_SECONDS = 0.5
 
 MODIFIED = 0x2  # IN_MODIFY
@@ -40,6 +42,7 @@ READ_BYTES = 4096
 
 class FileWatch(CommitWatch):
     idle_rounds = 100
+    failures = (apsw.Error, OSError)
 
     def __init__(self, database: SqliteDatabase) -> None:
         super().__init__(database.watch_lock)
@@ -49,6 +52,10 @@ class FileWatch(CommitWatch):
 
     def _is_wanted(self) -> bool:
         return not self._database.in_memory
+
+    def _patience(self) -> float:
+        is_watching = self._connection is not None or self._database.in_memory
+        return threading.TIMEOUT_MAX if is_watching else SAFETY_POLL_SECONDS
 
     def _interrupt(self) -> None:
         with self._database.watch_lock:
