@@ -75,7 +75,7 @@ def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path) -> None:
 
 def until_gone(group: int) -> None:
     """Until the process group has no member left."""
-    ends = time.monotonic() + 30
+    ends = time.monotonic() + 60
     while time.monotonic() < ends:
         try:
             os.killpg(group, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -25,7 +26,7 @@ def test_messages_are_listed_by_state(cli: Cli) -> None:
     assert later in shown
     assert "due in 1 h 59 m" in shown
     running_shown = cli("messages", "orders", "--state", "leased").stdout
-    assert "running 0" in running_shown
+    assert re.search(r"running \d", running_shown)
     assert "ann" in running_shown
     page = cli.json("messages", "orders", "--state", "ready", "--limit", "1")
     assert [one["id"] for one in page["messages"]] == sent[1:2]

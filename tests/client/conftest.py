@@ -34,7 +34,7 @@ async def store(engine: Observed) -> AsyncIterator[AsyncStore]:
     store = AsyncStore(engine.as_engine())
     yield store
     engine.open_gates()
-    await asyncio.wait_for(store.close(), 30)
+    await asyncio.wait_for(store.close(), 60)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from penstock.engines.contract import Engine
 
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 90
 
 
 class Observed:

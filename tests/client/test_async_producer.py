@@ -38,7 +38,7 @@ async def test_a_full_batch_is_sent_at_once(queue: AsyncQueue, engine: Observed)
 async def test_what_has_waited_long_enough_is_sent(queue: AsyncQueue) -> None:
     async with queue.producer(batch_size=100, linger_seconds=0.01) as producer:
         await producer.send(b"1")
-        (delivery,) = await asyncio.wait_for(queue.receive(wait_seconds=LONG), 20)
+        (delivery,) = await asyncio.wait_for(queue.receive(wait_seconds=LONG), 60)
         assert delivery.payload == b"1"
 
 
@@ -73,7 +73,7 @@ async def test_a_store_that_fails_is_tried_again_in_time(queue: AsyncQueue, engi
     while not engine.counts["send"]:
         await asyncio.sleep(0.001)
     engine.fail("send", None)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not taken.is_sent:
             await asyncio.sleep(0.001)
     assert [message.payload for message in await queue.peek()] == [b"1"]
@@ -82,7 +82,7 @@ async def test_a_store_that_fails_is_tried_again_in_time(queue: AsyncQueue, engi
 async def test_an_error_of_a_lingering_send_is_told_to_the_next(queue: AsyncQueue) -> None:
     producer = queue.producer(batch_size=100, linger_seconds=0.001)
     refused = await producer.send(b"x" * 1001)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while refused.error is None:
             await asyncio.sleep(0.001)
     with pytest.raises(PayloadTooLarge):
@@ -132,7 +132,7 @@ async def test_what_is_gathered_while_a_send_is_under_way_follows_it(queue: Asyn
     following = asyncio.create_task(producer.send(b"3"))
     await asyncio.sleep(0)
     may_go.set()
-    await asyncio.wait_for(asyncio.gather(sending, following), 20)
+    await asyncio.wait_for(asyncio.gather(sending, following), 60)
     assert [message.payload for message in await queue.peek()] == [b"1", b"2"]
     await producer.close()
     assert [message.payload for message in await queue.peek()] == [b"1", b"2", b"3"]

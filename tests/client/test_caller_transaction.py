@@ -43,7 +43,7 @@ async def test_it_does_not_wait_behind_a_send_that_waits_for_it(queue: AsyncQueu
     connection.execute("begin immediate")
     other = asyncio.create_task(queue.send(b"other"))
     await asyncio.sleep(0.05)
-    await asyncio.wait_for(queue.send(b"mine", transaction=connection), 5)
+    await asyncio.wait_for(queue.send(b"mine", transaction=connection), 60)
     assert not other.done()
     connection.execute("commit")
     await other

@@ -29,7 +29,7 @@ class Groups:
         self.sizes.append(len(calls))
         self.threads.add(threading.get_ident())
         self.began.set()
-        assert self.may_go.wait(30)
+        assert self.may_go.wait(60)
         run_each(calls)
 
 
@@ -78,7 +78,7 @@ async def test_a_group_that_cannot_be_run_fails_each_of_its_calls(coalescer: Coa
 
     coalescer._run = fail
     calls = [coalescer.call(Operation(partial(str, number))) for number in range(3)]
-    answers = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 30)
+    answers = await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 60)
     assert [type(answer) for answer in answers] == [ValueError] * 3
     coalescer._run = groups.run
     assert await coalescer.call(Operation(partial(str, "again"))) == "again"

@@ -14,7 +14,7 @@ from penstock.client.aio.coalescer import Coalescer, run_each
 pytestmark = pytest.mark.anyio
 # Longer than in use, so that a busy machine is no reason to miss one.
 MOMENT = 0.04
-SOON = 10
+SOON = 60
 
 
 @pytest.fixture

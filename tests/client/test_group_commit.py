@@ -156,7 +156,7 @@ async def test_reading_does_not_wait_for_a_commit(queue: AsyncQueue, engine: Obs
     arrived, may_go = engine.hold("together")
     sending = asyncio.gather(queue.send(b"1"), queue.send(b"2", id=OWN_ID))
     await asyncio.to_thread(arrived.wait, 30)
-    message = await asyncio.wait_for(queue.find(message_id), 10)
+    message = await asyncio.wait_for(queue.find(message_id), 60)
     assert message.payload == b"there"
     assert not sending.done()
     may_go.set()

@@ -21,8 +21,14 @@ from tests.client.observed_engine import Observed
 
 pytestmark = pytest.mark.anyio
 # Far longer than anything here takes, so that a wake-up that is lost shows as an error and not as a delay.
-LONG = 60
-SOON = 20
+LONG = 100
+SOON = 50
+
+
+@pytest.fixture(autouse=True)
+def no_backstop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a wake-up ends a wait in time."""
+    monkeypatch.setattr(watcher_module, "BACKSTOP_SECONDS", LONG)
 
 
 async def test_one_send_wakes_a_thousand_tasks(queue: AsyncQueue, engine: Observed) -> None:
@@ -51,7 +57,7 @@ async def test_a_task_cancelled_when_it_is_woken_does_not_leave_the_others_aslee
     for future, task in zip(woken, waiting, strict=False):
         future.add_done_callback(lambda _, task=task: task.cancel())  # type: ignore[misc]
     await queue.send(b"1")
-    done, _ = await asyncio.wait(waiting[16:], timeout=4, return_when=asyncio.FIRST_COMPLETED)
+    done, _ = await asyncio.wait(waiting[16:], timeout=SOON, return_when=asyncio.FIRST_COMPLETED)
     assert len(done) == 1
     await _cancel(waiting)
 
@@ -72,11 +78,11 @@ async def test_a_thousand_waiting_tasks_look_once_per_commit(
 
 async def test_a_send_from_elsewhere_wakes(queue: AsyncQueue, url: str) -> None:
     with penstock.connect(url) as other:
-        # The second time without a thread to start, and sooner than the look that happens anyhow.
-        for patience in (SOON, 4):
+        # The second time without a thread to start.
+        for _ in range(2):
             (waiting,) = await _waiting(queue, 1)
             await asyncio.to_thread(other.queue("orders").send, b"from elsewhere")
-            (delivery,) = await asyncio.wait_for(waiting, patience)
+            (delivery,) = await asyncio.wait_for(waiting, SOON)
             assert delivery.payload == b"from elsewhere"
 
 
@@ -86,8 +92,8 @@ async def test_a_delayed_message_is_there_when_it_is_due(queue: AsyncQueue) -> N
     await queue.send(b"later", delay_seconds=0.3)
     done, _ = await asyncio.wait(waiting, timeout=SOON, return_when=asyncio.FIRST_COMPLETED)
     assert len(done) == 1
-    # Soon after it was due, and well before the look that happens anyhow.
-    assert 0.25 < time.monotonic() - began < 3
+    # Well before the look that happens anyhow.
+    assert 0.25 < time.monotonic() - began < SOON
     await _cancel(waiting)
 
 
@@ -107,7 +113,7 @@ async def test_what_was_committed_just_before_waiting_is_seen(queue: AsyncQueue)
         for _ in range(number % 10):
             await asyncio.sleep(0)
         await queue.send(b"%d" % number)
-        (delivery,) = await asyncio.wait_for(receiving, 4)
+        (delivery,) = await asyncio.wait_for(receiving, SOON)
         await delivery.ack()
 
 
@@ -118,7 +124,7 @@ async def test_what_was_committed_before_listening_began_is_seen(queue: AsyncQue
     await queue.stats()  # a read after the first look, so that this is over
     await queue.send(b"1")
     may_go.set()
-    assert len(await asyncio.wait_for(waiting, 4)) == 1
+    assert len(await asyncio.wait_for(waiting, SOON)) == 1
 
 
 async def test_something_new_is_looked_at_at_once_while_others_are_waited_for(
@@ -128,7 +134,7 @@ async def test_something_new_is_looked_at_at_once_while_others_are_waited_for(
     async with asyncio.timeout(SOON):
         while not engine.counts["wait"]:
             await asyncio.sleep(0.001)
-    await asyncio.wait_for(store.executor._watcher.until("new", lambda: 0, LONG), 4)
+    await asyncio.wait_for(store.executor._watcher.until("new", lambda: 0, LONG), SOON)
     await _cancel(waiting)
 
 

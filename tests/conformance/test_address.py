@@ -12,7 +12,7 @@ from tests.conformance.assertions import assert_books_balance, payloads, take, t
 from tests.conformance.clients import Opener
 from tests.conformance.clock import Clock
 
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 90
 
 
 def test_a_second_message_to_a_live_address_is_refused_with_the_first_id(queue: Queue) -> None:

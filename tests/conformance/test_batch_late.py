@@ -150,7 +150,7 @@ def _at_once(last: Delivery, producer: Batch) -> int:
     ready = threading.Barrier(2)
 
     def send() -> int:
-        ready.wait(timeout=30)
+        ready.wait(timeout=60)
         try:
             producer.send("late")
         except BatchClosed:
@@ -159,6 +159,6 @@ def _at_once(last: Delivery, producer: Batch) -> int:
 
     with ThreadPoolExecutor(1) as threads:
         sent = threads.submit(send)
-        ready.wait(timeout=30)
+        ready.wait(timeout=60)
         last.ack()
         return sent.result(timeout=60)

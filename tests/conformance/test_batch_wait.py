@@ -11,7 +11,7 @@ from penstock import BatchInfo, NotFound, Queue, WaitTimeout
 from tests.conformance.assertions import take
 from tests.conformance.clients import Opener
 
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 90
 
 
 def test_wait_returns_a_batch_that_has_ended(queue: Queue) -> None:

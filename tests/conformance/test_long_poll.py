@@ -19,7 +19,7 @@ from penstock import Delivery, Outgoing, Queue
 from tests.conformance.assertions import payloads, take
 from tests.conformance.clients import Opener
 
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 90
 
 Waiter = Callable[..., Future[list[Delivery]]]
 

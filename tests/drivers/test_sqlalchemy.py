@@ -150,7 +150,7 @@ def sent(url: str, scenario: Scenario) -> tuple[list[Any], list[int]]:
     async def run() -> tuple[list[Any], list[int]]:
         async with await penstock.connect_async(url) as store, _engine(url) as engine:
             queue = await store.queue("orders")
-            await asyncio.wait_for(scenario(queue, engine), 30)
+            await asyncio.wait_for(scenario(queue, engine), 60)
             async with AsyncSession(engine) as session:
                 rows = list(await session.scalars(select(Invoice.number).order_by(Invoice.number)))
             return [delivery.json() for delivery in await queue.receive(limit=10)], rows

@@ -142,7 +142,7 @@ def test_a_store_locked_by_somebody_else_is_unavailable_after_a_while(tmp_path: 
         began = time.monotonic()
         with pytest.raises(StoreUnavailable, match=r"store\.db"):
             store.queue("work").send(b"x")
-        assert 0.2 < time.monotonic() - began < 5
+        assert 0.2 < time.monotonic() - began < 60
         # Reading needs no lock, and the next writer gets it.
         assert store.queue("work").stats("default").total == 300
         other.execute("rollback")

@@ -20,7 +20,7 @@ class HttpInterface:
         self.server = HttpServer(folder, url=url)
         self.url = url
         self.server.start()
-        self.client = httpx.Client(base_url=f"{self.server.http_url}/api/v1", timeout=30)
+        self.client = httpx.Client(base_url=f"{self.server.http_url}/api/v1", timeout=60)
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
         response = self.client.request(method, path, json=body)

@@ -86,7 +86,7 @@ async def http(store: AsyncStore, users: Users) -> AsyncIterator[httpx.AsyncClie
     settings = HttpSettings(port=0)
     listener = HttpListener(application(store, users=users, settings=settings, dashboard=False), settings, None)
     await listener.start()
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{listener.port}/api/v1/", timeout=30) as opened:
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{listener.port}/api/v1/", timeout=60) as opened:
         yield opened
     await listener.stop()
 

@@ -223,7 +223,7 @@ def test_metrics_are_served_while_it_runs(cli: Cli, tmp_path: Path) -> None:
 
 def scrape(port: int) -> str:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
             text: str = answer.read().decode()
     except OSError:
         return ""

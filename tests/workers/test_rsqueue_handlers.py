@@ -22,7 +22,7 @@ def test_whoever_waits_gets_the_code_of_the_handlers_error(store: penstock.Store
     app.add("work", error_code_handlers.fail, run=run, concurrency=1)
     penstock.Worker(store, app).run(once=True)
     with pytest.raises(MessageFailed, match="no paper") as caught:
-        queue.wait("report", timeout_seconds=5)
+        queue.wait("report", timeout_seconds=60)
     assert caught.value.code == "507"
 
 

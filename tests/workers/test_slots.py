@@ -228,12 +228,12 @@ def test_a_handler_that_waits_gives_its_slot_back(store: penstock.Store, start: 
         depth = delivery.json()
         if depth < 4:
             queue.send(depth + 1, address=f"depth {depth + 1}")
-            queue.wait(f"depth {depth + 1}", timeout_seconds=10)
+            queue.wait(f"depth {depth + 1}", timeout_seconds=60)
         order.append(depth)
 
     start({"work": handle}, concurrency=1)
     queue.send(0, address="depth 0")
-    queue.wait("depth 0", timeout_seconds=15)
+    queue.wait("depth 0", timeout_seconds=60)
     assert order == [4, 3, 2, 1, 0]
 
 
@@ -246,12 +246,12 @@ def test_an_async_handler_that_waits_gives_its_slot_back(store: penstock.Store, 
         depth = delivery.json()
         if depth < 4:
             await own.send(depth + 1, address=f"depth {depth + 1}")
-            await own.wait(f"depth {depth + 1}", timeout_seconds=10)
+            await own.wait(f"depth {depth + 1}", timeout_seconds=60)
         order.append(depth)
 
     start({"work": handle}, slots={0: 1})
     queue.send(0, address="depth 0")
-    queue.wait("depth 0", timeout_seconds=15)
+    queue.wait("depth 0", timeout_seconds=60)
     assert order == [4, 3, 2, 1, 0]
 
 
@@ -263,7 +263,7 @@ def test_a_handler_in_a_process_that_waits_gives_its_slot_back(
     app.add("work", recursive_handler.handle, run="process", concurrency=1)
     start(app)
     store.queue("work").send(0, address="depth 0")
-    assert store.queue("work").wait("depth 0", timeout_seconds=30) == "succeeded"
+    assert store.queue("work").wait("depth 0", timeout_seconds=60) == "succeeded"
 
 
 def test_handlers_returning_from_a_wait_do_not_exceed_the_concurrency(store: penstock.Store, start: Any) -> None:
@@ -273,7 +273,7 @@ def test_handlers_returning_from_a_wait_do_not_exceed_the_concurrency(store: pen
     def handle(delivery: penstock.Delivery) -> None:
         if delivery.payload == b"first":
             queue.send(b"second", address="second")
-            queue.wait("second", timeout_seconds=10)
+            queue.wait("second", timeout_seconds=60)
             came_back.set()
         elif delivery.payload == b"second":
             queue.send_many([b"third", b"fourth"])
@@ -295,7 +295,7 @@ def test_handlers_returning_from_a_wait_precede_new_ones(store: penstock.Store, 
     def handle(delivery: penstock.Delivery) -> None:
         if delivery.payload == b"first":
             queue.send(b"second", address="second")
-            queue.wait("second", timeout_seconds=10)
+            queue.wait("second", timeout_seconds=60)
         elif delivery.payload == b"second":
             queue.send_many([b"third", b"fourth", b"fifth"])
             await_until(lambda: worker.status()[0].waiting == 3)  # they are there when the slot becomes free

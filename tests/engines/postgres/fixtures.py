@@ -63,7 +63,7 @@ def begin(store: Store, watcher: psycopg.Connection) -> Iterator[Begin]:
         def begin(call: Callable[[], Any]) -> Future[Any]:
             before = len(waiting(watcher))
             begun = threads.submit(call)
-            ends = time.monotonic() + 20
+            ends = time.monotonic() + 60
             while len(waiting(watcher)) <= before and not begun.done():
                 assert time.monotonic() < ends, "the call did not wait for anybody"
                 time.sleep(0.005)

@@ -54,7 +54,7 @@ def pooler(url: str, mode: str = "transaction", size: int = 2) -> Iterator[str]:
 
 
 def _wait_for(process: subprocess.Popen[bytes], url: str) -> None:
-    ends = time.monotonic() + 20
+    ends = time.monotonic() + 60
     while True:
         try:
             psycopg.connect(url).close()

@@ -78,7 +78,7 @@ def test_a_call_that_is_cut_in_the_middle_leaves_nothing_and_can_be_made_again(
     [pid] = waiting(watcher)
     watcher.execute(f"select {cut}", [pid])
     with pytest.raises(StoreUnavailable, match=said):
-        begun.result(20)
+        begun.result(60)
     other.rollback()
     assert state(watcher) == before
     call(queue, leased)

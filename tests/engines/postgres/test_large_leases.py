@@ -47,7 +47,7 @@ def test_many_lapsed_leases_do_not_keep_a_receive_waiting(store: Store, watcher:
     watcher.execute("select set_config('penstock.now', (penstock.now_us() + 120000000)::text, false)")
     begun = time.monotonic()
     assert watcher.execute(f"select attempt from {take}").fetchone() == (2,)
-    assert time.monotonic() - begun < 6
+    assert time.monotonic() - begun < 15
     assert copies(watcher) == 500
 
 

@@ -69,7 +69,7 @@ def _listens(watcher: psycopg.Connection) -> bool:
 
 
 def _until(condition: Callable[[], bool]) -> None:
-    ends = time.monotonic() + 30
+    ends = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < ends
         time.sleep(0.02)

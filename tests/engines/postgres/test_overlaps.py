@@ -26,7 +26,7 @@ def test_a_lease_that_was_settled_meanwhile_is_not_extended(
     leases = [(one.token, one.position) for one in (first, second)]
     begun = begin(lambda: queue.engine.extend("orders", "default", leases, 60))
     other.commit()
-    lost, end = begun.result(20)
+    lost, end = begun.result(60)
     assert lost is None
     assert end is not None
     second.ack()
@@ -67,7 +67,7 @@ def test_a_receive_that_waited_for_another_takes_nothing_twice(
     taken = other.execute("select payload from penstock.receive('orders')").fetchall()
     other.commit()
     assert [row[0] for row in taken] == [b"2"]
-    assert [delivery.payload for delivery in begun.result(20)] == [b"3"]
+    assert [delivery.payload for delivery in begun.result(60)] == [b"3"]
 
 
 @pytest.mark.parametrize("priorities", [(0, 0, 0), (0, 0, 1)], ids=["one lane", "two lanes"])
@@ -81,7 +81,7 @@ def test_a_receive_that_waited_for_a_trim_hands_out_nothing_of_it(
     other.execute("select penstock.trim('orders', keep => 1)")
     begun = begin(lambda: queue.receive(limit=10, group=group))
     other.commit()
-    assert [delivery.json() for delivery in begun.result(20)] == [2]
+    assert [delivery.json() for delivery in begun.result(60)] == [2]
     stats = queue.stats(group)
     assert (stats.available, stats.in_progress, stats.lag, stats.outcomes["cancelled"]) == (0, 1, 0, 2)
 
@@ -94,7 +94,7 @@ def test_a_group_that_begins_while_messages_are_removed_begins_without_them(
     other.execute("select penstock.trim('orders', keep => 1)")
     begun = begin(lambda: queue.receive(limit=10, group="new"))
     other.commit()
-    assert [delivery.payload for delivery in begun.result(20)] == [b"3"]
+    assert [delivery.payload for delivery in begun.result(60)] == [b"3"]
     assert queue.stats("new").lag == 0
 
 

@@ -22,12 +22,12 @@ def test_law_3_what_an_earlier_receive_of_the_transaction_took_is_not_overtaken(
     def receive(after: threading.Event, then: threading.Event) -> list[int]:
         rows = engine.receive("orders", "default", "a", 1, None).rows
         after.set()
-        assert then.wait(20)
+        assert then.wait(60)
         return [row[0] for row in rows]
 
     threads = ThreadPoolExecutor(1)
     begun = threads.submit(engine.together, [lambda: receive(first, overtaken), lambda: receive(second, done)])
-    assert first.wait(20)
+    assert first.wait(60)
     # As one who is about to overtake: between two receives of the transaction, after the first had moved the cursor.
     other.execute(
         "select pg_advisory_xact_lock_shared(penstock._lane_key(g.group_id, n.lane_id) + 1) "
@@ -35,10 +35,10 @@ def test_law_3_what_an_earlier_receive_of_the_transaction_took_is_not_overtaken(
         "where q.name = 'orders' and n.priority = 0"
     )
     overtaken.set()
-    assert second.wait(20)
+    assert second.wait(60)
     others = other.execute("select position from penstock.receive('orders', \"limit\" => 10)").fetchall()
     done.set()
-    taken = [position for positions in begun.result(20) for position in positions]
+    taken = [position for positions in begun.result(60) for position in positions]
     assert sorted([*taken, *(row[0] for row in others)]) == sorted({*taken, *(row[0] for row in others)})
     threads.shutdown()
     assert len(taken) == 2

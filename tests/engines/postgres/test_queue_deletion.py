@@ -125,7 +125,7 @@ def test_a_receive_that_waits_for_a_deletion_comes_after_it(
     sent = queue.send("kept", **options)
     receiving = begin(queue.receive)
     other.commit()
-    assert receiving.result(20) == []
+    assert receiving.result(60) == []
     for _ in range(3):
         store.sweep()
     assert [one.id for one in queue.receive(10)] == [sent]
@@ -154,7 +154,7 @@ def test_a_declaration_that_waits_for_a_deletion_makes_the_queue_anew(
     other.execute("select penstock.delete_queue('orders')")
     declaring = begin(lambda: store.queue("orders", lease_seconds=7))
     other.commit()
-    declaring.result(20)
+    declaring.result(60)
     assert [(info.name, info.policy.lease_seconds) for info in store.queues()] == [("orders", 7)]
 
 
@@ -175,9 +175,9 @@ def test_other_calls_that_wait_for_a_deletion_come_after_it(
     other.commit()
     if call == "seek":
         with pytest.raises(NotFound, match="there is no queue 'orders'"):
-            waiting.result(20)
+            waiting.result(60)
     else:
-        assert waiting.result(20) == 0
+        assert waiting.result(60) == 0
     assert store.queues() == []
 
 

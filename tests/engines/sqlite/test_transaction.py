@@ -195,5 +195,5 @@ def test_a_waiting_receive_wakes_when_the_caller_commits(live_queue: Queue, url:
         own.execute("begin immediate")
         live_queue.send("wake up", transaction=own)
         own.execute("commit")
-        assert payloads(waiter.result(10)) == ["wake up"]
+        assert payloads(waiter.result(60)) == ["wake up"]
     own.close()

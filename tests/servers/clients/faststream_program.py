@@ -14,7 +14,7 @@ from typing import Any
 from faststream import AckPolicy  # type: ignore[import-not-found]  # lives in a folder of its own
 from faststream.redis import RedisBroker, StreamSub  # type: ignore[import-not-found]  # as faststream
 
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 90
 
 
 async def main() -> None:

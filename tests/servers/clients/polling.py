@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 
 
 def until(holds: Callable[[], Any]) -> Any:

@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 from taskiq.api import run_receiver_task  # type: ignore[import-not-found]  # lives in a folder of its own
 from taskiq_redis import RedisStreamBroker  # type: ignore[import-not-found]  # as taskiq
 
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 90
 
 
 async def main() -> None:

@@ -51,8 +51,8 @@ def test_an_expired_lease_is_available_at_once(client: Speaker, queue: str) -> N
     added = client("QADD", queue, 60, "again")
     began = time.monotonic()
     assert client("QGET", queue, "g", "EX", "0.15")[0] == added
-    assert client("QNOTIFY", "g", 10, queue) == queue
-    assert 0.1 < time.monotonic() - began < 5
+    assert client("QNOTIFY", "g", 60, queue) == queue
+    assert 0.1 < time.monotonic() - began < 30
     assert client("QACK", queue, "g", added) == 0
     assert client("QGET", queue, "g", "EX", 30) == [added, "again"]
     assert client("QACK", queue, "g", added) == 1
@@ -67,7 +67,7 @@ def test_an_event_is_gone_after_its_time(client: Speaker, queue: str) -> None:
 
 def test_noblock_answers_ok_and_the_event_arrives(client: Speaker, queue: str) -> None:
     assert client("QADD", queue, 60, "in the background", "NOBLOCK") == "OK"
-    assert client("QNOTIFY", "g", 10, queue) == queue
+    assert client("QNOTIFY", "g", 60, queue) == queue
     assert client("QGET", queue, "g")[1] == "in the background"
 
 
@@ -78,12 +78,12 @@ def test_notify_names_the_queue_that_has_an_event(client: Speaker, queue: str) -
 
 
 def test_a_blocked_client_is_woken(client: Speaker, onlooker: Wire, queue: str) -> None:
-    client.say("QNOTIFY", "g", 15, f"{queue}-a", queue)
+    client.say("QNOTIFY", "g", 60, f"{queue}-a", queue)
     blocked(onlooker.call, queue, "g")
     began = time.monotonic()
     onlooker.call("QADD", queue, 60, "wake up")
     assert client.hear() == queue
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
     assert client("QGET", queue, "g")[1] == "wake up"
 
 
@@ -91,8 +91,8 @@ def test_a_blocked_client_is_woken_by_the_lease_of_another(client: Speaker, onlo
     added = onlooker.call("QADD", queue, 60, "taken and dropped")
     assert onlooker.call("QGET", queue, "g", "EX", "0.3")[0] == added
     began = time.monotonic()
-    assert client("QNOTIFY", "g", 15, queue) == queue
-    assert time.monotonic() - began < 5
+    assert client("QNOTIFY", "g", 60, queue) == queue
+    assert time.monotonic() - began < 30
     assert client("QGET", queue, "g")[1] == "taken and dropped"
 
 

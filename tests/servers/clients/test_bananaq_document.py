@@ -161,7 +161,7 @@ def test_a_queue_is_there_while_it_has_events_or_consumers(
     assert queue in listed(other)
     until(lambda: queue not in listed(one) and queue not in listed(other))
     waiting = connect(0)
-    waiting.say("QNOTIFY", "g", 20, queue)
+    waiting.say("QNOTIFY", "g", 60, queue)
     until(lambda: queue in listed(one) and queue in listed(other))
     other("QADD", queue, 60, "x")
     assert waiting.hear() == queue
@@ -208,12 +208,12 @@ def test_qnotify(one: Speaker, other: Speaker, queue: str) -> None:
     one("QADD", queue, 60, "x")
     assert other("QNOTIFY", "g", 5, empty, queue) == queue
     assert other("QNOTIFY", "g", "0.1", empty) is None
-    one.say("QNOTIFY", "g", 20, empty)
+    one.say("QNOTIFY", "g", 60, empty)
     blocked(other, empty, "g")
     began = time.monotonic()
     other("QADD", empty, 60, "x")
     assert one.hear() == empty
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
 
 
 def test_qflush(one: Speaker, other: Speaker, queue: str) -> None:

@@ -66,7 +66,7 @@ def test_a_wait_that_ends_with_nothing_is_null(protocol: int, server: PenstockSe
     with Wire(server.port, protocol) as reader:
         began = time.monotonic()
         assert reader.ask("XREADGROUP", "GROUP", "g", "c", "BLOCK", 100, "STREAMS", "s", ">") == null
-        assert 0.09 < time.monotonic() - began < 5
+        assert 0.09 < time.monotonic() - began < 30
         assert reader.ask("QNOTIFY", "g", "0.1", "s").value is None
 
 
@@ -83,10 +83,10 @@ def test_a_reader_that_goes_away_takes_nothing_with_it(farewell: str, server: Pe
         wire.call("XADD", "s", "*", "n", number)
         began = time.monotonic()
         ((_, ((_, fields),)),) = wire.call(
-            "XREADGROUP", "GROUP", "g", "alive", "COUNT", 1, "BLOCK", 10_000, "STREAMS", "s", ">"
+            "XREADGROUP", "GROUP", "g", "alive", "COUNT", 1, "BLOCK", 60_000, "STREAMS", "s", ">"
         )
         assert fields == [b"n", b"%d" % number]
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30
     waiting_clients(wire, 0)
 
 
@@ -118,11 +118,11 @@ def test_an_expired_lease_wakes_every_kind_of_waiting_client(server: PenstockSer
     # Longer than it takes the client to be seen waiting, also on a busy machine.
     assert wire.call("QGET", "s", "g", "EX", "2") is not None
     with Wire(server.port) as notified, Wire(server.port) as reader:
-        notified.send(frame("QNOTIFY", "g", 30, "s"))
+        notified.send(frame("QNOTIFY", "g", 60, "s"))
         blocked(wire.call, "s", "g")
         began = time.monotonic()
         assert notified.read().plain == b"s"
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30
         assert counts(wire.call, "s", "g")["redo"] == 1
         assert wire.call("QGET", "s", "g", "EX", "0.3") is not None
         reader.send(frame(*READ))
@@ -135,8 +135,8 @@ def test_a_message_that_becomes_due_wakes_a_waiting_client(server: PenstockServe
     with penstock.connect(server.url) as store:
         store.queue("s").send(b"later", delay_seconds=0.3)
     began = time.monotonic()
-    assert wire.call("QNOTIFY", "g", 30, "s") == b"s"
-    assert 0.1 < time.monotonic() - began < 5
+    assert wire.call("QNOTIFY", "g", 60, "s") == b"s"
+    assert 0.1 < time.monotonic() - began < 30
 
 
 def test_stopping_lets_blocked_clients_go(server: PenstockServer, wire: Wire) -> None:
@@ -146,7 +146,7 @@ def test_stopping_lets_blocked_clients_go(server: PenstockServer, wire: Wire) ->
     waiting_clients(wire, 5)
     began = time.monotonic()
     assert server.stop() == 0
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 30
     for reader in readers:
         reader.read_until_closed()
         reader.close()

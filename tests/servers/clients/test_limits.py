@@ -37,14 +37,14 @@ def test_it_listens_on_loopback_only_unless_told_otherwise(server: PenstockServe
     """[S01]"""
     address = _own_address()
     with pytest.raises(OSError):
-        socket.create_connection((address, server.port), timeout=5)
+        socket.create_connection((address, server.port), timeout=60)
 
 
 def test_strangers_from_outside_are_refused_without_a_password(tmp_path: Path) -> None:
     """[S01, S02] Who connects counts, not which address listens."""
     address = _own_address()
     with serving(tmp_path, host="0.0.0.0") as server:
-        with socket.create_connection((address, server.port), timeout=5) as stranger:
+        with socket.create_connection((address, server.port), timeout=60) as stranger:
             stranger.settimeout(5)
             answer = stranger.recv(1000)
             assert answer.startswith(b"-DENIED"), answer
@@ -274,7 +274,7 @@ def test_who_says_nothing_is_cut_off_where_that_is_wanted(tmp_path: Path) -> Non
             waiting.send(frame("QNOTIFY", "g", 2.5, "q"))
             began = time.monotonic()
             assert idle.read_until_closed() == b""
-            assert time.monotonic() - began < 10
+            assert time.monotonic() - began < 60
             assert waiting.read().value is None
 
 

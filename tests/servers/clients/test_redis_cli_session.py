@@ -30,7 +30,7 @@ STATUS = """\
 def shown(server: PenstockServer, *words: str) -> str:
     need("redis-cli", "Debian: apt-get install redis-tools")
     done = subprocess.run(
-        ["redis-cli", "--no-raw", "-p", str(server.port), *words], capture_output=True, text=True, timeout=30
+        ["redis-cli", "--no-raw", "-p", str(server.port), *words], capture_output=True, text=True, timeout=60
     )
     return done.stdout
 
@@ -62,7 +62,7 @@ def test_redis_cli_offers_help_for_the_commands(server: PenstockServer) -> None:
         input="HELP QADD\nHELP XADD\n",
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=60,
     )
     assert done.returncode == 0, done.stderr
     shown_help = re.sub("\x1b\\[[0-9;]*m", "", done.stdout.lower())

@@ -89,7 +89,7 @@ def test_a_wait_longer_than_the_clients_patience_loses_nothing(server: PenstockS
         reader.join(6.5)  # long enough for it to have given up once
         assert not got
         added = wire.call("XADD", "s", "*", "a", "1")
-        reader.join(20)
+        reader.join(60)
         assert not reader.is_alive()
         ((_, consumer, _, deliveries),) = wire.call("XPENDING", "s", "g", "-", "+", 10)
         assert (consumer, deliveries) == (b"c", 1)

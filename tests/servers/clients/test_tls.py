@@ -131,7 +131,7 @@ def test_who_does_not_trust_the_certificate_is_not_served(
 
 
 def test_nothing_is_said_in_the_clear(server: PenstockServer) -> None:
-    clear = redis.Redis(host=LOOPBACK, port=server.port, retry=ONCE, socket_timeout=20)
+    clear = redis.Redis(host=LOOPBACK, port=server.port, retry=ONCE, socket_timeout=60)
     with clear as client, pytest.raises(redis.RedisError):
         client.ping()
     assert server.is_alive()

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 from tests.ports import LOOPBACK
 
 Argument = bytes | str | int | float
-TIMEOUT_SECONDS = 20.0
+TIMEOUT_SECONDS = 60.0
 
 
 class Reply(NamedTuple):

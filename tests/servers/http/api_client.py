@@ -64,6 +64,6 @@ def problem(response: httpx.Response, status: int) -> str:
 
 async def waiting_for(store: AsyncStore, count: int) -> None:
     """Until so many receives wait."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while sum(len(one.waiting) for one in store.executor._watcher._awaited.values()) != count:
             await asyncio.sleep(0.005)

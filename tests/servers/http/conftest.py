@@ -62,7 +62,7 @@ async def server(store: AsyncStore, users: Users, settings: HttpSettings, serve:
 
 @pytest.fixture
 async def client(server: HttpListener) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}", timeout=30) as opened:
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}", timeout=60) as opened:
         yield opened
 
 

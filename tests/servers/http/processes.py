@@ -33,6 +33,6 @@ class HttpServer(PenstockServer):
 
     def _answers(self) -> bool:
         try:
-            return httpx.get(f"{self.http_url}/readyz", timeout=30, verify=False).status_code == 200
+            return httpx.get(f"{self.http_url}/readyz", timeout=60, verify=False).status_code == 200
         except httpx.TransportError:
             return False

@@ -211,7 +211,7 @@ async def test_connections_are_limited(server: HttpListener, client: httpx.Async
     for _, writer in links:
         writer.close()
         await writer.wait_closed()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not (await raw(server, HEALTH)).startswith(b"HTTP/1.1 200"):
             await asyncio.sleep(0.01)
 
@@ -238,7 +238,7 @@ async def raw(server: HttpListener, sent: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     try:
         writer.write(sent)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await reader.read()
     finally:
         writer.close()

@@ -145,7 +145,7 @@ async def test_wait_is_capped_by_the_setting(api: Api, store: AsyncStore) -> Non
     await store.queue("q", paused=False)
     began = time.monotonic()
     assert await api.receive("q", wait_seconds=1000) == []
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60
 
 
 async def test_disconnected_client_leases_no_message(api: Api, server: HttpListener, store: AsyncStore) -> None:
@@ -200,7 +200,7 @@ async def test_messages_received_for_a_disconnected_client_are_released(store: A
     client.gone.set()
     await client.ask()
     assert client.heard == []
-    (delivery,) = await queue.receive(wait_seconds=10)
+    (delivery,) = await queue.receive(wait_seconds=60)
     assert (delivery.id, delivery.attempt) == (sent, 1)
 
 
@@ -224,7 +224,7 @@ async def test_message_that_arrives_during_a_disconnect_is_released(
     sent = await queue.send(b"x")
     await waiting
     assert client.heard == []
-    (delivery,) = await queue.receive(wait_seconds=10)
+    (delivery,) = await queue.receive(wait_seconds=60)
     assert (delivery.id, delivery.attempt) == (sent, 1)
 
 

@@ -37,7 +37,7 @@ async def test_killed_server_loses_no_acknowledged_send(tmp_path: Path) -> None:
 
     with HttpServer(tmp_path) as server:
         server.start()
-        async with httpx.AsyncClient(base_url=server.http_url, timeout=30) as client:
+        async with httpx.AsyncClient(base_url=server.http_url, timeout=60) as client:
             working = [asyncio.create_task(work(client, number)) for number in range(CLIENTS)]
             await enough.wait()
             server.kill()

@@ -55,14 +55,14 @@ async def dial(server: HttpListener) -> AsyncIterator[Open]:
         opened.append(link)
         return link
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         yield begin
     for link in opened:
         link.writer.close()
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not holds():
             await asyncio.sleep(0.005)
 
@@ -160,7 +160,9 @@ async def test_event_streams_are_limited(
     app = application(store)
     server = await serve(app, settings)
     async with contextlib.AsyncExitStack() as stack:
-        client = await stack.enter_async_context(httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}"))
+        client = await stack.enter_async_context(
+            httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}", timeout=60)
+        )
         reading = []
         for _ in range(2):
             stream = await stack.enter_async_context(client.stream("GET", "/events/changes"))

@@ -61,7 +61,7 @@ async def test_a_wait_ends_in_time_with_nothing(stream: str, client: Client, tal
     block(client, milliseconds=200)
     assert await client.reply() is None
     assert await client("QNOTIFY", "g", "0.2", "nowhere", "s") is None
-    assert 0.4 <= time.monotonic() - began < 5
+    assert 0.4 <= time.monotonic() - began < 30
     assert await client("QRECEIVE", "nowhere", "WAIT", "0.1") == []
     assert await client("QNOTIFY", "g", 0, "nowhere") is None
 
@@ -75,7 +75,7 @@ async def test_a_client_that_went_away_takes_nothing_with_it(
     gone.close()
     # Not waited for: the news of its end may still lie unread when the entry comes.
     entry = await client("XADD", "s", "*", "n", 1)
-    [[_, [[got, _]]]] = await client("XREADGROUP", "GROUP", "g", "c", "COUNT", 1, "BLOCK", 3000, "STREAMS", "s", ">")
+    [[_, [[got, _]]]] = await client("XREADGROUP", "GROUP", "g", "c", "COUNT", 1, "BLOCK", 60_000, "STREAMS", "s", ">")
     assert got == entry
     [[_, consumer, _, attempts]] = await client("XPENDING", "s", "g", "-", "+", 10)
     assert (consumer, attempts) == (b"c", 1), "no attempt was counted for the one that went away"
@@ -92,7 +92,7 @@ async def test_what_was_received_for_a_client_that_went_away_is_given_back(
     for connection in list(server.connections):
         if connection._under_way:
             connection.transport.abort()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while (event := await client("QGET", "q", "g")) is None:
         assert time.monotonic() < deadline, "it is kept until its lease ends"
     assert event[1] == b"x"
@@ -102,14 +102,14 @@ async def test_a_lease_that_ends_wakes_those_who_wait(server: Server, client: Cl
     await client("QADD", "q", 60, "x")
     event = await client("QGET", "q", "g", "EX", "0.3")
     told, receiver = await talk(), await talk()
-    told.send("QNOTIFY", "g", 10, "other", "q")
-    receiver.send("QRECEIVE", "q", "GROUP", "g", "WAIT", 10)
+    told.send("QNOTIFY", "g", 60, "other", "q")
+    receiver.send("QRECEIVE", "q", "GROUP", "g", "WAIT", 60)
     await until_waiting(server, 2)
     began = time.monotonic()
     assert await told.reply() == b"q"
     [fields] = await receiver.reply()
     assert event[0] in fields
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
     assert await client("QACK", "q", "g", event[0]) == 0, "another holds it now"
     assert await receiver("QACK", "q", "g", event[0]) == 1
 
@@ -134,7 +134,9 @@ async def test_one_wait_at_several_streams_gets_one_answer(server: Server, clien
     sent = {await client.reply(), await client.reply()}
     [[name, [[got, _]]]] = await waiting.reply()
     other = "t" if name == b"s" else "s"
-    [[_, [[left, _]]]] = await client("XREADGROUP", "GROUP", "g", "d", "COUNT", 9, "BLOCK", 3000, "STREAMS", other, ">")
+    [[_, [[left, _]]]] = await client(
+        "XREADGROUP", "GROUP", "g", "d", "COUNT", 9, "BLOCK", 60_000, "STREAMS", other, ">"
+    )
     assert {got, left} == sent
 
 
@@ -171,7 +173,7 @@ async def test_a_stopping_server_answers_those_who_wait(
     listener.send("QNOTIFY", "g", 60, "other")
     while server.blocked_clients != 3:
         await asyncio.sleep(0.005)
-    await asyncio.wait_for(server.close(), 5)
+    await asyncio.wait_for(server.close(), 60)
     for one in (client, follower, listener):
         assert await one.reply() is None
         assert await one.is_hung_up()

@@ -163,7 +163,7 @@ async def test_nothing_waits_inside_multi(client: Client) -> None:
     await client("MULTI")
     await client("XREADGROUP", "GROUP", "g", "c", "BLOCK", 0, "STREAMS", "s", ">")
     await client("QNOTIFY", "g", 60, "s")
-    assert await asyncio.wait_for(client("EXEC"), 5) == [None, None]
+    assert await asyncio.wait_for(client("EXEC"), 60) == [None, None]
 
 
 async def test_a_small_mistake_does_not_disturb_others_in_the_group(talk: Talk) -> None:

@@ -145,7 +145,7 @@ async def test_following_ends_in_time_and_when_the_server_stops(server: Server, 
     gone.close()
     while server.blocked_clients > 1:
         await asyncio.sleep(0.005)
-    await asyncio.wait_for(server.close(), 5)
+    await asyncio.wait_for(server.close(), 60)
     assert await client.reply() is None, "it is answered first, as if its time were up"
     assert await client.is_hung_up()
 

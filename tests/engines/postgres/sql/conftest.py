@@ -38,7 +38,7 @@ def take_and(sql: Sql, call: str, client: str = "c") -> None:
 
 def heard(connection: psycopg.Connection, count: int) -> list[tuple[str, str]]:
     """The next notifications; a missing one shows as a shorter list after a while."""
-    return [(each.channel, each.payload) for each in connection.notifies(timeout=10, stop_after=count)]
+    return [(each.channel, each.payload) for each in connection.notifies(timeout=60, stop_after=count)]
 
 
 @pytest.fixture

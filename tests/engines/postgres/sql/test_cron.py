@@ -130,7 +130,7 @@ def test_pg_cron_runs_the_sweep(cluster: clusters.Cluster, old: Sql) -> None:
         again = Sql(connection)
         again("""
             do $$ begin
-                for turn in 1..500 loop
+                for turn in 1..3000 loop
                     exit when exists (select from cron.job_run_details where status in ('succeeded', 'failed'));
                     perform pg_sleep(0.02);
                 end loop;

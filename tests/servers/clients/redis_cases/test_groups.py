@@ -220,7 +220,7 @@ def test_an_entry_for_another_does_not_prolong_the_wait(case: Case) -> None:
     case.pass_milliseconds(100)
     case.add(1)
     assert second.read().plain is None
-    assert 0.39 <= time.monotonic() - began < 2
+    assert 0.39 <= time.monotonic() - began < 30
 
 
 def test_history_is_read_inside_a_transaction(case: Case) -> None:

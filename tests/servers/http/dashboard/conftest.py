@@ -136,5 +136,5 @@ def queue(store: penstock.Store) -> penstock.Queue:
 
 @pytest.fixture
 def http(served: Served) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=served.base, headers={"accept": "text/html"}, timeout=30) as client:
+    with httpx.Client(base_url=served.base, headers={"accept": "text/html"}, timeout=60) as client:
         yield client

@@ -31,7 +31,7 @@ def clients(guarded: Served) -> Iterator[dict[str, httpx.Client]]:
     """A client for each role, with a session of its own."""
     opened = {}
     for role in Role:
-        opened[str(role)] = httpx.Client(base_url=guarded.base, headers={"accept": "text/html"}, timeout=30)
+        opened[str(role)] = httpx.Client(base_url=guarded.base, headers={"accept": "text/html"}, timeout=60)
         answer = opened[str(role)].post("/login", data={"name": str(role), "secret": str(role)})
         assert answer.status_code == 303
     yield opened
@@ -110,7 +110,7 @@ def test_without_the_form_s_token_nothing_is_done(role: Role, clients: dict[str,
 
 
 def test_unauthenticated_visitors_are_redirected_to_the_login(guarded: Served) -> None:
-    with httpx.Client(base_url=guarded.base, headers={"accept": "text/html"}) as stranger:
+    with httpx.Client(base_url=guarded.base, headers={"accept": "text/html"}, timeout=60) as stranger:
         for route in ROUTES:
             if route.is_open:
                 continue
