@@ -13,7 +13,7 @@ from penstock.client.aio.coalescer import Coalescer, run_each
 
 pytestmark = pytest.mark.anyio
 # Longer than in use, so that a busy machine is no reason to miss one.
-MOMENT = 0.04
+MOMENT = 0.4
 SOON = 60
 
 
