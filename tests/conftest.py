@@ -1,4 +1,4 @@
-"""What all tests share: how Hypothesis runs, and the line that says which engines were proven."""
+"""What all tests share: how Hypothesis runs, the seed, and the line that says which engines were proven."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests import java, temporary_files
+from tests import java, seeds, temporary_files
 from tests.conformance.clients import CLIENTS
 from tests.conformance.engines import ENGINES, capabilities
 
 # The machine may be busy, so an example has no time limit of its own; the run as a whole has (pytest-timeout).
-settings.register_profile("penstock", deadline=None, max_examples=200)
+settings.register_profile("penstock", deadline=None, max_examples=200, derandomize=not seeds.is_random())
 settings.load_profile("penstock")
 
 # Groups of tests that one process runs, the longest first.
@@ -24,6 +24,11 @@ java.set_up()
 temporary_files.set_up()
 # A run in the background of a shell ignores interrupts, and so would every program that tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def seed() -> int:
+    return seeds.choose_seed()
 
 
 @pytest.hookimpl(trylast=True)

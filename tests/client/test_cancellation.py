@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import suppress
@@ -22,9 +21,7 @@ TASKS = 40
 
 
 @pytest.fixture
-def chance() -> random.Random:
-    seed = int(os.environ.get("PENSTOCK_SEED", random.SystemRandom().randrange(1 << 32)))
-    print(f"again with PENSTOCK_SEED={seed}")
+def chance(seed: int) -> random.Random:
     return random.Random(seed)
 
 

@@ -166,10 +166,8 @@ def test_what_trim_does_not_take(queue: Queue, arguments: dict[str, object]) -> 
     assert len(queue.peek(10)) == 1
 
 
-def test_at_random_nothing_else_is_lost_or_doubled(store: Store, clock: Clock) -> None:
+def test_at_random_nothing_else_is_lost_or_doubled(store: Store, clock: Clock, seed: int) -> None:
     """Priorities and shards put a queue into several lanes, and other queues lie in between."""
-    seed = random.randrange(2**32)
-    print(f"seed {seed}")
     dice = random.Random(seed)
     queue, other = store.queue("several lanes", shards=3, max_retries=None), store.queue("between")
     live = {queue.send(1): 1}

@@ -1,9 +1,7 @@
-"""The seed of every random choice of a fault test: printed when a test fails, and set with PENSTOCK_TEST_SEED."""
+"""Processes on a disk, on every engine."""
 
 from __future__ import annotations
 
-import os
-import random
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,13 +21,6 @@ def tmp_path() -> Iterator[Path]:
     """On a disk, where a commit takes its time: that is when a kill finds something half done."""
     with tempfile.TemporaryDirectory(prefix="penstock-faults-", dir=DISK) as folder:
         yield Path(folder)
-
-
-@pytest.fixture
-def seed() -> int:
-    chosen = int(os.environ.get("PENSTOCK_TEST_SEED") or random.SystemRandom().randrange(1_000_000))
-    print(f"PENSTOCK_TEST_SEED={chosen}")
-    return chosen
 
 
 @pytest.fixture(params=ENGINES, ids=lambda row: row.name)

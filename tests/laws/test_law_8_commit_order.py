@@ -130,11 +130,9 @@ def _payloads(queue: Queue, start: int | str, end: int | str) -> list[bytes]:
     return [row["payload"] for part in parts for batch in queue.engine.read(part) for row in batch.to_pylist()]
 
 
-def test_law_8_dawdling_senders_and_hasty_readers(postgres_url: str, queue: Queue) -> None:
+def test_law_8_dawdling_senders_and_hasty_readers(postgres_url: str, queue: Queue, seed: int) -> None:
     """Transactions of every kind, ending in any order, while two consumers read on: what was committed is delivered
     exactly once (no lease ends here), what was not never."""
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
     sent: dict[str, bool] = {}
     over = threading.Event()
     received: list[list[bytes]] = [[], []]

@@ -97,9 +97,7 @@ def settle(delivery: Delivery, chance: random.Random) -> None:
             delivery.ack()
 
 
-def test_incremental_update_equals_recomputation(spark: SparkSession, tmp_path: Path) -> None:
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
+def test_incremental_update_equals_recomputation(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     url, clock, chance, sent = f"sqlite:///{tmp_path}/store.db", Clock(), random.Random(seed), list[str]()
     with penstock.connect(url, clock=clock) as store:
         queue, path = store.queue("orders", **SOON), tmp_path / "lake"
