@@ -39,13 +39,21 @@ class Script:
         kind: str = "ok",
     ) -> None:
         """`taken`: message, token, attempt."""
-        call = self._add(by, "receive", "invoke", at, queue=queue, group=group, limit=9, lease=lease)
+        call = self.begin_receive(at, by, lease, queue, group)
+        if kind != "killed":
+            self.end_receive(at + 0.01, call, *taken, by=by, kind=kind)
+
+    def begin_receive(
+        self, at: float, by: str = "c1", lease: float = 1, queue: str = QUEUE, group: str = "default"
+    ) -> int:
+        return self._add(by, "receive", "invoke", at, queue=queue, group=group, limit=9, lease=lease)
+
+    def end_receive(self, at: float, call: int, *taken: tuple[str, int, int], by: str = "c1", kind: str = "ok") -> None:
         several = [
             {"id": f"id-{message}", "message": message, "token": token, "attempt": attempt}
             for message, token, attempt in taken
         ]
-        if kind != "killed":
-            self._add(by, "receive", kind, at + 0.01, call=call, taken=several)
+        self._add(by, "receive", kind, at, call=call, taken=several)
 
     def settle(
         self,

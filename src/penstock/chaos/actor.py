@@ -86,7 +86,12 @@ def run_worker(plan: ActorPlan, recorder: Recorder) -> None:
     began = time.monotonic()
     while True:
         try:
-            return WorkerRole(plan, recorder).run(opened(plan))
+            WorkerRole(plan, recorder).run(opened(plan))
+            return
+        except penstock.HandlerUnavailable:
+            # Handlers whose leases were lost run on and hold all slots: a supervisor would start it again.
+            if input_has_ended(0):
+                return
         except LOST:
             if time.monotonic() - began > START_SECONDS:
                 raise

@@ -20,6 +20,18 @@ from penstock.chaos.ports.python import taken
 HEARTBEAT_SECONDS = 3.0
 
 
+class NotedWorker(penstock.Worker):
+    """Notes that it stops before it gives anything back."""
+
+    def __init__(self, *arguments: Any, recorder: Recorder, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._recorder = recorder
+
+    def stop(self) -> None:
+        self._recorder.note("leave")
+        super().stop()
+
+
 class WorkerRole:
     def __init__(self, plan: ActorPlan, recorder: Recorder) -> None:
         self.plan = plan
@@ -35,9 +47,10 @@ class WorkerRole:
             app.add(self.plan.queues["jobs"], self._await_handler)
         else:
             app.add(self.plan.queues["jobs"], self._handle)
-        penstock.Worker(
-            store, app, name=self.plan.process, concurrency=4, heartbeat_seconds=HEARTBEAT_SECONDS, grace_seconds=1
-        ).run()
+        NotedWorker(
+            store, app, name=self.plan.process, concurrency=4, heartbeat_seconds=HEARTBEAT_SECONDS, grace_seconds=1,
+            recorder=self.recorder,
+        ).run()  # fmt: skip
 
     def _handle(self, delivery: penstock.Delivery) -> None:
         self._begin(delivery)
@@ -91,8 +104,9 @@ class WorkerRole:
         left = delivery.lease_ends_at.timestamp() - time.time() - self.plan.clock_ahead_seconds
         one = taken(delivery)
         self.recorder.note(
-            "handle", queue=delivery.queue, group=delivery.group, left=round(left * 1_000_000), **one.described
-        )
+            "handle", queue=delivery.queue, group=delivery.group, left=round(left * 1_000_000), lease=LEASE_SECONDS,
+            **one.described,
+        )  # fmt: skip
 
     def _settle(self, delivery: penstock.Delivery | penstock.AsyncDelivery, verb: str) -> int:
         one = taken(delivery)

@@ -14,7 +14,10 @@ def attempts_grow(timeline: Timeline) -> Iterator[Violation]:
     without counting."""
     for (queue, _, message), several in timeline.delivered.items():
         for first, second in itertools.pairwise(several):
-            if second.asked <= first.at or first.settled("reschedule") or second.token == first.token:
+            if second.asked <= first.at or second.token == first.token:
+                continue
+            # By anybody: the reply of the first receive may have come late, after another one had the message.
+            if any(one.settled("reschedule") and one.asked < second.at for one in several):
                 continue
             forgets = not timeline.rule(queue).at_most_once and timeline.crashed_between(first.asked, second.at)
             least = first.attempt + (0 if _gives_back(timeline.rule(queue)) else 1)

@@ -138,6 +138,7 @@ class Timeline:
         for several in self.delivered.values():
             several.sort(key=lambda one: one.at)
         self._release_followers()
+        self._release_leavers(events)
 
     # -- questions -------------------------------------------------------------------------------------------------
 
@@ -204,9 +205,11 @@ class Timeline:
             receive.taken.append(self._hand(one, event, receive.asked, ends, over, receive.queue, receive.group))
 
     def _read_handle(self, event: Event) -> None:
-        """A worker's handler was called: it cannot know when the worker asked, only how long the lease still lasts."""
-        over = event["t"] + HOUR
-        self._hand(event, event, event["t"], event["t"] + event["left"], over, event["queue"], event["group"])
+        """A worker's handler was called: it cannot know when the worker asked, only how long the lease still lasts, and
+        so when it began. A crash since then may have forgotten it."""
+        ends = event["t"] + event["left"]
+        asked = min(event["t"], ends - (_micro(event.get("lease")) or event["left"]))
+        self._hand(event, event, asked, ends, event["t"] + HOUR, event["queue"], event["group"])
 
     def _hand(self, one: Event, event: Event, asked: int, ends: int, over: int, queue: str, group: str) -> Delivered:
         place = (queue, group, one["message"])
@@ -236,6 +239,12 @@ class Timeline:
             tried = [settling.asked for one in several for settling in one.settlings if settling.verb in AGAIN]
             for one in several if tried else ():
                 one.ends = min(one.ends, min(tried))
+
+    def _release_leavers(self, events: list[Event]) -> None:
+        """A worker that stops gives back what it holds, also what a handler still runs on after the grace period."""
+        leaves = [(event["process"], event["t"]) for event in events if event["op"] == "leave"]
+        for one in self.deliveries() if leaves else ():
+            one.ends = min([one.ends, *(at for process, at in leaves if process == one.process and at >= one.at)])
 
     def _read_settle(self, event: Event) -> None:
         call = (event["process"], event["call"])

@@ -65,11 +65,12 @@ class SqliteDatabase:
         self._check_process()
         if not self._write_lock.acquire(timeout=self.busy_seconds + 1):
             raise errors.StoreUnavailable(f"{self.path}: another thread held the store for {self.busy_seconds:g} s")
+        outer = self._current
         try:
             self._check_open()
-            if self._current is not None:
+            if outer is not None:
                 self._run(SQL.savepoint)
-                return self._current, True
+                return outer, True
             if durable is not self._durable:
                 self._run(SQL.durable if durable else SQL.relaxed)
                 self._durable = durable
@@ -78,7 +79,8 @@ class SqliteDatabase:
             self._changes = self._writer.total_changes()
             self._current, self._owner = transaction, threading.get_ident()
         except BaseException:
-            self._write_lock.release()
+            # Also of a signal handler, after the transaction has begun: left open it would stop every process.
+            self._leave(is_part=outer is not None)
             raise
         return transaction, False
 
@@ -94,8 +96,16 @@ class SqliteDatabase:
                 self._commit()
             return not is_part and self._writer.total_changes() != self._changes
         finally:
+            self._leave(is_part)
+
+    def _leave(self, is_part: bool) -> None:
+        """Release the lock, with no transaction left open behind it."""
+        try:
             if not is_part:
                 self._current = None
+                if self._writer.in_transaction:
+                    self._run(SQL.rollback)
+        finally:
             self._write_lock.release()
 
     def _commit(self) -> None:
@@ -120,8 +130,8 @@ class SqliteDatabase:
         self._check_process()
         with self._read_lock, self.translated():
             self._check_open()
-            self._reader.execute(SQL.begin_read)
             try:
+                self._reader.execute(SQL.begin_read)
                 yield self.transaction(self._reader.cursor())
             finally:
                 if self._reader.in_transaction:
@@ -141,8 +151,8 @@ class SqliteDatabase:
         self._check_process()
         with self.exclusively(), self.translated():
             self._check_open()
-            connection.execute(SQL.begin_write)
             try:
+                connection.execute(SQL.begin_write)
                 yield self.transaction(connection.cursor())
                 connection.execute(SQL.commit)
             finally:
@@ -332,7 +342,11 @@ class Write:
             self._transaction, self._is_part = database.begin(self._durable)
         except apsw.Error as error:
             raise database.translate(error) from error
-        self._deaths = len(self._transaction.deaths)
+        try:
+            self._deaths = len(self._transaction.deaths)
+        except BaseException:
+            database.end(self._is_part, failed=True)
+            raise
         return self._transaction
 
     def __exit__(

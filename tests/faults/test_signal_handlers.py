@@ -1,0 +1,78 @@
+"""A signal handler that raises, as Ctrl-C and many time limits do. Python runs it when the call of a library in C
+returns, so the exception comes after the statement has had its effect: the store must go on for everybody."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from random import Random
+from types import FrameType
+from typing import Any
+
+import apsw
+import pytest
+
+import penstock
+from tests.conformance.clock import Clock
+from tests.faults.verb_calls import CALLS, Scene, drain, prepare
+
+VERBS = ("send", "send with options", "receive of all", "ack_many", "mixed settle", "start of a batch", "sweep", "trim")
+LOOKS: dict[str, Callable[[Scene], Any]] = {
+    "stats": lambda scene: scene.queue.stats(),
+    "peek": lambda scene: scene.queue.peek(),
+}
+
+
+class Interrupted(BaseException):
+    """As KeyboardInterrupt, nothing that a library may swallow."""
+
+
+class Interrupter:
+    """Raises when the n-th call of apsw returns to Penstock."""
+
+    def __init__(self, at: int) -> None:
+        self.left = at
+
+    def __call__(self, frame: FrameType, event: str, called: Any) -> None:
+        if event == "c_return" and isinstance(getattr(called, "__self__", None), (apsw.Connection, apsw.Cursor)):
+            self.left -= 1
+            if self.left == 0:
+                sys.setprofile(None)
+                raise Interrupted
+
+
+@pytest.mark.parametrize("verb", [*VERBS, *LOOKS])
+def test_a_call_that_a_signal_handler_ends_leaves_no_transaction_open(
+    verb: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path, clock = tmp_path_factory.mktemp("store") / "store.db", Clock()
+    call = {**CALLS, **LOOKS}[verb]
+    with penstock.connect(f"sqlite:///{path}", clock=clock, random=Random(7).random) as store:
+        scene = prepare(store, clock)
+        interrupted = 0
+        while is_interrupted(interrupted + 1, lambda: call(scene)):
+            interrupted += 1
+            other = apsw.Connection(str(path))
+            other.execute("begin immediate").fetchall()
+            other.close()
+        assert interrupted > 0
+        store.queue("orders").send(b"works")
+        drain(store, clock)
+    with penstock.connect(f"sqlite:///{path}", clock=clock) as again:
+        assert again.queue("orders").stats("default").available == 0
+        assert all(check.level != "error" for check in again.doctor())
+
+
+def is_interrupted(at: int, call: Callable[[], object]) -> bool:
+    """A call that was interrupted after its commit has happened, and is refused or does nothing when made again."""
+    interrupter = Interrupter(at)
+    sys.setprofile(interrupter)
+    try:
+        with suppress(penstock.PenstockError):
+            call()
+    except Interrupted:
+        return True
+    finally:
+        sys.setprofile(None)
+    return False
