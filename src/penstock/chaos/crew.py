@@ -13,7 +13,8 @@ from pathlib import Path
 from penstock.chaos.history import SUFFIX
 from penstock.chaos.plan import ActorPlan
 
-END_SECONDS = 30
+# A process may need half a minute to start on a busy machine, and must have started to end.
+END_SECONDS = 120
 
 
 @dataclass

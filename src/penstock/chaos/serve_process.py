@@ -13,7 +13,9 @@ from socket import create_connection
 import penstock
 from penstock.chaos.proxy import LOOPBACK, Proxy, free_port
 
-START_SECONDS = 30
+START_SECONDS = 120
+# It does not start while its store is away.
+AWAY_SECONDS = 30
 
 
 class ServeProcess:
@@ -43,11 +45,11 @@ class ServeProcess:
         self._process = self._start()
 
     def ensure(self) -> str | None:
-        """Started again if it has ended by itself, with the end of its log. It does not start while its store is away;
-        that is no problem of its own."""
+        """Started again if it has ended by itself, with the end of its log. Ending soon after the start is no problem
+        of its own: its store may be away."""
         if self._process.poll() is None:
             return None
-        if time.monotonic() - self._began < START_SECONDS:
+        if time.monotonic() - self._began < AWAY_SECONDS:
             self._process = self._start()
             return None
         code = self._process.returncode
