@@ -65,7 +65,7 @@ def test_archive_of_a_killed_driver_is_completed_or_undone_by_the_next(
             env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"},
             capture_output=True,
             text=True,
-            timeout=110,
+            timeout=500,
             check=False,
         )
         assert killed.returncode == -signal.SIGKILL, killed.stderr
