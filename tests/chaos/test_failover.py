@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.chaos.run import Options, run
+from penstock.chaos.run import RunOptions, run
 from tests.chaos.test_short_runs import judged
 
 FAULTS = ("kill", "freeze", "cut", "hold", "rollback")
@@ -14,7 +14,7 @@ PROTOCOLS = ("python", "async", "resp", "sql")
 
 @pytest.mark.slow
 def test_a_synchronous_standby_takes_over_without_a_loss() -> None:
-    verdict = run(Options(None, 10, 41, FAULTS, PROTOCOLS, server="pair"))
+    verdict = run(RunOptions(None, 10, 41, FAULTS, PROTOCOLS, server="pair"))
     assert verdict.word == "ok", judged(verdict)
     assert verdict.counts["fault failover"] == 1
 
@@ -22,6 +22,6 @@ def test_a_synchronous_standby_takes_over_without_a_loss() -> None:
 @pytest.mark.slow
 def test_what_an_asynchronous_standby_never_got_is_found_missing() -> None:
     """The standby lags by two seconds: what was acknowledged meanwhile is undone, and the run says so."""
-    verdict = run(Options(None, 10, 42, FAULTS, PROTOCOLS, server="async-pair"))
+    verdict = run(RunOptions(None, 10, 42, FAULTS, PROTOCOLS, server="async-pair"))
     assert verdict.word == "violation"
     assert {one.law[:5] for one in verdict.violations} & {"law 1", "law 7"}

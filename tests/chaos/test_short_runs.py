@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import penstock
-from penstock.chaos.run import Options, Verdict, run
+from penstock.chaos.run import RunOptions, Verdict, run
 from penstock.cli.program import app
 
 SECONDS = 8
@@ -23,14 +23,14 @@ def judged(verdict: Verdict) -> str:
 
 def test_every_law_holds_on_sqlite(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/store.db"
-    verdict = run(Options(url, SECONDS, seed=11))
+    verdict = run(RunOptions(url, SECONDS, seed=11))
     assert verdict.word == "ok", judged(verdict)
     with penstock.connect(url) as store:
         assert (store.queues(), store.schedules()) == ([], []), "the run left something behind"
 
 
 def test_every_law_holds_on_postgres_with_a_server_that_crashes() -> None:
-    verdict = run(Options(None, SECONDS, seed=12))
+    verdict = run(RunOptions(None, SECONDS, seed=12))
     assert verdict.word == "ok", judged(verdict)
 
 

@@ -179,6 +179,12 @@ def test_a_lease_ends_in_time_and_never_before_it_began(leased: Attempt, now: in
         assert limit is None or limit <= now or end <= limit
 
 
+@pytest.mark.parametrize(("event", "state"), [(Event.ACK, State.READY), (Event.REJECT, State.FAILED)])
+def test_a_decision_outside_of_the_table_is_refused(event: Event, state: State) -> None:
+    with pytest.raises(ValueError, match=f"{event} does not lead to {state}"):
+        Decision(event, state)
+
+
 @pytest.mark.parametrize("event", sorted(set(Event) - {"ack", "nak", "reject", "reschedule", "lease_end", "release"}))
 def test_decide_refuses_events_that_a_leased_message_cannot_have(event: Event) -> None:
     with pytest.raises(ValueError, match=event):

@@ -43,7 +43,7 @@ PATIENCE_SECONDS = 60
 
 
 @dataclass(frozen=True)
-class Options:
+class RunOptions:
     """`url` is None with a server of the run's own: "embedded", or with a standby that takes over, "pair" when commits
     wait for it and "async-pair" when they do not."""
 
@@ -85,7 +85,7 @@ class Verdict:
         return "unknown" if self.missing else "ok"
 
 
-def run(options: Options, tell: Callable[[str], None] = lambda text: None) -> Verdict:
+def run(options: RunOptions, tell: Callable[[str], None] = lambda text: None) -> Verdict:
     with ExitStack() as stack:
         folder = Path(tempfile.mkdtemp(prefix="penstock-chaos-"))
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -110,7 +110,7 @@ def run(options: Options, tell: Callable[[str], None] = lambda text: None) -> Ve
 class Course:
     """The parts of one run, closed by the stack in the opposite order."""
 
-    def __init__(self, options: Options, folder: Path, stack: ExitStack, tell: Callable[[str], None]) -> None:
+    def __init__(self, options: RunOptions, folder: Path, stack: ExitStack, tell: Callable[[str], None]) -> None:
         self.options = options
         # A statement that is cancelled while it waits for the standby is committed here alone, and PostgreSQL says ok.
         no_faults = () if options.server == "embedded" else ("cancel",)

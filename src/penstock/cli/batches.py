@@ -11,9 +11,9 @@ from rich.text import Text
 from penstock.cli.format import cell, plural, sentence, table
 from penstock.cli.options import AsBytes, AsText, Headers, Payload, Priority, QueueName, Yes, parse_headers
 from penstock.cli.payloads import read_content
-from penstock.cli.session import Session, known_queue
+from penstock.cli.session import CliSession
 from penstock.client.batch import Batch
-from penstock.client.store import Store
+from penstock.client.queue import Queue
 from penstock.domain.errors import Refused
 from penstock.domain.message import Outgoing
 from penstock.domain.results import BatchInfo
@@ -22,27 +22,27 @@ from penstock.domain.validation import check_name, shown
 BatchName = Annotated[str, typer.Argument(metavar="BATCH", help="The name of the batch.", show_default=False)]
 
 
-def list_batches(session: Session, queue: QueueName) -> None:
+def list_batches(session: CliSession, queue: QueueName) -> None:
     """List the batches of a queue, newest first.
 
     Example: penstock batch list reports
     """
-    with session.store() as store:
-        batches = known_queue(store, queue).batches()
+    with session.queue(queue) as source:
+        batches = source.batches()
     session.answer(batches, batches_view(batches))
 
 
-def show(session: Session, queue: QueueName, batch: BatchName) -> None:
+def show(session: CliSession, queue: QueueName, batch: BatchName) -> None:
     """Show how far a batch is.
 
     Example: penstock batch show reports nightly
     """
-    with session.store() as store:
-        info = known_queue(store, queue).batch(batch).info()
+    with session.queue(queue) as source:
+        info = source.batch(batch).info()
     session.answer(info, batches_view([info]))
 
 
-def open_batch(session: Session, queue: QueueName, batch: BatchName) -> None:
+def open_batch(session: CliSession, queue: QueueName, batch: BatchName) -> None:
     """Begin a batch: a new one when the last of that name has ended.
 
     Example: penstock batch open reports nightly
@@ -54,7 +54,7 @@ def open_batch(session: Session, queue: QueueName, batch: BatchName) -> None:
 
 
 def set_end(
-    session: Session,
+    session: CliSession,
     queue: QueueName,
     batch: BatchName,
     payload: Payload = None,
@@ -76,7 +76,7 @@ def set_end(
 
 
 def set_abort(
-    session: Session,
+    session: CliSession,
     queue: QueueName,
     batch: BatchName,
     payload: Payload = None,
@@ -97,23 +97,23 @@ def set_abort(
     session.answer(info, sentence(f"Batch {batch} has an abort message."))
 
 
-def start(session: Session, queue: QueueName, batch: BatchName) -> None:
+def start(session: CliSession, queue: QueueName, batch: BatchName) -> None:
     """Make the messages of a batch ready.
 
     Example: penstock batch start reports nightly
     """
-    with session.store() as store:
-        info = _known_batch(store, queue, batch).start()
+    with session.queue(queue) as source:
+        info = _known_batch(source, batch).start()
     session.answer(info, batches_view([info]))
 
 
-def cancel(session: Session, queue: QueueName, batch: BatchName, yes: Yes = False) -> None:
+def cancel(session: CliSession, queue: QueueName, batch: BatchName, yes: Yes = False) -> None:
     """Cancel what is left of a batch; what is in flight may still be settled.
 
     Example: penstock batch cancel reports nightly
     """
-    with session.store() as store:
-        chosen = _known_batch(store, queue, batch)
+    with session.queue(queue) as source:
+        chosen = _known_batch(source, batch)
         remaining = chosen.info().remaining
         if session.is_interactive and not yes and remaining:
             question = (
@@ -136,9 +136,9 @@ def batches_view(batches: list[BatchInfo]) -> Table | Text:
     return made
 
 
-def _known_batch(store: Store, queue: str, name: str) -> Batch:
-    """The batch, which must exist: starting a mistyped one would end it at once, without a word."""
-    batch = known_queue(store, queue).batch(name)
+def _known_batch(queue: Queue, name: str) -> Batch:
+    """Return a batch that exists: starting one by a mistyped name would open an empty batch and finish it silently."""
+    batch = queue.batch(name)
     batch.info()
     return batch
 

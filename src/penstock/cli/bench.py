@@ -14,7 +14,7 @@ import msgspec
 
 from penstock.cli.format import table
 from penstock.cli.options import count_option, seconds_option
-from penstock.cli.session import Session
+from penstock.cli.session import CliSession
 from penstock.client.connection import SQLITE_PREFIX, connect
 from penstock.client.queue import Queue
 from penstock.domain.errors import InvalidInput, Refused, StoreUnavailable
@@ -44,7 +44,7 @@ class Rate(msgspec.Struct):
 
 
 def bench(
-    session: Session,
+    session: CliSession,
     batch: Annotated[
         list[int] | None, count_option("--batch", "So many messages in a call; may be given several times.")
     ] = None,

@@ -13,10 +13,10 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from penstock.chaos.plan import FAULTS, PROTOCOLS
-from penstock.chaos.run import Options, Verdict, run
+from penstock.chaos.run import RunOptions, Verdict, run
 from penstock.cli.format import escaped, fields_table, sentence
 from penstock.cli.options import count_option, seconds_option
-from penstock.cli.session import Session
+from penstock.cli.session import CliSession
 from penstock.domain.errors import InvalidInput
 from penstock.domain.validation import nearest, shown
 
@@ -31,7 +31,7 @@ class OwnServerKind(StrEnum):
 
 
 def chaos(
-    session: Session,
+    session: CliSession,
     seconds: Annotated[float, seconds_option("--seconds", "Disturb the processes for so long.")] = 30,
     seed: Annotated[
         int | None, count_option("--seed", "Choose faults and messages by this number; else by chance.")
@@ -62,7 +62,7 @@ def chaos(
     """
     if handler is not None and not all(handler.partition(":")):
         raise InvalidInput(f"handler must be MODULE:FUNCTION, not {shown(handler)}")
-    options = Options(
+    options = RunOptions(
         None if server is not None else session.settings().url,
         seconds,
         random.SystemRandom().randrange(1_000_000) if seed is None else seed,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.session import Session
+from penstock.cli.session import CliSession
 from penstock.domain.errors import PenstockError
 
 PANEL = "Every command"
@@ -54,10 +54,10 @@ def command(run: Callable[..., None]) -> Callable[..., None]:
     return invoke
 
 
-def session_of(ctx: typer.Context) -> Session:
+def session_of(ctx: typer.Context) -> CliSession:
     """From the options of the command and of those before it: `penstock --json status` is `penstock status --json`."""
     chain = _chain(ctx)
-    return Session(
+    return CliSession(
         url=next((values["url"] for values in chain if values.get("url") is not None), None),
         config=next((values["config"] for values in chain if values.get("config") is not None), None),
         as_json=any(values.get("as_json") for values in chain),

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from penstock.cli.format import cell, duration, plural, sentence, table
 from penstock.cli.options import Group, Limit, QueueName, QueueNames
-from penstock.cli.session import Session, known_group, known_queue
+from penstock.cli.session import CliSession, known_group, known_queue
 from penstock.client.queue import MAX_LIMIT
 from penstock.domain.errors import InvalidInput, NotFound
 from penstock.domain.escaping import escape_controls
@@ -21,7 +21,7 @@ from penstock.domain.validation import check_integer, check_name, nearest, shown
 
 
 def consumers(
-    session: Session,
+    session: CliSession,
     queue: QueueNames = None,
     release: Annotated[
         str | None, typer.Option("--release", metavar="CONSUMER", help="Remove one that is gone, with its leases.")
@@ -41,11 +41,10 @@ def consumers(
     session.answer(registered, consumers_view(registered))
 
 
-def _release(session: Session, queues: list[str], name: str, group: str | None) -> None:
+def _release(session: CliSession, queues: list[str], name: str, group: str | None) -> None:
     if len(queues) != 1:
         raise InvalidInput(f"to release consumer {shown(name)}, name its one queue")
-    with session.store() as store:
-        source = known_queue(store, queues[0])
+    with session.queue(queues[0]) as source:
         reader = known_group(source, group)
         known = [one.name for one in source.consumers() if one.group == reader]
         held = source.engine.leases(source.name, reader, consumer=check_name("consumer", name), limit=1)
@@ -58,7 +57,7 @@ def _release(session: Session, queues: list[str], name: str, group: str | None) 
 
 
 def leases(
-    session: Session,
+    session: CliSession,
     queue: QueueName,
     consumer: Annotated[str | None, typer.Option("--consumer", metavar="NAME", help="Only what this one has.")] = None,
     group: Group = None,
@@ -68,14 +67,13 @@ def leases(
 
     Example: penstock leases orders
     """
-    with session.store() as store:
-        source = known_queue(store, queue)
+    with session.queue(queue) as source:
         reader = known_group(source, group)
         holder = None if consumer is None else check_name("consumer", consumer)
         held = source.engine.leases(
             source.name, reader, consumer=holder, limit=check_integer("limit", limit, 1, MAX_LIMIT)
         )
-        now = to_time(store.engine.now())
+        now = to_time(source.engine.now())
     session.answer(held, _leases_view(held, now))
 
 

@@ -8,7 +8,7 @@ from rich.text import Text
 from penstock.cli.documents import with_payload
 from penstock.cli.format import cell, escaped, moment, plural, preview, sentence, table
 from penstock.cli.options import Group, Limit, MessageIds, Outcome, QueueName, Yes
-from penstock.cli.session import Session, confirmed, known_group, known_queue
+from penstock.cli.session import CliSession, confirmed, known_group
 from penstock.client.queue import MAX_LIMIT
 from penstock.domain.escaping import escape_controls
 from penstock.domain.identity import check_id
@@ -19,20 +19,21 @@ from penstock.domain.validation import shown
 WIDE = 140
 
 
-def dead(session: Session, queue: QueueName, group: Group = None, outcome: Outcome = None, limit: Limit = 100) -> None:
+def dead(
+    session: CliSession, queue: QueueName, group: Group = None, outcome: Outcome = None, limit: Limit = 100
+) -> None:
     """List messages that ended without success, newest first.
 
     Example: penstock dead orders --outcome failed
     """
-    with session.store() as store:
-        source = known_queue(store, queue)
+    with session.queue(queue) as source:
         reader = None if group is None else known_group(source, group)
         letters = source.dead_letters(limit, reader, outcome)
     session.answer([with_payload(letter) for letter in letters], _letters_view(letters, session.console.width))
 
 
 def redrive(
-    session: Session,
+    session: CliSession,
     queue: QueueName,
     id: MessageIds = None,
     group: Group = None,
@@ -43,8 +44,7 @@ def redrive(
 
     Example: penstock redrive orders --outcome failed
     """
-    with session.store() as store:
-        source = known_queue(store, queue)
+    with session.queue(queue) as source:
         reader = known_group(source, group)
         count = source.redrive(id or None, group=reader, outcome=outcome, limit=limit)
     document = {"queue": queue, "group": reader, "redriven": count}
@@ -52,7 +52,7 @@ def redrive(
 
 
 def purge(
-    session: Session,
+    session: CliSession,
     queue: QueueName,
     id: MessageIds = None,
     group: Group = None,
@@ -65,8 +65,7 @@ def purge(
     Example: penstock purge orders --outcome expired --yes
     """
     ids = [check_id(one) for one in id or []]
-    with session.store() as store:
-        source = known_queue(store, queue)
+    with session.queue(queue) as source:
         reader = known_group(source, group)
         which = (
             plural(len(ids), "dead letter") if ids else f"all {outcome} dead letters" if outcome else "all dead letters"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -11,19 +12,18 @@ from rich.text import Text
 from penstock.cli.documents import delivery_document
 from penstock.cli.format import cell, moment, preview, sentence, table
 from penstock.cli.options import Code, Group, Limit, MessageId, QueueName, Reason, count_option, seconds_option
-from penstock.cli.session import Session, known_queue
+from penstock.cli.session import CliSession
 from penstock.client.delivery import Delivery
 from penstock.client.queue import Queue
 from penstock.client.settlements import MAX_TOKEN, Held
-from penstock.domain.errors import LeaseLost
 from penstock.domain.identity import check_id
-from penstock.domain.settlement import Ack, Nak, Reject, Reschedule, Settlement
+from penstock.domain.settlement import Ack, Nak, Reject, Reschedule, Settlement, lease_lost_error
 from penstock.domain.timestamps import to_time
 from penstock.domain.validation import check_integer, check_seconds
 
 
 def receive(
-    session: Session,
+    session: CliSession,
     queue: QueueName,
     limit: Limit = 1,
     group: Group = None,
@@ -40,8 +40,7 @@ def receive(
 
     Example: penstock receive orders --limit 10 --wait-seconds 5
     """
-    with session.store() as store:
-        source = known_queue(store, queue)
+    with session.queue(queue) as source:
         deliveries = source.receive(limit, group, consumer, lease_seconds, wait_seconds)
         session.answer([delivery_document(one) for one in deliveries], _deliveries_view(deliveries))
         if ack and deliveries:
@@ -68,19 +67,17 @@ Token = Annotated[int, count_option("--token", "The token that receive printed."
 
 
 def ack(
-    session: Session, queue: QueueName, id: MessageId, token: Token, group: Group = None, reason: Reason = None
+    session: CliSession, queue: QueueName, id: MessageId, token: Token, group: Group = None, reason: Reason = None
 ) -> None:
     """Acknowledge: the message succeeded.
 
     Example: penstock ack orders 019a8c3e-7b2d-7abc-8def-00000000002a --token 7
     """
-    with session.store() as store:
-        source = known_queue(store, queue)
-        _settle(session, source, Ack(_held(source, id, token, group), reason))
+    _settle(session, queue, id, token, group, lambda held: Ack(held, reason))
 
 
 def nak(
-    session: Session,
+    session: CliSession,
     queue: QueueName,
     id: MessageId,
     token: Token,
@@ -95,13 +92,11 @@ def nak(
 
     Example: penstock nak orders 019a8c3e-7b2d-7abc-8def-00000000002a --token 7 --reason "gateway down"
     """
-    with session.store() as store:
-        source = known_queue(store, queue)
-        _settle(session, source, Nak(_held(source, id, token, group), reason, delay_seconds, code))
+    _settle(session, queue, id, token, group, lambda held: Nak(held, reason, delay_seconds, code))
 
 
 def reject(
-    session: Session,
+    session: CliSession,
     queue: QueueName,
     id: MessageId,
     token: Token,
@@ -113,13 +108,11 @@ def reject(
 
     Example: penstock reject orders 019a8c3e-7b2d-7abc-8def-00000000002a --token 7 --reason "no such customer"
     """
-    with session.store() as store:
-        source = known_queue(store, queue)
-        _settle(session, source, Reject(_held(source, id, token, group), reason, code=code))
+    _settle(session, queue, id, token, group, lambda held: Reject(held, reason, code=code))
 
 
 def reschedule(
-    session: Session,
+    session: CliSession,
     queue: QueueName,
     id: MessageId,
     token: Token,
@@ -131,13 +124,11 @@ def reschedule(
 
     Example: penstock reschedule orders 019a8c3e-7b2d-7abc-8def-00000000002a --token 7 --delay-seconds 600
     """
-    with session.store() as store:
-        source = known_queue(store, queue)
-        _settle(session, source, Reschedule(_held(source, id, token, group), delay_seconds, reason))
+    _settle(session, queue, id, token, group, lambda held: Reschedule(held, delay_seconds, reason))
 
 
 def extend(
-    session: Session,
+    session: CliSession,
     queue: QueueName,
     id: MessageId,
     token: Token,
@@ -149,12 +140,11 @@ def extend(
     Example: penstock extend orders 019a8c3e-7b2d-7abc-8def-00000000002a --token 7 --seconds 60
     """
     check_seconds("seconds", seconds, above=True)
-    with session.store() as store:
-        source = known_queue(store, queue)
+    with session.queue(queue) as source:
         held = _held(source, id, token, group)
         (end,) = source.engine.extend(source.name, held.group, [(token, held.position)], seconds)
     if end is None:
-        raise LeaseLost(f"lease {token} on message {held.id} was lost: it ended, was settled or was taken over")
+        raise lease_lost_error(token, held.id)
     document = {"id": held.id, "queue": queue, "group": held.group, "lease_ends_at": to_time(end)}
     session.answer(document, sentence(f"The lease on {held.id} ends at {moment(to_time(end))}."))
 
@@ -166,10 +156,18 @@ def _held(queue: Queue, message_id: str, token: int, group: str | None) -> Held:
     return Held(one, token, queue.name, reader, queue.engine.position(queue.name, one))
 
 
-def _settle(session: Session, queue: Queue, settlement: Settlement) -> None:
-    (result,) = queue.settle([settlement])
+def _settle(
+    session: CliSession,
+    queue: str,
+    id: str,
+    token: int,
+    group: str | None,
+    settlement: Callable[[Held], Settlement],
+) -> None:
+    with session.queue(queue) as source:
+        held = _held(source, id, token, group)
+        (result,) = source.settle([settlement(held)])
     if result.error is not None:
         raise result.error
-    held = settlement.delivery
-    document = {"id": held.id, "queue": queue.name, "group": held.group, "state": result.state}
+    document = {"id": held.id, "queue": queue, "group": held.group, "state": result.state}
     session.answer(document, sentence(f"{held.id} is now {result.state} in group {held.group}."))

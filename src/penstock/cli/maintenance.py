@@ -11,14 +11,14 @@ import typer
 from rich.text import Text
 
 from penstock.cli.format import escaped, fields_table, marked, sentence
-from penstock.cli.session import Session
+from penstock.cli.session import CliSession
 from penstock.client.connection import SCHEMES, redacted, schema_script
 from penstock.domain.results import Check, Repair
 
 MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "error": ("✗", "bold red")}
 
 
-def sweep(session: Session) -> None:
+def sweep(session: CliSession) -> None:
     """Run one maintenance pass: reclaim, promote, expire, fire, trim.
 
     Example: penstock sweep
@@ -30,7 +30,7 @@ def sweep(session: Session) -> None:
 
 
 def migrate(
-    session: Session,
+    session: CliSession,
     sql: Annotated[
         bool, typer.Option("--sql", help="Print the SQL for an empty database instead of running it.")
     ] = False,
@@ -51,7 +51,7 @@ def migrate(
         session.answer({"url": url, "steps": steps}, sentence(f"{url} is up to date."))
 
 
-def doctor(session: Session) -> None:
+def doctor(session: CliSession) -> None:
     """Say what is wrong with the store; exits with 1 on an error.
 
     Example: penstock doctor
@@ -69,7 +69,7 @@ class BatchChoice(StrEnum):
 
 
 def repair(
-    session: Session,
+    session: CliSession,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")] = False,
     batches: Annotated[
         BatchChoice | None, typer.Option(help="What becomes of batches that were opened by mistake and never started.")
@@ -95,7 +95,7 @@ def _repair_line(repair: Repair) -> tuple[Text, Text]:
     return Text(mark, style=style), line
 
 
-def version(session: Session) -> None:
+def version(session: CliSession) -> None:
     """Print the version of Penstock.
 
     Example: penstock version

@@ -27,22 +27,22 @@ from penstock.cli.options import (
     Priority,
     QueueName,
     TtlSeconds,
+    one_of,
     parse_headers,
     seconds_option,
     zoned_time,
 )
-from penstock.cli.payloads import Content, read_content, read_lines
-from penstock.cli.session import Session, known_group, known_queue
+from penstock.cli.payloads import PayloadContent, read_content, read_lines
+from penstock.cli.session import CliSession, known_group
 from penstock.client.queue import Queue
 from penstock.domain.lifecycle import LIVE, State
 from penstock.domain.message import SYSTEM, Message, Outgoing, drafts
 from penstock.domain.results import AuditEntry, Explanation, MessagePage, MessageSummary
 from penstock.domain.timestamps import to_time
-from penstock.domain.validation import nearest, shown
 
 
 def send(
-    session: Session,
+    session: CliSession,
     queue: QueueName,
     payload: Payload = None,
     priority: Priority = 0,
@@ -102,7 +102,7 @@ def send(
 
 def _contents(
     payload: str | None, text: bool, bytes: bool, lines: bool, single: tuple[str | None, str | None]
-) -> list[Content]:
+) -> list[PayloadContent]:
     if not lines:
         return [read_content(payload, text, bytes)]
     if payload not in (None, "-"):
@@ -115,23 +115,23 @@ def _contents(
 
 
 def _put(
-    queue: Queue, contents: list[Content], options: Outgoing, batch: str | None, batch_queue: str | None
+    queue: Queue, contents: list[PayloadContent], options: Outgoing, batch: str | None, batch_queue: str | None
 ) -> list[str]:
     messages = [
         msgspec.structs.replace(options, payload=content.payload, content_type=content.content_type)
         for content in contents
     ]
-    # A batch that has ended is not begun anew by a send: nobody would start it.
+    # A send must not open a new batch in place of one that has ended: nobody would start it.
     return queue.executor.send(queue.name, drafts(messages, batch, None, batch_queue))
 
 
-def peek(session: Session, queue: QueueName, limit: Limit = 10, group: Group = None) -> None:
+def peek(session: CliSession, queue: QueueName, limit: Limit = 10, group: Group = None) -> None:
     """Show what would be received next, without receiving it.
 
     Example: penstock peek orders --limit 3
     """
-    with session.store() as store:
-        messages = known_queue(store, queue).peek(limit, group)
+    with session.queue(queue) as source:
+        messages = source.peek(limit, group)
     session.answer([with_payload(message) for message in messages], _messages_view(messages))
 
 
@@ -148,23 +148,17 @@ def _messages_view(messages: list[Message]) -> Table | Text:
     return made
 
 
-def state_name(text: str) -> str:
-    known = [str(state) for state in State]
-    if text not in known:
-        raise typer.BadParameter(f"{shown(text)} is none of {', '.join(known)}{nearest(text, known)}")
-    return text
-
-
 After = Annotated[
     str | None, typer.Option("--after", metavar="MARK", help="Go on after a page: the mark that it ended with.")
 ]
 
 
 def messages(
-    session: Session,
+    session: CliSession,
     queue: QueueName,
     state: Annotated[
-        str, typer.Option("--state", metavar="STATE", parser=state_name, help=f"One of {', '.join(State)}.")
+        str,
+        typer.Option("--state", metavar="STATE", parser=one_of(tuple(State)), help=f"One of {', '.join(State)}."),
     ],
     group: Group = None,
     limit: Limit = 50,
@@ -174,21 +168,20 @@ def messages(
 
     Example: penstock messages orders --state held
     """
-    with session.store() as store:
-        source = known_queue(store, queue)
+    with session.queue(queue) as source:
         page = source.messages(state, group=known_group(source, group), limit=limit, after=after)
-        now = to_time(store.engine.now())
+        now = to_time(source.engine.now())
     session.answer(page, _page_view(page, now))
 
 
-def members(session: Session, queue: QueueName, batch: BatchName, limit: Limit = 50, after: After = None) -> None:
+def members(session: CliSession, queue: QueueName, batch: BatchName, limit: Limit = 50, after: After = None) -> None:
     """List the messages of a batch, ended ones included, with their states.
 
     Example: penstock batch members reports nightly
     """
-    with session.store() as store:
-        page = known_queue(store, queue).batch(batch).members(limit, after)
-        now = to_time(store.engine.now())
+    with session.queue(queue) as source:
+        page = source.batch(batch).members(limit, after)
+        now = to_time(source.engine.now())
     session.answer(page, _page_view(page, now))
 
 
@@ -212,7 +205,7 @@ def _page_view(page: MessagePage, now: datetime) -> RenderableType:
 
 
 def _times(one: MessageSummary, now: datetime) -> Text:
-    """What the clock has to do with it: how long it runs, when it is due."""
+    """How long a message has been running, or when it is due; and its batch."""
     parts: list[Text] = []
     if one.leased_at is not None:
         parts.append(Text.assemble("running ", duration(max(0.0, (now - one.leased_at).total_seconds()))))
@@ -226,28 +219,28 @@ def _times(one: MessageSummary, now: datetime) -> Text:
     return Text(", ").join(parts) if parts else cell(None)
 
 
-def audit(session: Session, queue: QueueName, id: MessageId) -> None:
+def audit(session: CliSession, queue: QueueName, id: MessageId) -> None:
     """Show what happened to a message, step by step.
 
     Example: penstock audit orders 019a8c3e-7b2d-7abc-8def-00000000002a
     """
-    with session.store() as store:
-        trail = known_queue(store, queue).audit(id)
+    with session.queue(queue) as source:
+        trail = source.audit(id)
     session.answer(trail, timeline(trail))
 
 
-def explain(session: Session, queue: QueueName, id: MessageId, group: Group = None) -> None:
+def explain(session: CliSession, queue: QueueName, id: MessageId, group: Group = None) -> None:
     """Show the state of a message, the reason for it, and what to do about it.
 
     Example: penstock explain orders 019a8c3e-7b2d-7abc-8def-00000000002a
     """
-    with session.store() as store:
-        explanation = known_queue(store, queue).explain(id, group)
+    with session.queue(queue) as source:
+        explanation = source.explain(id, group)
     session.answer(explanation, _explanation_view(explanation))
 
 
 def timeline(trail: list[AuditEntry]) -> Table:
-    """A line for each step, with the seconds that passed since the one before."""
+    """A row per audit entry, with the seconds since the previous one."""
     columns = ("at", "after", "event", "state", "group", "try", "by: why")
     made = table(*columns, numbers=("after", "try"), folds=("by: why",), spares=("group", "state", "after", "try"))
     made.title, made.title_style = f"{trail[0].at:%Y-%m-%d} UTC" if trail else "", "dim"

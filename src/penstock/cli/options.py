@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -27,11 +28,18 @@ def duration(text: object) -> float:
         raise typer.BadParameter(str(error)) from None
 
 
-def dead_outcome(text: str) -> str:
-    known = [str(outcome) for outcome in DEAD_OUTCOMES]
-    if text not in known:
-        raise typer.BadParameter(f"{shown(text)} is none of {', '.join(known)}{nearest(text, known)}")
-    return text
+def one_of(choices: Sequence[str], flag: str | None = None) -> Callable[[str], str]:
+    """A parser that takes only these words. `flag` is for values that typer does not parse."""
+    known = [str(choice) for choice in choices]
+
+    def check(text: str) -> str:
+        if text not in known:
+            raise typer.BadParameter(
+                f"{shown(text)} is none of {', '.join(known)}{nearest(text, known)}", param_hint=flag
+            )
+        return text
+
+    return check
 
 
 def zoned_time(text: str) -> datetime:
@@ -81,9 +89,12 @@ Outcome = Annotated[
     typer.Option(
         "--outcome",
         metavar="OUTCOME",
-        parser=dead_outcome,
+        parser=one_of(DEAD_OUTCOMES),
         help=f"Only those that ended {', '.join(DEAD_OUTCOMES)}.",
     ),
+]
+HeartbeatSeconds = Annotated[
+    float, seconds_option("--heartbeat-seconds", "Heartbeat interval; after two missed heartbeats others take over.")
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 Priority = Annotated[int, count_option("--priority", "0 is served first.")]
@@ -97,14 +108,16 @@ Headers = Annotated[
 
 
 def parse_headers(headers: list[str] | None) -> dict[str, str] | None:
-    if not headers:
-        return None
+    return parse_pairs(headers, "NAME=VALUE", "--header") if headers else None
+
+
+def parse_pairs(texts: list[str], form: str, hint: str) -> dict[str, str]:
     parsed: dict[str, str] = {}
-    for header in headers:
-        name, equals, value = header.partition("=")
+    for text in texts:
+        name, equals, value = text.partition("=")
         if not equals or not name:
-            raise typer.BadParameter(f"{shown(header)} is not NAME=VALUE", param_hint="--header")
+            raise typer.BadParameter(f"{shown(text)} is not {form}", param_hint=hint)
         if name in parsed:
-            raise typer.BadParameter(f"{shown(name)} is given twice", param_hint="--header")
+            raise typer.BadParameter(f"{shown(name)} is given twice", param_hint=hint)
         parsed[name] = value
     return parsed

@@ -15,12 +15,12 @@ TEXT = "text/plain"
 STANDARD_INPUT = "-"
 
 
-class Content(NamedTuple):
+class PayloadContent(NamedTuple):
     payload: bytes
     content_type: str
 
 
-def read_content(argument: str | None, as_text: bool, as_bytes: bool) -> Content:
+def read_content(argument: str | None, as_text: bool, as_bytes: bool) -> PayloadContent:
     """The payload of one message. JSON is checked but not rewritten: it arrives byte for byte as it was given."""
     if as_text and as_bytes:
         raise typer.BadParameter("a payload is either --text or --bytes", param_hint="--text")
@@ -28,13 +28,13 @@ def read_content(argument: str | None, as_text: bool, as_bytes: bool) -> Content
         raise typer.BadParameter("give a payload, or - to read it from standard input", param_hint="PAYLOAD")
     raw = standard_input() if argument == STANDARD_INPUT else _argument_bytes(argument)
     if as_bytes:
-        return Content(raw, BYTES)
+        return PayloadContent(raw, BYTES)
     if as_text:
-        return Content(_checked_text(raw), TEXT)
-    return Content(_checked_json(raw), JSON)
+        return PayloadContent(_checked_text(raw), TEXT)
+    return PayloadContent(_checked_json(raw), JSON)
 
 
-def read_lines() -> list[Content]:
+def read_lines() -> list[PayloadContent]:
     """One JSON value for each line of standard input; empty lines are left out."""
     contents = []
     for number, line in enumerate(standard_input().split(b"\n"), start=1):
@@ -44,7 +44,7 @@ def read_lines() -> list[Content]:
             decode_json(line)
         except InvalidInput:
             raise InvalidInput(f"line {number} is not JSON: {shown(_spoken(line))}; nothing was sent") from None
-        contents.append(Content(line.strip(), JSON))
+        contents.append(PayloadContent(line.strip(), JSON))
     return contents
 
 

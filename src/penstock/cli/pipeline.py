@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,8 +13,9 @@ from rich.text import Text
 
 from penstock.cli.format import cell, duration, escaped, fields_table, marked, plural, sentence, table
 from penstock.cli.options import Group as GroupOption
-from penstock.cli.options import count_option, seconds_option
-from penstock.cli.session import Session, check_exists
+from penstock.cli.options import HeartbeatSeconds, count_option
+from penstock.cli.progress import StepLog
+from penstock.cli.session import CliSession, check_exists
 from penstock.client.pipeline import PipelineStatus, pipeline_status
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ MARKS = {"good": ("✓", "green"), "note": ("i", "cyan"), "bad": ("!", "bold red
 
 
 def archive(
-    session: Session,
+    session: CliSession,
     lake: Lake = LAKE,
     keep_days: KeepDays = None,
     no_compact: NoCompact = False,
@@ -85,53 +85,53 @@ def archive(
 
     Example: penstock pipeline archive --lake /data/lake
     """
-    with _job(session, lake, master, conf) as (place, say):
+    with _job(session, lake, master, conf) as (place, log):
         from penstock.spark.jobs import Upkeep, run_archive
 
-        done = run_archive(place, Upkeep(keep_days, accept_gap, group, not no_compact), say)
+        done = run_archive(place, Upkeep(keep_days, accept_gap, group, not no_compact), log)
     session.answer(done, sentence(_archived(done, lake)))
 
 
-def verify(session: Session, lake: Lake = LAKE, master: Master = None, conf: Conf = None) -> None:
+def verify(session: CliSession, lake: Lake = LAKE, master: Master = None, conf: Conf = None) -> None:
     """Compare the lake with the store, every row; exits with 1 when they differ.
 
     Example: penstock pipeline verify --lake /data/lake
     """
-    with _job(session, lake, master, conf) as (place, say):
+    with _job(session, lake, master, conf) as (place, log):
         from penstock.spark.jobs import run_verify
 
-        verdict = run_verify(place, say)
+        verdict = run_verify(place, log)
     lines = [
         *(f"{one.table}: {difference}" for one in verdict.comparisons for difference in one.differences),
         *(f"missing or changed: {path}" for path in verdict.missing_files),
         *(f"not part of the lake: {path}" for path in verdict.stray_files),
     ]
-    told = [
+    compared = [
         f"{one.table}: {plural(one.rows, 'row')} in the lake, {one.compared:,} of them compared with the store"
         for one in verdict.comparisons
     ]
     views = [marked([(Text("✗", style="bold red"), escaped(line)) for line in lines])] if lines else []
-    good = marked([(Text("✓", style="green"), escaped(line)) for line in told]) if verdict.ok else None
+    good = marked([(Text("✓", style="green"), escaped(line)) for line in compared]) if verdict.ok else None
     session.answer(verdict, *views, *([good] if good else []))
     if not verdict.ok:
         raise typer.Exit(1)
 
 
-def report(session: Session, lake: Lake = LAKE, out: Out = OUT, master: Master = None, conf: Conf = None) -> None:
+def report(session: CliSession, lake: Lake = LAKE, out: Out = OUT, master: Master = None, conf: Conf = None) -> None:
     """Compute the tables of a lake and write a report that a browser shows.
 
     Example: penstock pipeline report --lake /data/lake --out report.html
     """
-    with _job(session, lake, master, conf) as (place, say):
+    with _job(session, lake, master, conf) as (place, log):
         from penstock.spark.jobs import run_report
 
-        reported = run_report(place, out, say)
+        reported = run_report(place, out, log)
     document = {"report": reported.path, "findings": [one._asdict() for one in reported.findings]}
     session.answer(document, _findings_view(reported.findings), sentence(f"The report is {out}"))
 
 
 def run(
-    session: Session,
+    session: CliSession,
     lake: Lake = LAKE,
     out: Out = OUT,
     keep_days: KeepDays = None,
@@ -145,10 +145,10 @@ def run(
 
     Example: penstock pipeline run --lake /data/lake --out report.html
     """
-    with _job(session, lake, master, conf) as (place, say):
+    with _job(session, lake, master, conf) as (place, log):
         from penstock.spark.jobs import Upkeep, run_all
 
-        done, reported = run_all(place, out, Upkeep(keep_days, accept_gap, group, not no_compact), say)
+        done, reported = run_all(place, out, Upkeep(keep_days, accept_gap, group, not no_compact), log)
     document = {"archived": done, "report": reported.path, "findings": [one._asdict() for one in reported.findings]}
     session.answer(
         document,
@@ -158,7 +158,7 @@ def run(
     )
 
 
-def status(session: Session) -> None:
+def status(session: CliSession) -> None:
     """Show the last runs of the pipeline, how fresh the lake is, and where the report lies.
 
     Example: penstock pipeline status
@@ -187,8 +187,8 @@ def _status_view(found: PipelineStatus, now: float) -> Any:
 
 
 @contextmanager
-def _job(session: Session, lake: str, master: str | None, conf: list[str] | None) -> Iterator[tuple[JobTarget, Any]]:
-    """Everything that can be wrong is looked at before Spark is started, and progress is shown while it runs."""
+def _job(session: CliSession, lake: str, master: str | None, conf: list[str] | None) -> Iterator[tuple[JobTarget, Any]]:
+    """Check the store, Spark and the settings before Spark is started; show progress while it runs."""
     with session.store():
         pass
     from penstock.spark.session import check_spark, parse_conf
@@ -197,31 +197,25 @@ def _job(session: Session, lake: str, master: str | None, conf: list[str] | None
     from penstock.spark.jobs import JobTarget
 
     place = JobTarget(session.settings().url, lake, master, parse_conf(conf or []))
-    progress = JobProgress(session)
-    with progress:
-        yield place, progress.say
+    with JobProgress(session) as progress:
+        yield place, progress.write
 
 
-class JobProgress:
-    """What a job is doing: on a terminal the step under way and how long it takes, else a line for each step."""
+class JobProgress(StepLog):
+    """The steps of a job; at a terminal the current one also has a spinner."""
 
-    def __init__(self, session: Session) -> None:
-        self._quiet = session.as_json
-        self._console = session.console
-        self._began = time.monotonic()
+    def __init__(self, session: CliSession) -> None:
+        super().__init__(session)
         self._status: Status | None = None
 
-    def say(self, line: str) -> None:
-        if self._quiet:
-            return
-        elapsed = f"{time.monotonic() - self._began:5.1f} s "
-        self._console.print(marked([(Text(elapsed, style="dim"), escaped(line))]))
+    def write(self, line: str) -> None:
+        super().write(line)
         if self._status is not None:
             self._status.update(escaped(line))
 
     def __enter__(self) -> JobProgress:
-        if self._console.is_terminal and not self._quiet:
-            self._status = self._console.status("")
+        if self.is_live:
+            self._status = self.console.status("")
             self._status.start()
         return self
 
@@ -244,16 +238,13 @@ def _findings_view(found: list[Finding]) -> Any:
 
 
 def process(
-    session: Session,
+    session: CliSession,
     target: Target,
     queue: Annotated[str, typer.Option("--queue", "-q", metavar="QUEUE", help="Whose messages.")],
     group: GroupOption = None,
     tasks: Annotated[int | None, count_option("--tasks", "Tasks of Spark; one per core if not given.")] = None,
     concurrency: Annotated[int, count_option("--concurrency", "Handlers of one task at the same time.")] = 1,
-    heartbeat_seconds: Annotated[
-        float,
-        seconds_option("--heartbeat-seconds", "Heartbeat interval; after two missed heartbeats others take over."),
-    ] = 5,
+    heartbeat_seconds: HeartbeatSeconds = 5,
     forever: Annotated[bool, typer.Option("--forever", help="Go on when there is nothing left to do.")] = False,
     master: Master = None,
     conf: Conf = None,
@@ -284,7 +275,7 @@ def process(
 
 
 def replay(
-    session: Session,
+    session: CliSession,
     into: Annotated[str, typer.Argument(metavar="INTO", help="The queue to send to.", show_default=False)],
     queue: Annotated[
         str | None, typer.Option("--queue", "-q", metavar="QUEUE", help="Whose messages; needed for dead letters.")
@@ -314,11 +305,15 @@ def replay(
     with open_session("replay", master, settings) as spark:
         report = run(spark, url, into, queue=queue, lake=lake, where=where, name=name)
     before = report.chosen - report.sent
-    told = f"{report.sent:,} sent, {before:,} had been sent by this replay before." if before else "and sent."
-    session.answer(report, sentence(plural(report.chosen, "message"), "chosen;" if before else "chosen", told))
+    sent = (
+        f"chosen; {report.sent:,} sent, {before:,} had been sent by this replay before."
+        if before
+        else "chosen and sent."
+    )
+    session.answer(report, sentence(plural(report.chosen, "message"), sent))
 
 
-def _url(session: Session) -> str:
+def _url(session: CliSession) -> str:
     chosen = session.settings()
     check_exists(chosen)
     return chosen.url

@@ -27,7 +27,7 @@ from penstock.cli import (
 from penstock.cli.command import Config, Json, Url, command, session_of
 from penstock.cli.demo.command import demo
 from penstock.cli.help import PlainCommand, PlainGroup
-from penstock.cli.session import Session
+from penstock.cli.session import CliSession
 
 PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "Messages": (
@@ -206,7 +206,7 @@ def _bare(listing: Callable[..., None] | None) -> Callable[..., None]:
 
 
 def _tell_usage(error: Exception, as_json: bool) -> None:
-    session = Session(as_json=as_json)
+    session = CliSession(as_json=as_json)
     context = getattr(error, "ctx", None)
     message = error.format_message() if hasattr(error, "format_message") else str(error)
     session.fail(ValueError(message.rstrip(".") if message.endswith(".") else message), kind="UsageError")

@@ -1,4 +1,4 @@
-"""Live views: status --watch, worker --progress."""
+"""Live views (status --watch, worker --progress), and the steps of a long job."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.format import cell, duration, escaped, table
+from penstock.cli.format import cell, duration, escaped, marked, table
 from penstock.cli.rates import QueueRates, RateMeter
+from penstock.cli.session import CliSession
 from penstock.client.store import Store
 from penstock.domain.errors import StoreUnavailable
 from penstock.domain.results import GroupStats
@@ -23,18 +24,37 @@ from penstock.workers.worker import SourceStatus, Worker
 PROGRESS_SECONDS = 0.5
 
 
+class StepLog:
+    """Prints a line for each step of a long job, with the time since its start; nothing with --json."""
+
+    def __init__(self, session: CliSession) -> None:
+        self.console = session.console
+        self.is_quiet = session.as_json
+        self._started_at = time.monotonic()
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a view can be redrawn in place below the lines."""
+        return self.console.is_terminal and not self.is_quiet
+
+    def write(self, line: str) -> None:
+        if not self.is_quiet:
+            elapsed = f"{time.monotonic() - self._started_at:5.1f} s "
+            self.console.print(marked([(Text(elapsed, style="dim"), escaped(line))]))
+
+
 class StatsWatcher:
-    """Takes the counts of queues and turns them into a table with rates."""
+    """Reads the counts of queues, with their rates since the last read."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._keepers: dict[tuple[str, str], RateMeter] = {}
+        self._meters: dict[tuple[str, str], RateMeter] = {}
 
     def look(self, names: list[str] | None) -> list[tuple[str, str, GroupStats, QueueRates]]:
         now = time.monotonic()
         every = [info.name for info in self._store.queues()] if names is None else names
         return [
-            (name, group, stats, self._keepers.setdefault((name, group), RateMeter()).look(stats, now))
+            (name, group, stats, self._meters.setdefault((name, group), RateMeter()).look(stats, now))
             for name in every
             for group, stats in self._store.queue(name).stats().items()
         ]
@@ -43,7 +63,7 @@ class StatsWatcher:
 def watch(
     console: Console, look: Callable[[], tuple[RenderableType, Any]], every_seconds: float, as_json: bool, write: Any
 ) -> None:
-    """Until Ctrl-C. A document in a line each time, or a table that is drawn anew."""
+    """Print a document per line, or redraw a table, until Ctrl-C."""
     try:
         if as_json:
             while True:
@@ -85,7 +105,7 @@ def rate_documents(looks: list[tuple[str, str, GroupStats, QueueRates]]) -> list
 
 
 class WorkerProgress:
-    """A table of what a worker does, drawn while it runs."""
+    """Redraws a table of the worker's queues while it runs."""
 
     def __init__(self, worker: Worker, console: Console) -> None:
         self._worker = worker

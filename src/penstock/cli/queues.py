@@ -14,9 +14,9 @@ from penstock.cli.batches import batches_view
 from penstock.cli.consumers import consumers_view
 from penstock.cli.documents import group_document, queue_document
 from penstock.cli.format import cell, duration, escaped, fields_table, moment, plural, sentence, table
-from penstock.cli.options import QueueName, QueueNames, Yes, seconds_option, zoned_time
+from penstock.cli.options import QueueName, QueueNames, Yes, parse_pairs, seconds_option, zoned_time
 from penstock.cli.progress import StatsWatcher, rate_documents, rates_view, watch
-from penstock.cli.session import Session, confirmed, known_queue
+from penstock.cli.session import CliSession, confirmed, known_queue
 from penstock.client.connection import redacted
 from penstock.client.settlements import SEEK_TARGETS
 from penstock.client.store import Store
@@ -26,13 +26,11 @@ from penstock.domain.results import GroupStats, QueueInfo, RetentionPreview, See
 from penstock.domain.validation import check_seconds, seconds_of, shown
 
 COUNTS = ("available", "redo", "in_progress", "held", "done", "failed_attempts", "dead", "lag")
-
-
 RED = ("failed_attempts", "dead")
 
 
 def status(
-    session: Session,
+    session: CliSession,
     queue: QueueNames = None,
     watched: Annotated[bool, typer.Option("--watch", help="Look again and again, with rates.")] = False,
     every_seconds: Annotated[float, seconds_option("--every-seconds", "Time between two looks of --watch.")] = 1,
@@ -58,7 +56,7 @@ def status(
         session.answer(document, groups_view(counted))
 
 
-def _watch(session: Session, names: list[str] | None, every_seconds: float) -> None:
+def _watch(session: CliSession, names: list[str] | None, every_seconds: float) -> None:
     with session.store() as store:
         chosen = None if not names else [info.name for info in _chosen(store, names)]
         watcher = StatsWatcher(store)
@@ -70,14 +68,13 @@ def _watch(session: Session, names: list[str] | None, every_seconds: float) -> N
         watch(session.console, look, every_seconds, session.as_json, session.answer)
 
 
-def info(session: Session, queue: QueueName) -> None:
+def info(session: CliSession, queue: QueueName) -> None:
     """Show a queue: its policy, groups, consumers and batches.
 
     Example: penstock info orders
     """
-    with session.store() as store:
-        source = known_queue(store, queue)
-        about = next(info for info in store.queues() if info.name == queue)
+    with session.queue(queue) as source:
+        about = next(info for info in source.store.queues() if info.name == queue)
         stats, consumers, batches = source.stats(), source.consumers(), source.batches()
     session.answer(
         queue_document(about, stats, consumers, batches),
@@ -150,7 +147,7 @@ def _count(column: str, count: int) -> Text:
 
 
 def place(text: str) -> int | datetime | str:
-    """Where to seek to."""
+    """Parse the target of a seek."""
     if text in ("start", "end"):
         return text
     if text.isascii() and text.isdigit():
@@ -164,7 +161,7 @@ def place(text: str) -> int | datetime | str:
     return zoned_time(text)
 
 
-def list_queues(session: Session) -> None:
+def list_queues(session: CliSession) -> None:
     """List the queues with the main points of their policy.
 
     Example: penstock queues list
@@ -175,7 +172,7 @@ def list_queues(session: Session) -> None:
 
 
 def declare(
-    session: Session,
+    session: CliSession,
     queue: QueueName,
     field: Annotated[
         list[str], typer.Argument(metavar="FIELD=VALUE", help="Policy fields to set.", show_default=False)
@@ -195,38 +192,38 @@ def declare(
     session.answer({"name": queue, "policy": policy}, policy_view(policy))
 
 
-def policy(session: Session, queue: QueueName) -> None:
+def policy(session: CliSession, queue: QueueName) -> None:
     """Show the policy of a queue; what differs from the default stands out.
 
     Example: penstock queues policy orders
     """
-    with session.store() as store:
-        found = known_queue(store, queue).policy()
+    with session.queue(queue) as source:
+        found = source.policy()
     session.answer({"name": queue, "policy": found}, policy_view(found))
 
 
-def pause(session: Session, queue: QueueName) -> None:
+def pause(session: CliSession, queue: QueueName) -> None:
     """Pause a queue: receives return nothing until resume; sends and settlements go on.
 
     Example: penstock pause orders
     """
-    with session.store() as store:
-        known_queue(store, queue).pause()
+    with session.queue(queue) as source:
+        source.pause()
     session.answer({"queue": queue, "paused": True}, sentence(f"Queue {queue} is paused."))
 
 
-def resume(session: Session, queue: QueueName) -> None:
+def resume(session: CliSession, queue: QueueName) -> None:
     """Resume a paused queue.
 
     Example: penstock resume orders
     """
-    with session.store() as store:
-        known_queue(store, queue).resume()
+    with session.queue(queue) as source:
+        source.resume()
     session.answer({"queue": queue, "paused": False}, sentence(f"Queue {queue} goes on."))
 
 
 def seek(
-    session: Session,
+    session: CliSession,
     queue: QueueName,
     group: Annotated[str, typer.Argument(metavar="GROUP", help="The group to move.", show_default=False)],
     target: Annotated[
@@ -241,8 +238,7 @@ def seek(
 
     Example: penstock seek orders analytics start
     """
-    with session.store() as store:
-        source = known_queue(store, queue)
+    with session.queue(queue) as source:
         if session.is_interactive and not yes:
             _ask_about_seek(session, source.preview_seek(group, target), group)
         position = source.seek(group, target)
@@ -250,33 +246,31 @@ def seek(
     session.answer(document, sentence(f"Group {group} of queue {queue} goes on after position {position}."))
 
 
-def flush(session: Session, queue: QueueName, yes: Yes = False) -> None:
+def flush(session: CliSession, queue: QueueName, yes: Yes = False) -> None:
     """Remove everything in a queue for good; its policy stays.
 
     Example: penstock flush orders --yes
     """
-    with session.store() as store:
-        source = known_queue(store, queue)
+    with session.queue(queue) as source:
         counts = "; ".join(_flushed(group, stats) for group, stats in source.stats().items())
         confirmed(session, yes, f"Remove everything in queue {shown(queue)} ({counts or 'no messages'}) for good?")
         count = source.flush()
     session.answer({"queue": queue, "flushed": count}, sentence(plural(count, "message"), f"removed from {queue}."))
 
 
-def delete(session: Session, queue: QueueName, yes: Yes = False) -> None:
+def delete(session: CliSession, queue: QueueName, yes: Yes = False) -> None:
     """Remove a queue itself: its messages, groups, batches and policy.
 
     Example: penstock queues delete orders --yes
     """
-    with session.store() as store:
-        source = known_queue(store, queue)
+    with session.queue(queue) as source:
         confirmed(session, yes, f"Delete queue {shown(queue)} with {plural(source.count(), 'message')} for good?")
         count = source.delete()
     session.answer({"queue": queue, "deleted": count}, sentence(f"Queue {queue} is deleted,", plural(count, "message")))
 
 
-def _ask_about_retention(session: Session, preview: RetentionPreview, queue: str) -> None:
-    """At a terminal: what is kept for less time cannot be brought back. A script knows what it does."""
+def _ask_about_retention(session: CliSession, preview: RetentionPreview, queue: str) -> None:
+    """Ask at a terminal before a shorter retention removes messages; a script is not asked."""
     concerned = [
         plural(count, noun)
         for count, noun in ((preview.dead_letters, "dead letter"), (preview.messages, "finished message"))
@@ -287,7 +281,7 @@ def _ask_about_retention(session: Session, preview: RetentionPreview, queue: str
         raise Refused("the policy is as it was")
 
 
-def _ask_about_seek(session: Session, preview: SeekPreview, group: str) -> None:
+def _ask_about_seek(session: CliSession, preview: SeekPreview, group: str) -> None:
     effects = []
     if preview.passed_by:
         effects.append(f"pass by {plural(preview.passed_by, 'unread message')}")
@@ -306,12 +300,7 @@ def _flushed(group: str, stats: GroupStats) -> str:
 def _parse_fields(fields: list[str]) -> dict[str, object]:
     """`name=value`, the value a number, a duration, true, false, none, or a word."""
     parsed: dict[str, object] = {}
-    for field in fields:
-        name, equals, value = field.partition("=")
-        if not equals or not name:
-            raise typer.BadParameter(f"{shown(field)} is not FIELD=VALUE", param_hint="FIELD=VALUE")
-        if name in parsed:
-            raise typer.BadParameter(f"{shown(name)} is given twice", param_hint="FIELD=VALUE")
+    for name, value in parse_pairs(fields, "FIELD=VALUE", "FIELD=VALUE").items():
         parsed[name] = _parse_value(value)
         if name.endswith("_seconds") and isinstance(parsed[name], str):
             parsed[name] = _parse_seconds(name, value)

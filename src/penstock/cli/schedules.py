@@ -23,16 +23,17 @@ from penstock.cli.options import (
     parse_headers,
 )
 from penstock.cli.payloads import read_content
-from penstock.cli.session import Session
+from penstock.cli.session import CliSession
 from penstock.client.store import Store
-from penstock.domain.errors import NotFound
+from penstock.domain.not_found import no_schedule
 from penstock.domain.recurrence import CATCH_UPS, Schedule, check_catch_up
-from penstock.domain.validation import check_name, nearest, shown
+from penstock.domain.validation import check_name
 
+CATCH_UP_OPTION = typer.Option("--catch-up", metavar="|".join(CATCH_UPS), help="What to do about missed ticks.")
 ScheduleName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the schedule.", show_default=False)]
 
 
-def list_schedules(session: Session) -> None:
+def list_schedules(session: CliSession) -> None:
     """List the schedules.
 
     Example: penstock schedule list
@@ -43,15 +44,13 @@ def list_schedules(session: Session) -> None:
 
 
 def add(
-    session: Session,
+    session: CliSession,
     name: ScheduleName,
     cron: Annotated[str, typer.Argument(metavar="CRON", help="A cron rule such as '*/5 * * * *'.", show_default=False)],
     queue: QueueName,
     payload: Payload = None,
     timezone: Annotated[str, typer.Option("--timezone", metavar="ZONE", help="Where the rule's clock hangs.")] = "UTC",
-    catch_up: Annotated[
-        str, typer.Option("--catch-up", metavar="|".join(CATCH_UPS), help="What to do about missed ticks.")
-    ] = "skip",
+    catch_up: Annotated[str, CATCH_UP_OPTION] = "skip",
     priority: Priority = 0,
     ttl_seconds: TtlSeconds = None,
     key: Key = None,
@@ -78,11 +77,11 @@ def add(
             key=key,
             content_type=content.content_type,
         )
-    session.answer(with_payload(made), sentence(f"Schedule {name} sends to {queue} next {_tick(made)}."))
+    _answer_scheduled(session, made)
 
 
 def edit(
-    session: Session,
+    session: CliSession,
     name: ScheduleName,
     cron: Annotated[str | None, typer.Option("--cron", metavar="CRON", help="Another rule.")] = None,
     queue: Annotated[str | None, typer.Option("--queue", metavar="QUEUE", help="Another queue.")] = None,
@@ -90,9 +89,7 @@ def edit(
         str | None, typer.Option("--payload", metavar="PAYLOAD", help="Another payload: JSON, or - for standard input.")
     ] = None,
     timezone: Annotated[str | None, typer.Option("--timezone", metavar="ZONE", help="Another time zone.")] = None,
-    catch_up: Annotated[
-        str | None, typer.Option("--catch-up", metavar="|".join(CATCH_UPS), help="What to do about missed ticks.")
-    ] = None,
+    catch_up: Annotated[str | None, CATCH_UP_OPTION] = None,
     priority: Annotated[int | None, count_option("--priority", "Another priority; 0 is served first.")] = None,
     ttl_seconds: TtlSeconds = None,
     key: Key = None,
@@ -120,10 +117,10 @@ def edit(
             key=key or old.key,
             content_type=old.content_type if content is None else content.content_type,
         )
-    session.answer(with_payload(made), sentence(f"Schedule {name} sends to {made.queue} next {_tick(made)}."))
+    _answer_scheduled(session, made)
 
 
-def run(session: Session, name: ScheduleName) -> None:
+def run(session: CliSession, name: ScheduleName) -> None:
     """Send the message of a schedule now, paused or not; its ticks stay as they are.
 
     Example: penstock schedule run nightly
@@ -138,15 +135,19 @@ def known_schedule(store: Store, name: str) -> Schedule:
     check_name("schedule", name)
     found = {one.name: one for one in store.schedules()}
     if name not in found:
-        raise NotFound(f"there is no schedule {shown(name)}{nearest(name, found)}")
+        raise no_schedule(name, found)
     return found[name]
+
+
+def _answer_scheduled(session: CliSession, made: Schedule) -> None:
+    session.answer(with_payload(made), sentence(f"Schedule {made.name} sends to {made.queue} next {_tick(made)}."))
 
 
 def _tick(schedule: Schedule) -> str:
     return "never" if schedule.next_at is None else f"at {moment(schedule.next_at)}"
 
 
-def pause(session: Session, name: ScheduleName) -> None:
+def pause(session: CliSession, name: ScheduleName) -> None:
     """Stop a schedule for now; ticks missed meanwhile are not sent.
 
     Example: penstock schedule pause nightly
@@ -156,7 +157,7 @@ def pause(session: Session, name: ScheduleName) -> None:
     session.answer(with_payload(paused), sentence(f"Schedule {name} is paused."))
 
 
-def resume(session: Session, name: ScheduleName) -> None:
+def resume(session: CliSession, name: ScheduleName) -> None:
     """Let a paused schedule go on.
 
     Example: penstock schedule resume nightly
@@ -166,7 +167,7 @@ def resume(session: Session, name: ScheduleName) -> None:
     session.answer(with_payload(resumed), sentence(f"Schedule {name} sends next {_tick(resumed)}."))
 
 
-def remove(session: Session, name: ScheduleName) -> None:
+def remove(session: CliSession, name: ScheduleName) -> None:
     """Remove a schedule; what it sent stays.
 
     Example: penstock schedule remove nightly

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from penstock.cli.format import sentence
-from penstock.cli.session import Session
+from penstock.cli.session import CliSession
 from penstock.client.connection import redacted
 from penstock.domain.errors import InvalidInput, MissingExtra
 from penstock.settings import SERVERS, HttpSettings, RespSettings, example_file, load_server, server_fields
@@ -24,7 +24,7 @@ PANELS = {
 NEEDED = ("hiredis", "httptools", "jinja2", "prometheus_client", "starlette", "uvicorn")
 
 
-def serve(session: Session, example_config: bool, hash_password: bool, make_token: bool, **flags: Any) -> None:
+def serve(session: CliSession, example_config: bool, hash_password: bool, make_token: bool, **flags: Any) -> None:
     """Serve the store to Redis clients, over HTTP and to browsers, and sweep it meanwhile.
 
     Example: penstock serve --url sqlite:///app.db --resp-port 4777 --http-port 4778
@@ -43,7 +43,7 @@ def serve(session: Session, example_config: bool, hash_password: bool, make_toke
         _serve(session, flags)
 
 
-def _serve(session: Session, flags: dict[str, str | None]) -> None:
+def _serve(session: CliSession, flags: dict[str, str | None]) -> None:
     from penstock.servers.service import Ports, ServerSettings, run
 
     def load() -> ServerSettings:
@@ -94,7 +94,7 @@ def _hash_password() -> None:
 
 
 def _parameters() -> Iterator[inspect.Parameter]:
-    yield inspect.Parameter("session", inspect.Parameter.POSITIONAL_ONLY, annotation=Session)
+    yield inspect.Parameter("session", inspect.Parameter.POSITIONAL_ONLY, annotation=CliSession)
     for name, flags, about in (
         ("example_config", ["--example-config", "--example"], "Print a settings file with every setting, and stop."),
         ("hash_password", ["--hash-password"], "Ask for a password, print its hash for the settings file, and stop."),

@@ -1,4 +1,4 @@
-"""One run of a command: its store, and its output as text or JSON."""
+"""The run of one command: its settings, its store, and its output as text or JSON."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from penstock.client.connection import absent_store, connect, redacted
 from penstock.client.queue import Queue
 from penstock.client.store import Store
 from penstock.domain.errors import NotFound, PenstockError, Refused
-from penstock.domain.validation import check_name, nearest, shown
+from penstock.domain.not_found import no_queue
+from penstock.domain.validation import check_name
 
-# Into a pipe nothing is folded or cut: there is no screen whose width would matter, and `grep` wants whole rows.
+# Output into a pipe is neither wrapped nor cut: `grep` needs whole rows.
 PIPE_WIDTH = 4096
 
 
-class Session:
+class CliSession:
     def __init__(
         self,
         url: str | None = None,
@@ -35,7 +36,7 @@ class Session:
         self.url = url
         self.config = config
         self.as_json = as_json
-        # Parameters of the command that stand on the command line: the others have their defaults.
+        # Names of the parameters that were given on the command line; the others have their defaults.
         self.given = given
         self.console = console()
 
@@ -43,32 +44,38 @@ class Session:
 
     @contextmanager
     def store(self, *, create: bool = False) -> Iterator[Store]:
-        """The store of this run, open. Only commands that put something in may make a new one."""
+        """Open the store. Only commands that send or declare something may create one."""
         chosen = self.settings()
         if not create:
             check_exists(chosen)
         with connect(chosen.url) as store:
             yield store
 
+    @contextmanager
+    def queue(self, name: str) -> Iterator[Queue]:
+        """Open the store and get a queue, which must exist."""
+        with self.store() as store:
+            yield known_queue(store, name)
+
     def settings(self) -> settings.Settings:
         return settings.load(self.url, self.config, os.environ)
 
-    # -- answers ---------------------------------------------------------------------------------------------------
+    # -- output ----------------------------------------------------------------------------------------------------
 
     def answer(self, document: Any, *people: RenderableType) -> None:
-        """The result: one JSON document for programs, something to look at for people."""
+        """Print the result: `document` with --json, else what is for people."""
         if self.as_json:
             self._write(document)
         else:
             self.console.print(*people, sep="\n")
 
     def hint(self, sentence: str) -> None:
-        """What to do next, for a person at a terminal only."""
+        """Print the next step to stderr, at a terminal only."""
         if sys.stderr.isatty() and not self.as_json:
             console(stderr=True).print(escaped(sentence), style="dim", soft_wrap=True)
 
     def fail(self, error: Exception, kind: str | None = None) -> None:
-        """Say what went wrong, in one line on the error stream."""
+        """Print an error to stderr, in one line."""
         message = self._without_password(str(error))
         if self.as_json:
             document = {"error": kind or type(error).__name__, "message": message}
@@ -82,7 +89,7 @@ class Session:
         return sys.stdin.isatty()
 
     def confirm(self, question: str) -> bool:
-        """A person's yes; without a person there is none."""
+        """Ask for a yes; without a terminal the answer is no."""
         if not self.is_interactive:
             return False
         return typer.confirm(str(escaped(question)), err=True)
@@ -94,15 +101,15 @@ class Session:
         typer.echo(encoded)
 
     def _without_password(self, message: str) -> str:
-        """Errors quote the URL they were given; its password is nobody else's business."""
+        """Remove the password of the store's URL, which errors may quote."""
         try:
             return redacted(self.settings().url, message)
-        except PenstockError:  # the settings are what is wrong
+        except PenstockError:  # the error is about the settings
             return message
 
 
 def console(stderr: bool = False) -> Console:
-    """A console that takes every text as it is: no markup, no emoji codes, no guessed highlights."""
+    """A console that prints text literally: no markup, no emoji codes, no highlighting."""
     made = Console(stderr=stderr, markup=False, emoji=False, highlight=False)
     if not made.is_terminal and "COLUMNS" not in os.environ:
         made.width = PIPE_WIDTH
@@ -110,27 +117,27 @@ def console(stderr: bool = False) -> Console:
 
 
 def check_exists(chosen: settings.Settings) -> None:
-    """Opening a SQLite store creates its file and tables; a command that only reads must create neither."""
+    """Raise NotFound if opening would create the store: commands that only read must not create one."""
     if (absent := absent_store(chosen.url)) is not None:
         where = f"{redacted(chosen.url)} (from {chosen.url_source})"
         raise NotFound(f"{absent} at {where}: the first `penstock send` makes one, or name another with --url")
 
 
 def known_queue(store: Store, name: str) -> Queue:
-    """The queue, which must exist: a mistyped name must not look like an empty queue."""
+    """Get a queue that exists: a mistyped name must not look like an empty queue."""
     check_name("queue", name)
     names = [info.name for info in store.queues()]
     if name not in names:
-        raise NotFound(f"there is no queue {shown(name)}{nearest(name, names)}")
+        raise no_queue(name, names)
     return store.queue(name)
 
 
 def known_group(queue: Queue, name: str | None) -> str:
-    """The group, which must exist; None is the primary one."""
+    """Check that a group exists; None stands for the primary group."""
     return queue._known_group(name)
 
 
-def confirmed(session: Session, yes: bool, question: str) -> None:
-    """Go on only with a yes: what follows cannot be undone."""
+def confirmed(session: CliSession, yes: bool, question: str) -> None:
+    """Ask before something that cannot be undone; raise Refused without a yes."""
     if not yes and not session.confirm(question):
         raise Refused("nothing was removed: say --yes to remove without being asked")

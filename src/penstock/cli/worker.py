@@ -16,11 +16,12 @@ import typer
 
 from penstock.cli.completion import complete_queue
 from penstock.cli.format import sentence
-from penstock.cli.options import count_option, seconds_option
+from penstock.cli.options import HeartbeatSeconds, count_option, one_of, seconds_option
 from penstock.cli.progress import WorkerProgress, progress_view
 from penstock.cli.reloader import reload_forever
-from penstock.cli.session import Session, console
+from penstock.cli.session import CliSession, console
 from penstock.client.connection import connect, redacted
+from penstock.client.store import Store
 from penstock.domain.errors import InvalidInput
 from penstock.domain.validation import nearest, shown
 from penstock.workers.app import App, as_app
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 LEVELS = ("debug", "info", "warning", "error")
 DEFAULT_NAME = "app"
-# What a Worker was made with: the command line cannot change it afterwards.
+# Parameters that a Worker already has: the command line cannot change them.
 SETTINGS_OF_WORKER = (
     "url",
     "queue",
@@ -56,65 +57,70 @@ Target = Annotated[
 ]
 
 
+Queues = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--queue", "-q", metavar="QUEUE", help="Only this queue; may be given again.", autocompletion=complete_queue
+    ),
+]
+Concurrency = Annotated[int, count_option("--concurrency", "Handlers of one queue at the same time.")]
+SlotLimits = Annotated[
+    str | None,
+    typer.Option("--slots", metavar="P:N,...", help="Limits of all queues together, by priority: 0:10,5:4"),
+]
+Once = Annotated[bool, typer.Option("--once", help="Stop when there is nothing left to do.")]
+GraceSeconds = Annotated[float, seconds_option("--grace-seconds", "How long handlers may finish at a stop.")]
+SweepSeconds = Annotated[
+    float, seconds_option("--sweep-seconds", "Time between two sweeps of all workers together; 0 for none.")
+]
+PatienceSeconds = Annotated[
+    float, seconds_option("--patience-seconds", "How long to wait for a store that is down at the start.")
+]
+ShowProgress = Annotated[bool, typer.Option("--progress", help="Show what it does while it runs.")]
+Reload = Annotated[bool, typer.Option("--reload", help="Start again when the code changes (development).")]
+MetricsPort = Annotated[
+    int | None, count_option("--metrics-port", "Serve Prometheus metrics on this port.", metavar="PORT")
+]
+MetricsHost = Annotated[str, typer.Option("--metrics-host", metavar="HOST", help="The address to serve metrics on.")]
+Traced = Annotated[bool, typer.Option("--trace", help="Make OpenTelemetry spans.")]
+LogFormat = Annotated[str, typer.Option("--log-format", metavar="FORMAT", help="text or json.")]
+LogLevel = Annotated[str, typer.Option("--log-level", metavar="LEVEL", help=", ".join(LEVELS) + ".")]
+
+
 def worker(
-    session: Session,
+    session: CliSession,
     target: Target,
-    queue: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--queue",
-            "-q",
-            metavar="QUEUE",
-            help="Only this queue; may be given again.",
-            autocompletion=complete_queue,
-        ),
-    ] = None,
-    concurrency: Annotated[int, count_option("--concurrency", "Handlers of one queue at the same time.")] = 8,
-    slots: Annotated[
-        str | None,
-        typer.Option("--slots", metavar="P:N,...", help="Limits of all queues together, by priority: 0:10,5:4"),
-    ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Stop when there is nothing left to do.")] = False,
-    grace_seconds: Annotated[float, seconds_option("--grace-seconds", "How long handlers may finish at a stop.")] = 25,
-    heartbeat_seconds: Annotated[
-        float,
-        seconds_option("--heartbeat-seconds", "Heartbeat interval; after two missed heartbeats others take over."),
-    ] = 5,
-    sweep_seconds: Annotated[
-        float, seconds_option("--sweep-seconds", "Time between two sweeps of all workers together; 0 for none.")
-    ] = 1,
-    patience_seconds: Annotated[
-        float, seconds_option("--patience-seconds", "How long to wait for a store that is down at the start.")
-    ] = 60,
-    progress: Annotated[bool, typer.Option("--progress", help="Show what it does while it runs.")] = False,
-    reload: Annotated[bool, typer.Option("--reload", help="Start again when the code changes (development).")] = False,
-    metrics_port: Annotated[
-        int | None, count_option("--metrics-port", "Serve Prometheus metrics on this port.", metavar="PORT")
-    ] = None,
-    metrics_host: Annotated[
-        str, typer.Option("--metrics-host", metavar="HOST", help="The address to serve metrics on.")
-    ] = "127.0.0.1",
-    traced: Annotated[bool, typer.Option("--trace", help="Make OpenTelemetry spans.")] = False,
-    log_format: Annotated[str, typer.Option("--log-format", metavar="FORMAT", help="text or json.")] = "text",
-    log_level: Annotated[str, typer.Option("--log-level", metavar="LEVEL", help=", ".join(LEVELS) + ".")] = "info",
+    queue: Queues = None,
+    concurrency: Concurrency = 8,
+    slots: SlotLimits = None,
+    once: Once = False,
+    grace_seconds: GraceSeconds = 25,
+    heartbeat_seconds: HeartbeatSeconds = 5,
+    sweep_seconds: SweepSeconds = 1,
+    patience_seconds: PatienceSeconds = 60,
+    progress: ShowProgress = False,
+    reload: Reload = False,
+    metrics_port: MetricsPort = None,
+    metrics_host: MetricsHost = "127.0.0.1",
+    traced: Traced = False,
+    log_format: LogFormat = "text",
+    log_level: LogLevel = "info",
 ) -> None:
     """Run the handlers of an app.
 
     Example: penstock worker shop.tasks:app --concurrency 16
     """
-    _check_choice("--log-format", log_format, ("text", "json"))
-    _check_choice("--log-level", log_level, LEVELS)
+    form = one_of(("text", "json"), "--log-format")(log_format)
+    level = one_of(LEVELS, "--log-level")(log_level)
     if reload:
         words = [word for word in sys.argv[1:] if word != "--reload"]
         raise typer.Exit(reload_forever(["-m", "penstock.cli", *words], Path.cwd()))
-    write_logs(cast(Format, log_format), "error" if progress else log_level)
+    write_logs(cast(Format, form), "error" if progress else level)
     found = find_target(target)
     if isinstance(found, Worker):
         _check_fits_worker(session, target)
         _run(session, found, once, progress, patience_seconds)
         return
-    url = session.settings().url
-    stop = threading.Event()
     options: dict[str, Any] = {
         "concurrency": concurrency,
         "slots": None if slots is None else parse_slots(slots),
@@ -124,9 +130,7 @@ def worker(
         "sweep_seconds": sweep_seconds or None,
     }
     metrics = None if metrics_port is None else _make_metrics()
-    with call_with_backoff(f"the store {redacted(url)}", lambda: connect(url), patience_seconds, stop) as store:
-        if traced:
-            trace(store)
+    with _open_store(session.settings().url, patience_seconds, traced) as store:
         made = Worker(store, found, observer=metrics, **options)
         if metrics is not None and metrics_port is not None:
             metrics.watch(made)
@@ -134,8 +138,18 @@ def worker(
         _run(session, made, once, progress, patience_seconds)
 
 
-def _check_fits_worker(session: Session, target: str) -> None:
-    """An option that would change nothing is an error."""
+def _open_store(url: str, patience_seconds: float, traced: bool) -> Store:
+    """Open the store, retrying while it is unavailable."""
+    store = call_with_backoff(
+        f"the store {redacted(url)}", lambda: connect(url), patience_seconds, stop=threading.Event()
+    )
+    if traced:
+        trace(store)
+    return store
+
+
+def _check_fits_worker(session: CliSession, target: str) -> None:
+    """Refuse options that would have no effect."""
     useless = [f"--{'trace' if name == 'traced' else name}" for name in SETTINGS_OF_WORKER if name in session.given]
     if useless:
         options = ", ".join(useless).replace("_", "-")
@@ -150,9 +164,8 @@ def _make_metrics() -> Metrics:
     return Metrics()
 
 
-def _run(session: Session, made: Worker, once: bool, progress: bool, patience_seconds: float = 0) -> None:
-    showing = WorkerProgress(made, console(stderr=True)) if progress else contextlib.nullcontext()
-    with showing:
+def _run(session: CliSession, made: Worker, once: bool, progress: bool, patience_seconds: float = 0) -> None:
+    with WorkerProgress(made, console(stderr=True)) if progress else contextlib.nullcontext():
         made.run(once=once, patience_seconds=patience_seconds)
     statuses = made.status()
     total = sum(sum(status.done.values()) for status in statuses)
@@ -160,7 +173,7 @@ def _run(session: Session, made: Worker, once: bool, progress: bool, patience_se
 
 
 def find_target(target: str) -> App | Worker:
-    """The App or the Worker that `module:name` names; a module of the current folder is found first."""
+    """Import the App or Worker `module:name`; the current directory comes first on the path."""
     module_name, _, name = target.partition(":")
     name = name or DEFAULT_NAME
     if not module_name:
@@ -189,11 +202,11 @@ def _import(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except Exception as error:
-        raise InvalidInput(f"module {shown(name)} cannot be imported: {_told(error)}") from error
+        raise InvalidInput(f"module {shown(name)} cannot be imported: {_import_error(error)}") from error
 
 
-def _told(error: BaseException) -> str:
-    """The error, and the line of the user's code where it came up."""
+def _import_error(error: BaseException) -> str:
+    """The error, and the line of the user's code that raised it."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
     where = ""
     if frames and frames[-1].filename != __file__:
@@ -211,10 +224,3 @@ def parse_slots(text: str) -> int | dict[int, int]:
         raise typer.BadParameter(
             f"{shown(text)} is not a number, and not a list such as 0:10,5:4", param_hint="--slots"
         ) from None
-
-
-def _check_choice(flag: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise typer.BadParameter(
-            f"{shown(value)} is none of {', '.join(choices)}{nearest(value, choices)}", param_hint=flag
-        )

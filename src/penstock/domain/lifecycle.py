@@ -10,8 +10,8 @@ retried, and a receive is released when its caller has disconnected. A message c
 being received. Operators **seek** (messages are read again, or passed by) and **remove** (the message ends wherever it
 is live, and leaves the log at once).
 
-TABLE is the specification: `settlement.decide` picks among its transitions, and tests check the audit trails of every
-engine against it. `docs/lifecycle.md` is written from it by `scripts/reference.py`.
+TABLE is the specification. `settlement.Decision` refuses a transition that it does not have, the conformance tests
+check the audit trails of every engine against it, and `scripts/reference.py` writes `docs/lifecycle.md` from it.
 """
 
 from __future__ import annotations
@@ -103,8 +103,14 @@ TABLE = (
 )
 
 _EDGES = {(source, transition.event, transition.target) for transition in TABLE for source in transition.sources}
+_STEPS = {(transition.event, transition.target) for transition in TABLE}
 
 
 def is_legal(source: State | None, event: Event, target: State) -> bool:
     """Whether the table has this transition; None is the state before the send."""
     return (source, event, target) in _EDGES
+
+
+def can_lead_to(event: Event, target: State) -> bool:
+    """Whether the table has a transition by this event into this state."""
+    return (event, target) in _STEPS

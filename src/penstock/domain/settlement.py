@@ -12,7 +12,7 @@ from typing import Any, Protocol, overload
 import msgspec
 
 from penstock.domain.errors import InvalidInput, LeaseLost, OutOfOrder
-from penstock.domain.lifecycle import Event, State
+from penstock.domain.lifecycle import Event, State, can_lead_to
 from penstock.domain.policy import Policy
 from penstock.domain.retry import backoff_seconds, has_retries
 from penstock.domain.timestamps import microseconds
@@ -165,11 +165,13 @@ class Settled(msgspec.Struct, frozen=True):
 
 
 def lease_lost(settle: Settle) -> Settled:
-    lost = LeaseLost(
-        f"lease {settle.token} on message {settle.id} was lost: it ended, was settled or was taken over; "
-        f"the {settle.event} changed nothing"
+    return Settled(settle.id, None, lease_lost_error(settle.token, settle.id, f"; the {settle.event} changed nothing"))
+
+
+def lease_lost_error(token: int, message_id: str, consequence: str = "") -> LeaseLost:
+    return LeaseLost(
+        f"lease {token} on message {message_id} was lost: it ended, was settled or was taken over{consequence}"
     )
-    return Settled(settle.id, None, lost)
 
 
 def out_of_order(settle: Settle) -> Settled:
@@ -197,6 +199,10 @@ class Decision(msgspec.Struct, frozen=True):
     due_at: int = 0
     attempt: int = 0
     expires_at: int | None = None
+
+    def __post_init__(self) -> None:
+        if not can_lead_to(self.event, self.state):
+            raise ValueError(f"{self.event} does not lead to {self.state}: domain/lifecycle.py has no such transition")
 
 
 def decide(

@@ -23,7 +23,8 @@ from pyspark import InheritableThread
 
 from penstock.client.connection import connect
 from penstock.client.store import Store
-from penstock.domain.errors import GroupMisused, InvalidInput, NotFound, PenstockError, StoreUnavailable
+from penstock.domain.errors import GroupMisused, InvalidInput, PenstockError, StoreUnavailable
+from penstock.domain.not_found import no_queue
 from penstock.domain.validation import check_integer, check_seconds, nearest, shown
 from penstock.spark.errors import FINAL, as_error
 from penstock.spark.options import reachable_url
@@ -179,7 +180,7 @@ def _check(store: Store, plan: Plan) -> None:
     find_function(plan.target, plan.folder)
     known = [info.name for info in store.queues()]
     if plan.queue not in known:
-        raise NotFound(f"there is no queue {shown(plan.queue)} to process{nearest(plan.queue, known)}")
+        raise no_queue(plan.queue, known, " to process")
     if plan.group is not None and store.engine.stream_position(plan.queue, plan.group) is not None:
         raise GroupMisused(
             f"group {plan.group!r} of queue {plan.queue!r} is read as a stream: process with another group"

@@ -17,8 +17,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from penstock.client.connection import connect
-from penstock.domain.errors import InvalidInput, NotFound
-from penstock.domain.validation import check_name, nearest, shown
+from penstock.domain.errors import InvalidInput
+from penstock.domain.not_found import no_queue
+from penstock.domain.validation import check_name, shown
 from penstock.engines.contract import Engine
 from penstock.spark.errors import as_error
 from penstock.spark.lake.frames import read_table
@@ -101,7 +102,7 @@ def _dead(spark: SparkSession, engine: Engine, url: str, queue: str | None) -> D
     if queue is None:
         raise InvalidInput("whose dead letters? Name a queue, or a lake")
     if queue not in known:
-        raise NotFound(f"there is no queue {shown(queue)} to replay from{nearest(queue, known)}")
+        raise no_queue(queue, known, " to replay from")
     read = spark.read.format("penstock").option("url", url).option("queue", queue)
     return read.option("table", "dead_letters").option("includeHeaders", "true").load()
 

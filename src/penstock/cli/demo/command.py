@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -10,25 +9,24 @@ import typer
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
-from rich.text import Text
 
 from penstock.cli.demo import plan, summary
 from penstock.cli.demo.findings import look
 from penstock.cli.demo.pipeline import Outcome, run_pipeline
 from penstock.cli.demo.story import Stats, Story
-from penstock.cli.format import marked
-from penstock.cli.session import Session
+from penstock.cli.progress import StepLog
+from penstock.cli.session import CliSession
 from penstock.client.connection import SQLITE_PREFIX, connect
 from penstock.domain.errors import InvalidUrl, Refused, StoreUnavailable
 from penstock.domain.validation import shown
 
 FOLDER = Path("penstock-demo")
-# SQLite's own companions of a database file.
+# A SQLite database file and the files beside it.
 SUFFIXES = ("", "-wal", "-shm", "-journal")
 
 
 def demo(
-    session: Session,
+    session: CliSession,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Remove the file that --url names, if there is one.")
     ] = False,
@@ -40,19 +38,19 @@ def demo(
 
     Example: penstock demo
     """
-    # Only the flag counts here: a PENSTOCK_URL in the environment may well name a store with real messages.
+    # Only the flag counts: PENSTOCK_URL may name a store with real messages.
     url = _own_url() if session.url is None else _fresh_url(session.url, overwrite)
-    stage = Stage(session)
-    stage.say(f"A fresh store: {url}")
-    with stage:
-        report = Story(url, stage.say, stage.draw).run()
+    progress = DemoProgress(session)
+    progress.write(f"A fresh store: {url}")
+    with progress:
+        report = Story(url, progress.write, progress.draw).run()
     with connect(url) as store:
         findings = look(store, report)
     outcome = Outcome(Path(url.removeprefix(SQLITE_PREFIX)))
     outcome.clear()
     if pipeline:
-        stage.say("The pipeline reads what happened, with Spark.")
-        run_pipeline(url, outcome, stage.say)
+        progress.write("The pipeline reads what happened, with Spark.")
+        run_pipeline(url, outcome, progress.write)
     else:
         outcome.skipped = "--no-pipeline"
     document = {**summary.document(url, report, findings), "pipeline": outcome.document()}
@@ -61,27 +59,18 @@ def demo(
         raise typer.Exit(1)
 
 
-class Stage:
-    """What can be seen while the demo runs: lines of the story, and bars on a terminal."""
+class DemoProgress(StepLog):
+    """The steps of the demo; at a terminal, also bars of the messages that have ended."""
 
-    def __init__(self, session: Session) -> None:
-        self._quiet = session.as_json
-        self._console = session.console
-        self._started_at = time.monotonic()
-        self._live: Live | None = None
-        if self._console.is_terminal and not self._quiet:
-            self._live = Live(console=self._console, auto_refresh=False, transient=True)
-
-    def say(self, line: str) -> None:
-        if not self._quiet:
-            elapsed = f"{time.monotonic() - self._started_at:5.1f} s "
-            self._console.print(marked([(Text(elapsed, style="dim"), Text(line))]))
+    def __init__(self, session: CliSession) -> None:
+        super().__init__(session)
+        self._live = Live(console=self.console, auto_refresh=False, transient=True) if self.is_live else None
 
     def draw(self, stats: Stats) -> None:
         if self._live is not None:
             self._live.update(_bars(stats), refresh=True)
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> DemoProgress:
         if self._live is not None:
             self._live.start()
         return self
@@ -102,7 +91,7 @@ def _bars(stats: Stats) -> Table:
 
 
 def _own_url() -> str:
-    """The demo's own folder, which starts clean every time and which version control does not see."""
+    """A store in the demo's own directory, emptied at every start and ignored by git."""
     path = FOLDER / "demo.db"
     try:
         FOLDER.mkdir(exist_ok=True)

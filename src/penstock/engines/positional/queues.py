@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from penstock.domain.errors import GroupMisused, InvalidInput, InvalidPolicy, NotFound
+from penstock.domain.errors import GroupMisused, InvalidInput, InvalidPolicy
+from penstock.domain.not_found import no_group, no_queue
 from penstock.domain.policy import Policy
 from penstock.domain.results import QueueInfo
 from penstock.domain.timestamps import to_time
-from penstock.domain.validation import nearest, shown
 from penstock.engines.positional.database import Transaction
 
 # The id of a group that does not exist yet: it has read nothing.
@@ -63,7 +63,7 @@ def get(transaction: Transaction, name: str) -> StoredQueue:
     queue = find(transaction, name)
     if queue is None:
         known = [row[1] for row in transaction.rows("all_queues")]
-        raise NotFound(f"there is no queue {shown(name)}{nearest(name, known)}")
+        raise no_queue(name, known)
     return queue
 
 
@@ -127,7 +127,7 @@ def get_group(transaction: Transaction, queue: StoredQueue, name: str) -> Group:
     group = find_group(transaction, queue, name)
     if group is None:
         known = [group.name for group in groups(transaction, queue)]
-        raise NotFound(f"queue {queue.name!r} has no group {shown(name)}{nearest(name, known)}")
+        raise no_group(queue.name, name, known)
     return group
 
 

@@ -6,12 +6,11 @@ from typing import Any
 
 import msgspec
 
-from penstock.domain.errors import NotFound
 from penstock.domain.message import BYTES, Draft, check_size, decode_headers
+from penstock.domain.not_found import no_schedule
 from penstock.domain.policy import Policy
 from penstock.domain.recurrence import CatchUp, Schedule, due_ticks, next_tick
 from penstock.domain.timestamps import to_optional_time, to_time
-from penstock.domain.validation import nearest, shown
 from penstock.engines.positional import messages, queues
 from penstock.engines.positional.batches import decode_draft, encode_draft
 from penstock.engines.positional.database import Transaction
@@ -111,7 +110,7 @@ def _row(transaction: Transaction, name: str) -> tuple[Any, ...]:
     row = transaction.row("find_schedule", {"name": name})
     if row is None:
         known = [schedule.name for schedule in every(transaction)]
-        raise NotFound(f"there is no schedule {shown(name)}{nearest(name, known)}")
+        raise no_schedule(name, known)
     return row
 
 

@@ -18,7 +18,7 @@ from penstock.client.settlements import Held
 from penstock.client.view import DeliveryView
 from penstock.domain.errors import InvalidInput, LeaseLost, NotFound, OutOfOrder, PenstockError
 from penstock.domain.identity import check_id
-from penstock.domain.settlement import Ack, Nak, Reject, Reschedule, Settled, Settlement
+from penstock.domain.settlement import Ack, Nak, Reject, Reschedule, Settled, Settlement, lease_lost_error
 from penstock.domain.timestamps import to_time
 from penstock.domain.validation import check_name
 from penstock.engines.contract import Receipt
@@ -226,7 +226,7 @@ async def extend(call: Call, queue: QueueName, id: MessageId, body: Extending) -
         lambda: source.engine.extend(queue, held.group, [(held.token, held.position)], body.seconds)
     )
     if ends[0] is None:
-        raise LeaseLost(f"lease {held.token} on message {held.id} was lost: it ended, was settled or taken over")
+        raise lease_lost_error(held.token, held.id)
     return Extended(held.id, to_time(ends[0]))
 
 

@@ -9,8 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.client.aio.queue import AsyncQueue
-from penstock.domain.errors import MessageFailed, NotFound, PenstockError, StoreError, WaitTimeout
+from penstock.domain.errors import MessageFailed, PenstockError, StoreError, WaitTimeout
 from penstock.domain.message import Draft, Outgoing, draft
+from penstock.domain.not_found import no_address
 from penstock.domain.results import AddressState, Explanation, MessagePage
 from penstock.domain.validation import check_name, shown
 from penstock.servers.http.api.decoder import Body
@@ -311,7 +312,7 @@ async def address(call: Call, queue: QueueName, address: Address, *, wait_second
     seconds = min(wait_seconds, call.state.settings.max_wait_seconds)
     state = await source.executor.read(lambda: source.engine.address(queue, address))
     if state is None:
-        raise NotFound(f"queue {queue!r} never had a message with address {shown(address)}")
+        raise no_address(queue, address)
     if not seconds or state.outcome is not None:
         return state
     await until_disconnect(call.request, _until_ended(source, address, seconds), lambda _: None, None)

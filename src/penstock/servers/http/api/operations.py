@@ -22,7 +22,7 @@ from starlette.responses import Response
 
 from penstock.client.aio.queue import AsyncQueue
 from penstock.client.aio.store import AsyncStore
-from penstock.domain.errors import NotFound
+from penstock.domain.not_found import no_queue
 from penstock.domain.validation import check_name, nearest, shown
 from penstock.servers.access import Right
 from penstock.servers.http.api.decoder import Body, QueryValue
@@ -70,7 +70,7 @@ class Call:
                 seen.pop(name, None)
                 names = [info.name for info in await self.store.queues()]
                 yours = [one for one in names if self.identity.may(Right.LOOK, one)]
-                raise NotFound(f"there is no queue {shown(name)}{nearest(name, yours)}")
+                raise no_queue(name, yours)
             seen[name] = now
         return queue
 

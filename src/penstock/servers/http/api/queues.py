@@ -7,10 +7,9 @@ from typing import ClassVar, Literal
 
 from msgspec import UNSET, UnsetType
 
-from penstock.domain.errors import NotFound
+from penstock.domain.not_found import no_group
 from penstock.domain.policy import check_changes
 from penstock.domain.results import SweepReport
-from penstock.domain.validation import nearest, shown
 from penstock.servers.access import Right
 from penstock.servers.http.api.documents import (
     Count,
@@ -56,7 +55,7 @@ async def stats(call: Call, queue: QueueName, *, group: GroupName | None = None)
     if group is None:
         return Groups(every)
     if group not in every:
-        raise NotFound(f"queue {shown(queue)} has no group {shown(group)}{nearest(group, every)}")
+        raise no_group(queue, group, every)
     return Groups({group: every[group]})
 
 

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from penstock.domain.errors import NotFound
+from penstock.domain.not_found import no_schedule
 from penstock.domain.recurrence import Schedule
-from penstock.domain.validation import check_name, nearest, shown
+from penstock.domain.validation import check_name
 from penstock.servers.access import Right
 from penstock.servers.http.api.documents import Removed, ScheduleDocument, Schedules, Sent, schedule_document
 from penstock.servers.http.api.new_message import NewContent
@@ -102,7 +102,7 @@ async def _known(call: Call, name: str, right: Right) -> Schedule:
     found = await _find(call, name)
     if found is None or not call.identity.may(right, found.queue):
         yours = [one.name for one in await call.store.schedules() if call.identity.may(right, one.queue)]
-        raise NotFound(f"there is no schedule {shown(name)}{nearest(name, yours)}")
+        raise no_schedule(name, yours)
     return found
 
 

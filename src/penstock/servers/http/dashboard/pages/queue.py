@@ -8,9 +8,10 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from penstock.domain.errors import InvalidInput, NotFound
+from penstock.domain.errors import InvalidInput
+from penstock.domain.not_found import no_group
 from penstock.domain.results import unread_primary_group
-from penstock.domain.validation import nearest, shown
+from penstock.domain.validation import shown
 from penstock.servers.access import Right
 from penstock.servers.http.auth import identity_of
 from penstock.servers.http.dashboard import figures
@@ -63,7 +64,7 @@ def chosen_group(request: Request, queue: QueueSample) -> str:
         return wanted
     primary = queue.info.policy.default_group
     if wanted and wanted != primary:
-        raise NotFound(f"queue {shown(queue.info.name)} has no group {shown(wanted)}{nearest(wanted, queue.groups)}")
+        raise no_group(queue.info.name, wanted, queue.groups)
     leading = lead(queue)
     return primary if leading is None else leading[0]
 
