@@ -20,18 +20,18 @@ ENDED = ("finished", "cancelled")
 
 
 class Batch:
-    """Made by `queue.batch(name)`: the newest batch of that name, or a new one when that has ended. From its first
-    change on the object means this one batch: when it has ended, sends raise `BatchClosed`, and another
-    `queue.batch(name)` begins a new one."""
+    """Made by `queue.batch(name)`: the newest batch of that name, or a new one when that has ended. The first change
+    binds the object to one batch: after its end, sends raise `BatchClosed`, and another `queue.batch(name)` begins a
+    new one."""
 
     def __init__(self, queue: Queue, name: str) -> None:
         self.queue = queue
         self.name = check_name("batch", name)
-        # The batch is the first one of its name after this number; unknown until something is changed.
+        # The batch is the first of its name after this number; None until the first change.
         self._after: int | None = None
 
     def send(self, payload: Any, *, queue: str | None = None, **options: Unpack[SendOptions]) -> str:
-        """Put one message into the batch: into its own queue, or into the one that is named. The other options are
+        """Send one message as a member of the batch, to the batch's queue or to another one. The other options are
         those of `queue.send`."""
         after = self._bound()
         message = draft(_outgoing(payload, options), self.name, after, self._owner(queue))
@@ -39,18 +39,18 @@ class Batch:
         return ids[0]
 
     def send_many(self, items: Iterable[Any], *, queue: str | None = None) -> list[str]:
-        """Put messages into the batch, all into one queue."""
+        """Send members of the batch, all to one queue."""
         after = self._bound()
         return self.queue.executor.send(
             queue or self.queue.name, drafts(items, self.name, after, self._owner(queue)), None
         )
 
     def set_end(self, payload: Any, **options: Unpack[SendOptions]) -> None:
-        """The message that is sent exactly once when all members are finished."""
+        """Set the message that is sent exactly once when all members are finished."""
         self._open(end=draft(_outgoing(payload, options)))
 
     def set_abort(self, payload: Any, **options: Unpack[SendOptions]) -> None:
-        """The message that is sent exactly once when the batch was cancelled and nothing is in flight any more."""
+        """Set the message that is sent exactly once when the batch was cancelled and no member is in flight."""
         self._open(abort=draft(_outgoing(payload, options)))
 
     def start(self) -> BatchInfo:
@@ -59,7 +59,7 @@ class Batch:
         return self.queue.executor.write(lambda: self.queue.engine.batch_start(self.queue.name, self.name, after))
 
     def cancel(self) -> BatchInfo:
-        """Cancel what is not in flight; the abort message follows when the rest has ended."""
+        """Cancel the members that are not in flight; the abort message is sent when the others have ended."""
         after = self._bound(opens=False)
         return self.queue.executor.write(lambda: self.queue.engine.batch_cancel(self.queue.name, self.name, after))
 
@@ -80,7 +80,7 @@ class Batch:
             check_seconds("timeout_seconds", timeout_seconds)
         ends = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         self._bound(opens=False)
-        # A handler gives its slot back meanwhile: the members may need it.
+        # Inside a handler, give up the slot: the members may need it.
         self.queue.executor.leave_slot()
         try:
             while (info := self.info()).state not in ENDED:
@@ -119,7 +119,7 @@ class Batch:
         return info.finished
 
     def _owner(self, queue: str | None) -> str | None:
-        """The batch's own queue, for a message that goes to another one."""
+        """The batch's queue, if the message goes to another one."""
         return None if queue is None or check_name("queue", queue) == self.queue.name else self.queue.name
 
     def _open(self, end: Draft | None = None, abort: Draft | None = None) -> None:
@@ -127,14 +127,14 @@ class Batch:
         self.queue.executor.write(lambda: self.queue.engine.batch_open(self.queue.name, self.name, end, abort, after))
 
     def _bound(self, opens: bool = True) -> int:
-        """Which batch this is, decided once: the newest, but whoever fills a batch does not mean one that has ended."""
+        """Bind to a batch, once: the newest of the name, or with `opens` a new one if that has ended."""
         if self._after is not None:
             return self._after
         after = self.queue.executor.read(lambda: self.queue.engine.batch_mark(self.queue.name, self.name, opens))
         return self._decide(after)
 
     def _decide(self, after: int) -> int:
-        """Somebody else may have decided meanwhile."""
+        """Keep the first result: another thread may have bound the batch meanwhile."""
         if self._after is None:
             self._after = after
         return self._after

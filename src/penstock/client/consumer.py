@@ -1,4 +1,4 @@
-"""A registered consumer: a place in birth order that heartbeats keep."""
+"""A registered consumer, which heartbeats keep alive."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ class Consumer:
 
     @property
     def index(self) -> int:
-        """The place among the living, as of the last heartbeat."""
+        """Its index in birth order among the living consumers, as of the last heartbeat."""
         return self.info.index
 
     def receive(
         self, limit: int | None = None, lease_seconds: float | None = None, wait_seconds: float = 0
     ) -> list[Delivery]:
-        """Take up to `limit` messages (`batch_size` when none is given). Raises ConsumerRemoved when this consumer
-        missed its heartbeats and was removed: it receives nothing before it registers again."""
+        """Receive up to `limit` messages, by default `batch_size`. Raises ConsumerRemoved when this consumer missed its
+        heartbeats and was removed; it must register again."""
         most = self.batch_size if limit is None else limit
         return self.queue.receive(most, self.info.group, self.info.name, lease_seconds, wait_seconds)
 
     def heartbeat(self) -> ConsumerInfo:
-        """Stay alive; every `heartbeats_per_sweep` times, remove others of the group that have missed too many. Raises
-        ConsumerRemoved when it is too late: register again."""
+        """Send a heartbeat; every `heartbeats_per_sweep` times, also remove the dead consumers of the group. Raises
+        ConsumerRemoved when this consumer was removed; it must register again."""
         info = self.info
         self.info = self.queue.executor.write(lambda: self.queue.engine.heartbeat(info.queue, info.group, info.name))
         return self.info
 
     def register(self) -> ConsumerInfo:
-        """Take a place again after a removal, at the end of the birth order; one that is there keeps its place."""
+        """Register again after a removal, at the end of the birth order; a living consumer keeps its index."""
         info = self.info
         heartbeat = (info.heartbeat_seconds, info.max_missed_heartbeats, info.heartbeats_per_sweep)
         self.info = self.queue.executor.write(
@@ -53,7 +53,7 @@ class Consumer:
         return self.info
 
     def deregister(self) -> int:
-        """Leave, and end the leases held under this name at once; counts the messages let go."""
+        """Deregister and release the leases of this consumer at once; returns the number of released messages."""
         info = self.info
         return self.queue.executor.write(lambda: self.queue.engine.deregister(info.queue, info.group, info.name))
 

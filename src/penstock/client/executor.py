@@ -1,5 +1,5 @@
-"""How calls of the synchronous client reach the engine: directly. `aio/executor.py` is the asynchronous counterpart,
-which runs them on threads and coalesces them; everything else of the two clients is written from one source."""
+"""Calls of the synchronous client to the engine. Its counterpart `aio/executor.py` runs them on threads and coalesces
+them; the rest of the asynchronous client is generated from the synchronous one."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Executor:
             seen = self.engine.wait(seen, min(left, BACKSTOP_SECONDS if seconds is None else seconds))
 
     def leave_slot(self) -> None:
-        """Give back the worker's slot before a handler blocks."""
+        """Free the worker's slot before a handler blocks."""
         slot = current_slot.get()
         if slot is not None:
             slot.leave()

@@ -56,7 +56,7 @@ class PipelineStatus(msgspec.Struct, frozen=True):
 
 
 def pipeline_status(engine: Engine) -> PipelineStatus:
-    """Entries in the format of another version are left out."""
+    """Read the status; entries in the format of another version are skipped."""
     entries = sorted(engine.ledger(KIND).items())
     runs = [_decode(text, PipelineRun) for key, text in reversed(entries) if key.startswith("run/")]
     lakes = [_decode(text, LakeStatus) for key, text in entries if key.startswith("lake/")]

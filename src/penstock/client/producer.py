@@ -8,7 +8,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 
-from penstock.client.producer_batch import Gathered, ProducerBatch, let_go, logger, refusal, watch
+from penstock.client.producer_batch import Gathered, ProducerBatch, logger, refusal, unwatch, watch
 from penstock.domain.errors import StoreError
 from penstock.domain.message import Outgoing, SendOptions, draft
 from penstock.domain.validation import check_integer, check_seconds
@@ -108,7 +108,7 @@ class Producer:
             finally:
                 self._refused += self._batch.refused
                 self._batch.refused.clear()
-        let_go(self)
+        unwatch(self)
 
     def _try_to_put(self) -> None:
         """Send messages that were accepted already: after an error they stay, and the next call raises it."""
@@ -128,7 +128,7 @@ class Producer:
             self._closed = True
             self._changed.notify_all()
             if not self._waiting and not self._batch:
-                let_go(self)
+                unwatch(self)
 
     def _linger_from(self, due_at: float) -> None:
         self._due_at = due_at

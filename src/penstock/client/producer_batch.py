@@ -1,8 +1,8 @@
 """The messages that a producer sends together: each is sent exactly once, or refused with an error.
 
-A batch is one transaction. When the reply to its commit is lost, nobody knows whether the messages are in. So they get
-ids before the first try, and sending an id again is the same send. Ids that the store does not make itself cost an
-entry in an index for each message, so only the first message of a batch gets one, and stands for all.
+A batch is one transaction. When the reply to its commit is lost, the outcome is unknown. Messages therefore get ids
+before the first try: sending an id again is the same send. Each such id costs an index entry, so only the first message
+of a batch gets one; whether it was stored tells whether the batch was.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ProducerBatch:
         return sum(len(part.gathered) for part in self._parts)
 
     def put(self, engine: Engine, queue: str) -> None:
-        """Send until nothing is left. After an error of the store the rest can be tried again."""
+        """Send all parts. After a store error the remaining ones can be retried."""
         while self._parts:
             part = self._parts[0]
             try:
@@ -77,7 +77,7 @@ class ProducerBatch:
 
 
 class _Part:
-    """Messages of one transaction."""
+    """The messages of one transaction."""
 
     def __init__(self, gathered: Sequence[Gathered]) -> None:
         self.gathered = gathered
@@ -85,16 +85,16 @@ class _Part:
         # With an id on every message the whole batch can be sent again.
         self._is_safe = len(gathered) == 1 or any(one.draft[2].id is not None for one in gathered)
         for one in gathered if self._is_safe else gathered[:1]:
-            _name(one)
+            _assign_id(one)
 
     def put(self, engine: Engine, queue: str) -> None:
-        if not (self._was_tried and not self._is_safe and self._is_in(engine, queue)):
+        if not (self._was_tried and not self._is_safe and self._is_stored(engine, queue)):
             self._was_tried = True
             engine.send(queue, [one.draft for one in self.gathered])
         for one in self.gathered:
             one.is_sent = True
 
-    def _is_in(self, engine: Engine, queue: str) -> bool:
+    def _is_stored(self, engine: Engine, queue: str) -> bool:
         """Whether an earlier try was committed. Its transaction may still be open: a send with the same id waits for
         its end and is rolled back."""
         first = self.gathered[0].draft
@@ -104,7 +104,7 @@ class _Part:
             raise _Undone
 
         with suppress(_Undone):
-            _raised(engine.together([touch]))
+            _raise_first(engine.together([touch]))
         try:
             engine.find(queue, first[2].id or "")
         except NotFound:
@@ -116,14 +116,14 @@ class _Undone(Exception):
     """Rolls back a transaction that only waited for another one."""
 
 
-def _name(gathered: Gathered) -> None:
+def _assign_id(gathered: Gathered) -> None:
     payload, content_type, options = gathered.draft
     if options.id is None:
         chosen = random_id(time.time_ns() // 1000, secrets.randbits(74))
         gathered.draft = payload, content_type, msgspec.structs.replace(options, id=chosen)
 
 
-def _raised(outcomes: list[object]) -> None:
+def _raise_first(outcomes: list[object]) -> None:
     for outcome in outcomes:
         if isinstance(outcome, BaseException):
             raise outcome
@@ -159,7 +159,7 @@ def watch(producer: Open) -> None:
     _open[producer] = os.getpid()
 
 
-def let_go(producer: Open) -> None:
+def unwatch(producer: Open) -> None:
     _open.pop(producer, None)
 
 
@@ -177,14 +177,14 @@ def put_all(engine: Engine | None = None) -> None:
         try:
             producer._put_at_exit()
         except Exception as error:
-            say_lost(error)
+            warn_lost(error)
         else:
-            say_late(count)
+            warn_late(count)
 
 
-def say_late(count: int) -> None:
+def warn_late(count: int) -> None:
     warnings.warn(f"a producer was not closed: its last {count} messages are sent now", ResourceWarning, 2)
 
 
-def say_lost(error: Exception) -> None:
+def warn_lost(error: Exception) -> None:
     warnings.warn(f"messages of a producer that was not closed are lost: {error}", RuntimeWarning, 2)

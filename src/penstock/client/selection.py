@@ -1,4 +1,4 @@
-"""Which messages a call is about: ids, outcomes and states as callers write them, checked."""
+"""Validation of ids, outcomes and states that select messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settlements grouped into engine calls. Without I/O, so both clients use it."""
+"""Validation of settlements, and their grouping into engine calls. Without I/O: both clients use it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SEEK_TARGETS = "a position, a time, 'start' or 'end'"
 
 
 class Held(msgspec.Struct, frozen=True):
-    """What a settlement needs of a delivery, for callers that only have its id and token."""
+    """A delivery for callers that only have its id and token."""
 
     id: str
     token: int
@@ -44,7 +44,7 @@ _EVENTS = {Ack: Event.ACK, Nak: Event.NAK, Reject: Event.REJECT, Reschedule: Eve
 
 
 def by_group(settlements: Sequence[Settlement], queue: str) -> Iterator[tuple[str, list[int], list[Settle]]]:
-    """For each group: the places of its settlements in the given order, and the settlements, checked."""
+    """For each group: the indexes of its settlements, and the validated settlements."""
     groups: dict[str, tuple[list[int], list[Settle]]] = {}
     for place, settlement in enumerate(settlements):
         settle = checked(settlement, queue)
@@ -75,7 +75,7 @@ def checked(settlement: Settlement, queue: str) -> Settle:
 def whole_receives(
     deliveries: Sequence[DeliveryView], queue: str
 ) -> Iterator[tuple[Receipt, list[int], Sequence[int]]]:
-    """Deliveries by the receive they came from: the receipt, their positions, and their places in the given order."""
+    """Group deliveries by receive: the receipt, their positions, and their indexes."""
     try:
         receipts = dict.fromkeys([delivery._receipt for delivery in deliveries])
     except (AttributeError, TypeError):

@@ -1,7 +1,7 @@
 """The worker's slot in which a call is made, if any.
 
-A handler that waits for another message gives its slot back meanwhile, so that what it waits for can run. The client
-knows no worker, only this protocol.
+A handler that waits for another message frees its slot, so that the other message can be handled. The client depends
+on this protocol only, not on workers.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ class Slot(Protocol):
     delivery: Any
 
     def leave(self) -> None:
-        """The handler blocks: another one may run."""
+        """Free the slot for another handler."""
 
     def enter(self) -> None:
-        """Wait for a free slot, then go on."""
+        """Wait for a free slot and occupy it."""
 
     async def enter_async(self) -> None:
         """The same, without blocking the event loop."""

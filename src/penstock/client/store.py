@@ -25,12 +25,11 @@ class Store:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        # The one way to the engine, for this client and for servers that speak another protocol on top of it.
+        # All calls to the engine go through it, also those of the servers.
         self.executor = Executor(engine)
 
     def queue(self, name: str, **policy: Unpack[PolicyFields]) -> Queue:
-        """The queue of that name. Given policy fields are set, the others keep their value; a queue is made by its
-        first use."""
+        """Get a queue, which its first use creates. The given policy fields are set; the others keep their value."""
         queue = Queue(self, name)
         changes = check_changes(policy)
         if changes:
@@ -38,7 +37,7 @@ class Store:
         return queue
 
     def producer(self, queue: str, batch_size: int = 1, linger_seconds: float = 0.02) -> Producer:
-        """A producer that puts messages into the queue when `batch_size` of them wait: by default each at once."""
+        """A producer that sends when it has `batch_size` messages; by default it sends each at once."""
         return Producer(Queue(self, queue), batch_size, linger_seconds)
 
     def consumer(
@@ -52,7 +51,7 @@ class Store:
         max_missed_heartbeats: int = 1,
         heartbeats_per_sweep: int = 10,
     ) -> Consumer:
-        """Register a consumer of the queue, whose `receive` takes up to `batch_size` messages."""
+        """Register a consumer of a queue; `batch_size` is the default limit of its `receive`."""
         return Queue(self, queue).register(
             name,
             group=group,
@@ -70,7 +69,7 @@ class Store:
         return self.executor.read(self.engine.consumers)
 
     def processes(self) -> list[ProcessInfo]:
-        """The same by process: what is registered under one name, with all its queues."""
+        """Registered consumers grouped by name, with all their queues."""
         registered = self.executor.read(self.engine.consumers)
         return processes_of(registered)
 
@@ -122,7 +121,7 @@ class Store:
         return self.executor.write(lambda: self.engine.schedule_pause(check_name("schedule", name), False))
 
     def run_schedule(self, name: str) -> str:
-        """Send the schedule's message now, paused or not, and give back its id; the ticks stay as they are."""
+        """Send the schedule's message now, even while it is paused, and return its id; its ticks do not change."""
         return self.executor.write(lambda: self.engine.schedule_run(check_name("schedule", name)))
 
     def unschedule(self, name: str) -> None:
@@ -133,16 +132,16 @@ class Store:
         return self.executor.write(self.engine.sweep, alone=True)
 
     def migrate(self) -> list[str]:
-        """Bring the schema to this version; names the steps taken."""
+        """Create or upgrade the schema; returns the names of the steps."""
         return self.executor.write(self.engine.migrate, alone=True)
 
     def doctor(self) -> list[Check]:
-        """What is wrong with the store, and what to do about it."""
+        """Check the store; returns the findings, with advice."""
         return self.executor.read(self.engine.doctor)
 
     def repair(self, *, dry_run: bool = False, batches: str | None = None, terminate: bool = False) -> list[Repair]:
-        """Mend what earlier versions or faults left behind, and say what was done. `batches` says what becomes of
-        batches that nobody started: "start" or "cancel". With `terminate` sessions are ended that keep a lock."""
+        """Repair damage left by earlier versions or faults; returns what was done. `batches` is what to do with batches
+        that were never started: "start" or "cancel". `terminate` ends database sessions that hold a lock by mistake."""
         if batches not in (None, "start", "cancel"):
             raise InvalidInput(f"batches must be start or cancel, not {shown(batches)}")
         choices = Choices(batches, terminate)

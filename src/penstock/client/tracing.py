@@ -1,4 +1,4 @@
-"""The client's interface to tracing; the client itself knows no tracing library."""
+"""The tracing interface of the client, which depends on no tracing library."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from penstock.domain.message import Draft
 
-# Called when the send has ended, with its ids or its error.
+# Called at the end of a send, with its ids or its error.
 Finish = Callable[[list[str] | None, BaseException | None], None]
 
 

@@ -1,5 +1,5 @@
-"""The readable side of a delivery, the same for both twins. Fields are decoded when they are asked for: a receive of
-thousands costs one small object each."""
+"""The fields of a delivery, the same for both clients. They are decoded on access, so that a large receive costs one
+small object per message."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.engines.contract import Receipt, Row
 
 
 class DeliveryView(msgspec.Struct, eq=False, gc=False):
-    """Untracked by the garbage collector, which would walk over every delivery of a large receive again and again."""
+    """Not tracked by the garbage collector, which would traverse all deliveries of a large receive repeatedly."""
 
     _row: Row
     _receipt: Receipt
@@ -44,7 +44,7 @@ class DeliveryView(msgspec.Struct, eq=False, gc=False):
 
     @property
     def token(self) -> int:
-        """The right to settle. Later tokens are greater."""
+        """The fencing token that settles it. Later tokens are greater."""
         return self._receipt.token
 
     @property
@@ -109,7 +109,7 @@ class DeliveryView(msgspec.Struct, eq=False, gc=False):
 
     @property
     def batch(self) -> str | None:
-        """The batch that it is a member of, or the end or abort message of."""
+        """The batch whose member, end message or abort message it is."""
         batch: str | None = self._row[contract.BATCH]
         return batch or self.headers.get(BATCH_HEADER)
 

@@ -8,7 +8,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 
 from penstock.client.producer import PAUSE_SECONDS
-from penstock.client.producer_batch import Gathered, ProducerBatch, let_go, logger, refusal, say_late, say_lost, watch
+from penstock.client.producer_batch import (
+    Gathered,
+    ProducerBatch,
+    logger,
+    refusal,
+    unwatch,
+    warn_late,
+    warn_lost,
+    watch,
+)
 from penstock.domain.errors import StoreError
 from penstock.domain.message import Outgoing, SendOptions, draft
 from penstock.domain.validation import check_integer, check_seconds
@@ -87,9 +96,9 @@ class AsyncProducer:
         try:
             await self.flush()
         except Exception as error:
-            say_lost(error)
+            warn_lost(error)
         else:
-            say_late(count)
+            warn_late(count)
 
     def _put_at_exit(self) -> None:
         """Send through the engine: the event loop has ended."""
@@ -128,7 +137,7 @@ class AsyncProducer:
             self._batch.refused.clear()
             self._putting = None
         if not self._waiting:
-            let_go(self)
+            unwatch(self)
 
     async def _try_to_put(self) -> None:
         """Send messages that were accepted already: after an error they stay, and the next call raises it."""
@@ -157,4 +166,4 @@ class AsyncProducer:
             self._timer.cancel()
             self._timer = None
         if not self._waiting and not self._batch:
-            let_go(self)
+            unwatch(self)

@@ -1,5 +1,5 @@
 # Generated from src/penstock/client/queue.py by scripts/twin.py: change that file and run the script.
-"""A queue, as a program uses it. Every verb checks what it was given and hands it to the engine."""
+"""The queue of the client. Each method validates its arguments and calls the engine."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from penstock.client.aio.producer import AsyncProducer
 from penstock.client.executor import BACKSTOP_SECONDS
 from penstock.client.selection import ids_of, outcome_of, state_of
 from penstock.client.settlements import by_group, checked, checked_edge, checked_target, not_acked, whole_receives
-from penstock.domain.errors import InvalidInput, MessageFailed, NotFound, WaitTimeout
+from penstock.domain.errors import InvalidInput, MessageFailed, WaitTimeout
 from penstock.domain.identity import check_id
 from penstock.domain.lifecycle import State
 from penstock.domain.message import PLAIN, SYSTEM, Message, Outgoing, draft, drafts, encode
+from penstock.domain.not_found import no_address, no_group
 from penstock.domain.policy import Policy, check_changes
 from penstock.domain.results import (
     AddressState,
@@ -37,7 +38,7 @@ from penstock.domain.results import (
     SeekPreview,
 )
 from penstock.domain.settlement import Ack, Settled, Settlement
-from penstock.domain.validation import check_integer, check_name, check_seconds, nearest, shown
+from penstock.domain.validation import check_integer, check_name, check_seconds, shown
 from penstock.engines import explanation, pages
 from penstock.engines.contract import Edge, Engine
 
@@ -62,7 +63,7 @@ class AsyncQueue:
     def engine(self) -> Engine:
         return self.store.engine
 
-    # -- sending ---------------------------------------------------------------------------------------------------
+    # -- send ------------------------------------------------------------------------------------------------------
 
     async def send(
         self,
@@ -80,13 +81,14 @@ class AsyncQueue:
         content_type: str | None = None,
         transaction: object = None,
     ) -> str:
-        """Put one message in and give back its id. `transaction` is the caller's own open connection."""
+        """Send one message and return its id. With `transaction`, the caller's own open connection, the send commits
+        with that."""
         options = (delay_seconds, ttl_seconds, deadline_at, address, key, headers, id, content_type)
         is_plain = (
             type(priority) is int and priority == 0 and created_by == SYSTEM and options.count(None) == len(options)
         )
         if is_plain:
-            # The short path: only the payload is left to check.
+            # Fast path: only the payload needs validation.
             message = (payload, None, PLAIN) if type(payload) is bytes else (*encode(payload, None), PLAIN)
             ids = await self.executor.send(self.name, [message], transaction)
             return ids[0]
@@ -107,15 +109,16 @@ class AsyncQueue:
         return ids[0]
 
     async def send_many(self, items: Iterable[Any], *, transaction: object = None) -> list[str]:
-        """Put in payloads or `Outgoing` messages, all or none; their ids in the same order."""
+        """Send payloads or `Outgoing` messages in one transaction; returns their ids in the same order."""
         ids = await self.executor.send(self.name, drafts(items), transaction)
         return ids
 
     def producer(self, batch_size: int = 100, linger_seconds: float = 0.02) -> AsyncProducer:
-        """Gather sends and put them in together: when `batch_size` wait, or the first has waited `linger_seconds`."""
+        """AsyncBatch sends: a batch is sent when it has `batch_size` messages, or when its first one has waited
+        `linger_seconds`."""
         return AsyncProducer(self, batch_size, linger_seconds)
 
-    # -- receiving -------------------------------------------------------------------------------------------------
+    # -- receive ---------------------------------------------------------------------------------------------------
 
     async def receive(
         self,
@@ -125,7 +128,8 @@ class AsyncQueue:
         lease_seconds: float | None = None,
         wait_seconds: float = 0,
     ) -> list[AsyncDelivery]:
-        """Take up to `limit` messages under a lease; wait up to `wait_seconds` for the first. Never waits for more."""
+        """Receive up to `limit` messages under a lease. Waits up to `wait_seconds` for the first one, never for
+        more."""
         check_integer("limit", limit, 1, MAX_LIMIT)
         check_seconds("wait_seconds", wait_seconds)
         if lease_seconds is not None:
@@ -141,13 +145,13 @@ class AsyncQueue:
             await self._wait_for_work(receipt.group, left)
 
     async def _wait_for_work(self, group: str, timeout_seconds: float) -> None:
-        """Until a receive may find something, or the time is up. Looking takes no write lock."""
+        """Block until a receive may find a message, or until the timeout. Takes no write lock."""
         await self.executor.wait((self.name, group), lambda: self.engine.ready_in(self.name, group), timeout_seconds)
 
-    # -- settling --------------------------------------------------------------------------------------------------
+    # -- settle ----------------------------------------------------------------------------------------------------
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
-        """Settle many at once, in one transaction, with a result for each in the same order."""
+        """Settle several deliveries in one transaction; returns a result for each, in the same order."""
         results: dict[int, Settled] = {}
         for group, places, settles in by_group(settlements, self.name):
             answers = await self.executor.settle(self.name, group, settles)
@@ -155,14 +159,14 @@ class AsyncQueue:
         return [results[place] for place in range(len(settlements))]
 
     async def _settle_one(self, settlement: Settlement) -> Settled:
-        """What a delivery does for itself."""
+        """Called by the settling methods of a delivery."""
         settles = [checked(settlement, self.name)]
         results = await self.executor.settle(self.name, settlement.delivery.group, settles)
         return results[0]
 
     async def ack_many(self, deliveries: Sequence[AsyncDelivery]) -> int:
-        """Ack deliveries, whole receives in one statement; counts them. LeaseLost (or OutOfOrder) names those that
-        were not acked, after the others were."""
+        """Ack deliveries, whole receives in one statement; returns how many. Raises LeaseLost (or OutOfOrder) naming
+        those that could not be acked; the others are acked."""
         refused: list[Settled] = []
         for receipt, positions, places in whole_receives(deliveries, self.name):
             whole = await self.executor.ack_all(self.name, receipt.group, receipt.token, positions)
@@ -174,7 +178,7 @@ class AsyncQueue:
             raise not_acked(refused, len(deliveries))
         return len(deliveries)
 
-    # -- looking ---------------------------------------------------------------------------------------------------
+    # -- inspection ------------------------------------------------------------------------------------------------
 
     @overload
     async def stats(self, group: None = None) -> dict[str, GroupStats]: ...
@@ -186,31 +190,31 @@ class AsyncQueue:
         if group is None:
             return every
         if check_name("group", group) not in every:
-            raise NotFound(f"queue {self.name!r} has no group {shown(group)}{nearest(group, every)}")
+            raise no_group(self.name, group, every)
         return every[group]
 
     async def count(self) -> int:
-        """How many messages the queue holds, whatever became of them: those that a flush or a deletion removes."""
+        """The number of stored messages in any state: those that a flush or a deletion removes."""
         return await self.executor.read(lambda: self.engine.count(self.name))
 
     async def peek(self, limit: int = 10, group: str | None = None) -> list[Message]:
-        """What would be received next, in that order, without receiving it."""
+        """The messages that would be received next, in order, without receiving them."""
         check_integer("limit", limit, 1, MAX_LIMIT)
         reader = await self._group(group)
         return await self.executor.read(lambda: self.engine.peek(self.name, reader, limit))
 
     async def find(self, id: str) -> Message:
-        """One message by its id, wherever it is."""
+        """Get a message by id, in any state."""
         message_id = check_id(id)
         return await self.executor.read(lambda: self.engine.find(self.name, message_id))
 
     async def audit(self, id: str) -> list[AuditEntry]:
-        """What happened to a message, in order, over all groups."""
+        """The audit trail of a message, over all groups."""
         message_id = check_id(id)
         return await self.executor.read(lambda: self.engine.audit(self.name, message_id))
 
     async def explain(self, id: str, group: str | None = None) -> Explanation:
-        """Where a message is, why it is not running, and what to do about it."""
+        """The state of a message, why it is not running, and what to do about it."""
         message_id = check_id(id)
         reader = await self._group(group)
         return await self.executor.read(lambda: explanation.explain(self.engine, self.name, message_id, reader))
@@ -239,8 +243,8 @@ class AsyncQueue:
     async def leases(
         self, *, group: str | None = None, consumer: str | None = None, limit: int = 100, after: int = 0
     ) -> list[LeaseInfo]:
-        """What is running: who has it, since when and until when, and the token that settles it. `after` is the
-        position of the last one seen."""
+        """Open leases by position: consumer, times and token of each. `after` is the position of the last one seen,
+        for paging."""
         check_integer("limit", limit, 1, MAX_LIMIT)
         check_integer("after", after, 0, MAX_POSITION)
         holder = None if consumer is None else check_name("consumer", consumer)
@@ -277,7 +281,8 @@ class AsyncQueue:
         outcome: str | None = None,
         limit: int = MAX_LIMIT,
     ) -> int:
-        """Send dead letters again: all of the group, those with an outcome, or those with given ids. Counts them."""
+        """Send dead letters again: all of the group, those with an outcome, or those with given ids; returns how
+        many."""
         check_integer("limit", limit, 1, MAX_LIMIT)
         wanted, message_ids = outcome_of(outcome), None if ids is None else ids_of(ids)
         reader = await self._group(group)
@@ -291,7 +296,7 @@ class AsyncQueue:
         outcome: str | None = None,
         limit: int = MAX_LIMIT,
     ) -> int:
-        """Remove dead letters for good. Counts them."""
+        """Remove dead letters permanently; returns how many."""
         check_integer("limit", limit, 1, MAX_LIMIT)
         wanted, message_ids = outcome_of(outcome), None if ids is None else ids_of(ids)
         reader = await self._group(group)
@@ -300,18 +305,18 @@ class AsyncQueue:
     # -- addresses, batches, consumers, groups ---------------------------------------------------------------------
 
     async def wait(self, address: str, timeout_seconds: float | None = None) -> State:
-        """Until the newest message of the address has ended: `succeeded`, or MessageFailed with its last error and the
-        code of that."""
+        """Wait until the newest message of the address has ended. Returns `succeeded`, or raises MessageFailed with its
+        last error and error code."""
         check_name("address", address)
         if timeout_seconds is not None:
             check_seconds("timeout_seconds", timeout_seconds)
         ends = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         newest = await self.executor.read(lambda: self.engine.address(self.name, address))
         if newest is None:
-            raise NotFound(f"queue {self.name!r} never had a message with address {shown(address)}")
+            raise no_address(self.name, address)
         state: AddressState | None = newest if newest.outcome is not None else None
         if state is None:
-            # In a handler the slot is free meanwhile: what is awaited may need it.
+            # Inside a handler, give up the slot: the awaited message may need it.
             self.executor.leave_slot()
             try:
                 while state is None:
@@ -347,7 +352,8 @@ class AsyncQueue:
         await self.executor.wait((self.name, "ended", message_id), ready_in, timeout_seconds)
 
     def batch(self, name: str) -> AsyncBatch:
-        """Messages that are held until started, with an end message when all are finished."""
+        """A batch of this queue: its messages are held until `start`, and an end message is sent when all are
+        finished."""
         return AsyncBatch(self, name)
 
     async def batches(self) -> list[BatchInfo]:
@@ -363,9 +369,9 @@ class AsyncQueue:
         heartbeats_per_sweep: int = 10,
         batch_size: int = 10,
     ) -> AsyncConsumer:
-        """Take a place in the birth order of the living consumers. Missing more than `max_missed_heartbeats` loses it;
-        every `heartbeats_per_sweep` heartbeats the consumer removes others of its group that have. `batch_size` is how
-        many messages its `receive` takes."""
+        """Register a consumer, which gets an index in birth order among the living ones. It is removed when it has
+        missed more than `max_missed_heartbeats`; every `heartbeats_per_sweep` heartbeats it removes the dead consumers
+        of its group. `batch_size` is the default limit of its `receive`."""
         check_integer("batch_size", batch_size, 1, MAX_LIMIT)
         heartbeat = (
             check_seconds("heartbeat_seconds", heartbeat_seconds, above=True),
@@ -384,48 +390,49 @@ class AsyncQueue:
         return await self.executor.read(lambda: self.engine.groups(self.name))
 
     async def seek(self, group: str, target: int | datetime | str) -> int:
-        """Move a group's cursor to a position, a time, "start" or "end"; gives back the position."""
+        """Move a group's cursor to a position, a time, "start" or "end"; returns the position."""
         check_name("group", group)
         place, is_time = checked_target(target)
         return await self.executor.write(lambda: self.engine.seek(self.name, group, place, is_time))
 
     async def preview_seek(self, group: str, target: int | datetime | str) -> SeekPreview:
-        """What that seek would do to messages, without doing it."""
+        """The effect that a seek would have, without moving the cursor."""
         check_name("group", group)
         place, is_time = checked_target(target)
         return await self.executor.read(lambda: self.engine.preview_seek(self.name, group, place, is_time))
 
     async def preview_retention(self, **changes: Any) -> RetentionPreview:
-        """What would go earlier if these policy fields were declared, such as `dead_letter_seconds=60`."""
+        """How many messages would be removed earlier with these policy fields, such as `dead_letter_seconds=60`."""
         checked = check_changes(changes)
         return await self.executor.read(lambda: self.engine.preview_retention(self.name, checked))
 
     # -- the whole queue -------------------------------------------------------------------------------------------
 
     async def pause(self) -> None:
-        """Hand out nothing until `resume`; sends and settlements go on."""
+        """Let receives return nothing until `resume`; sends and settlements continue."""
         await self.executor.write(lambda: self.engine.declare(self.name, {"paused": True}))
 
     async def resume(self) -> None:
         await self.executor.write(lambda: self.engine.declare(self.name, {"paused": False}))
 
     async def flush(self) -> int:
-        """Remove every message, as if the queue had just been made. Counts them."""
+        """Remove all messages, as if the queue had just been created; returns how many."""
         return await self.executor.write(lambda: self.engine.flush(self.name))
 
     async def delete(self) -> int:
-        """Remove the queue itself, with its messages, groups, batches and policy; counts the messages. Refused while a
-        schedule sends to it or a consumer is registered: they would make it anew."""
+        """Remove the queue with its messages, groups, batches and policy; returns the number of messages. Refused while
+        a schedule sends to it or a consumer is registered, because they would create it again."""
         return await self.executor.write(lambda: self.engine.delete(self.name))
 
     async def remove(self, ids: Iterable[str] | str) -> int:
-        """Take messages out of the queue for good, wherever they are; counts those that were there. Where they were
-        live they end as cancelled, without a dead letter."""
+        """Remove messages permanently, in any state; returns how many existed. In groups where they are live they end
+        as cancelled, without a dead letter."""
         message_ids = ids_of(ids)
         return await self.executor.write(lambda: self.engine.remove(self.name, message_ids))
 
     async def trim(self, *, upto: int | None = None, keep: int | None = None) -> int:
-        """Remove the oldest messages of the log: all up to a position, or all but the newest `keep`; counts them."""
+        """Remove the oldest messages of the log: all up to a position, or all but the newest `keep`; returns
+        how many."""
         if (upto is None) == (keep is None):
             raise InvalidInput("trim takes either upto (a position) or keep (a number of messages)")
         if upto is not None:
@@ -434,23 +441,23 @@ class AsyncQueue:
             check_integer("keep", keep, 0, MAX_POSITION)
         return await self.executor.write(lambda: self.engine.trim(self.name, upto=upto, keep=keep), alone=True)
 
-    # -- how calls reach the engine --------------------------------------------------------------------------------
+    # -- internal --------------------------------------------------------------------------------------------------
 
     async def _group(self, group: str | None) -> str:
-        """None is the primary group."""
+        """Validate the name of a group; None stands for the primary group."""
         if group is not None:
             return check_name("group", group)
         policy = await self.policy()
         return policy.default_group
 
     async def _known_group(self, group: str | None) -> str:
-        """The same for looking, where a mistyped name must not look like a group in which nothing happens."""
+        """The same for reads, where a mistyped name must not look like an idle group."""
         reader = await self._group(group)
         if group is not None:
             groups = await self.executor.read(lambda: self.engine.groups(self.name))
             policy = await self.policy()
             if reader not in (*groups, policy.default_group):
-                raise NotFound(f"queue {self.name!r} has no group {shown(reader)}{nearest(reader, groups)}")
+                raise no_group(self.name, reader, groups)
         return reader
 
     async def _ack_each(self, deliveries: Sequence[AsyncDelivery]) -> list[Settled]:
@@ -461,5 +468,5 @@ class AsyncQueue:
 
 
 def _own_name() -> str:
-    """Of a consumer that was given none. A forked process is another one than its parent."""
+    """The default name of a consumer, with the current pid: a forked process is another consumer than its parent."""
     return f"{HOST}-{os.getpid()}"
