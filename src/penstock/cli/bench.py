@@ -25,10 +25,10 @@ BATCHES = [1, 10, 100, 1000]
 COLUMNS = ("batch", "send", "receive", "ack", "all three")
 LONGEST_SECONDS = 60
 MAX_BATCH = 100_000
-# Of one call, and of all that is written for one row of the answer: a measurement must not fill a disk.
+# Limits of one call and of one row of the result: a measurement must not fill the disk.
 MAX_CALL_BYTES = 64 * 1024 * 1024
 MAX_BYTES = 256 * 1024 * 1024
-# What a message costs a store beside its payload, about.
+# Approximate size of a stored message without its payload.
 OVERHEAD_BYTES = 100
 
 
@@ -60,7 +60,7 @@ def bench(
     batches = batch or BATCHES
     _check(batches, seconds, payload_bytes)
     with _scratch(session.settings().url) as queue:
-        rates = [_measured(queue, one, seconds, os.urandom(payload_bytes)) for one in batches]
+        rates = [_measure(queue, one, seconds, os.urandom(payload_bytes)) for one in batches]
     page = table(*COLUMNS, title="Messages per second", numbers=COLUMNS)
     for rate in rates:
         page.add_row(*(f"{value:,.0f}" for value in (rate.batch, rate.send, rate.receive, rate.ack, rate.all)))
@@ -83,7 +83,7 @@ def _check(batches: list[int], seconds: float, payload_bytes: int) -> None:
 
 @contextmanager
 def _scratch(url: str) -> Iterator[Queue]:
-    """A queue that nobody else uses, and of which nothing stays."""
+    """A queue for the measurement, removed or emptied afterwards."""
     path = url.removeprefix(SQLITE_PREFIX)
     if path in (url, ":memory:"):
         with connect(url) as store:
@@ -112,7 +112,7 @@ def _folder_beside(path: Path) -> tempfile.TemporaryDirectory[str]:
         ) from None
 
 
-def _measured(queue: Queue, batch: int, seconds: float, payload: bytes) -> Rate:
+def _measure(queue: Queue, batch: int, seconds: float, payload: bytes) -> Rate:
     payloads = [payload] * batch
     most = max(MAX_BYTES // (len(payload) + OVERHEAD_BYTES), batch)
     _cycle(queue, payloads)
@@ -129,7 +129,7 @@ def _measured(queue: Queue, batch: int, seconds: float, payload: bytes) -> Rate:
 
 
 def _cycle(queue: Queue, payloads: list[bytes]) -> tuple[float, float, float]:
-    """When they were sent, when received, and when acked."""
+    """The times at which the messages were sent, received and acked."""
     if len(payloads) == 1:
         queue.send(payloads[0])
     else:

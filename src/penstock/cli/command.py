@@ -34,7 +34,7 @@ CONTEXT = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=ty
 
 
 def command(run: Callable[..., None]) -> Callable[..., None]:
-    """The function as typer sees it: --url, --config and --json take the place of its `session`."""
+    """Wrap a function for typer: --url, --config and --json replace its parameter `session`."""
 
     def invoke(ctx: typer.Context, **values: Any) -> None:
         session = session_of(ctx)
@@ -55,7 +55,8 @@ def command(run: Callable[..., None]) -> Callable[..., None]:
 
 
 def session_of(ctx: typer.Context) -> CliSession:
-    """From the options of the command and of those before it: `penstock --json status` is `penstock status --json`."""
+    """Make the session from the options of the command and its parents: `penstock --json status` is
+    `penstock status --json`."""
     chain = _chain(ctx)
     return CliSession(
         url=next((values["url"] for values in chain if values.get("url") is not None), None),
@@ -71,7 +72,7 @@ def _is_given(ctx: typer.Context, name: str) -> bool:
 
 
 def _chain(ctx: typer.Context) -> list[dict[str, Any]]:
-    """The options given, of the innermost command first."""
+    """The parameters of the command and its parents, innermost first."""
     chain = [ctx.params]
     parent = ctx.parent
     while parent is not None:

@@ -1,4 +1,4 @@
-"""Names of queues for the completion of shells, which runs the program once for every press of the key."""
+"""Shell completion of queue names. The shell runs the program at every press of the key."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from penstock.domain.errors import PenstockError
 
 
 def complete_queue(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Queues of the store that the line or the settings name. Nothing is made, and what is wrong offers nothing: the
-    command itself reports it. Names that a shell would have to quote are left out."""
+    """Complete with the queues of the store that the command line or the settings name. Creates no store, and hides
+    errors, which the command itself reports. Names that a shell would have to quote are left out."""
     try:
         with session_of(ctx).store() as store:
             names = [info.name for info in store.queues()]

@@ -100,7 +100,7 @@ def _leases_view(held: list[LeaseInfo], now: datetime) -> Table | Text:
 
 
 def consumers_view(consumers: list[ConsumerInfo]) -> Table | Text:
-    """A row for each process, with its queues."""
+    """A row per process, with its queues."""
     if not consumers:
         return Text("No registered consumers.", style="dim")
     columns = ("consumer", "queues", "last heartbeat", "every")

@@ -15,7 +15,7 @@ from penstock.domain.identity import check_id
 from penstock.domain.results import DeadLetter
 from penstock.domain.validation import shown
 
-# From this width on a dead letter fits on one line.
+# Minimum terminal width for one line per dead letter.
 WIDE = 140
 
 
@@ -99,7 +99,7 @@ def _wide_view(letters: list[DeadLetter]) -> Table:
 
 
 def _narrow_view(letters: list[DeadLetter]) -> Table:
-    """Several lines for each, so that ids and reasons stay readable."""
+    """Several lines per dead letter, so that ids and reasons are not cut."""
     made = table(
         "id",
         "outcome",

@@ -1,4 +1,4 @@
-"""JSON documents of `--json`. Times are ISO 8601 in UTC, names are those of Python."""
+"""JSON documents of `--json`. Times are ISO 8601 in UTC; fields are named as in Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Output for people: tables, and short forms of times, durations and payloads. Text from outside is escaped."""
+"""Output for people: tables, and short forms of times, durations and payloads. Untrusted text is escaped."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from penstock.cli.tables import TerminalTable
 from penstock.domain.escaping import escape_controls as escape
 
 NONE = "-"
-# A table is for overview; the whole payload is in --json.
+# Tables show the beginning of a payload; --json has all of it.
 PREVIEW_CHARACTERS = 200
 
 
 def escaped(value: object, style: str = "") -> Text:
-    """Text with control characters made visible, never read as markup."""
+    """Text with control characters escaped, and without markup."""
     return Text(escape(str(value)), style=style)
 
 
@@ -28,8 +28,8 @@ def table(
     folds: Sequence[str] = (),
     spares: Sequence[str] = (),
 ) -> TerminalTable:
-    """Columns named in `numbers` are set right, those in `folds` may take several lines, all others stay whole. When
-    the terminal is too narrow those in `spares` are left out, in this order, then others from the right."""
+    """Make a table. Columns in `numbers` are right-aligned, those in `folds` may wrap. On a narrow terminal those in
+    `spares` are left out first, in this order, then others from the right."""
     made = TerminalTable(title, folds, spares)
     for column in columns:
         made.add_column(column, justify="right" if column in numbers else "left")
@@ -37,7 +37,7 @@ def table(
 
 
 def fields_table(fields: dict[str, object], title: str | None = None) -> Table:
-    """One thing: a line per field."""
+    """A table with a row per field, for a single object."""
     made = Table(box=None, show_header=False, title=None if title is None else escaped(title), title_justify="left")
     made.title_style = "bold"
     made.pad_edge = False
@@ -49,7 +49,7 @@ def fields_table(fields: dict[str, object], title: str | None = None) -> Table:
 
 
 def cell(value: object) -> Text:
-    """A value as a table shows it."""
+    """Format a value for a table."""
     if value is None or value == "":
         return Text(NONE, style="dim")
     if isinstance(value, bool):
@@ -105,7 +105,7 @@ def _as_text(head: bytes, whole: bool) -> str | None:
 
 
 def marked(lines: Iterable[tuple[Text, Text]]) -> Table:
-    """Lines with a mark before them; a long line goes on under its own beginning."""
+    """Lines with a mark before each; long lines wrap with a hanging indent."""
     made = Table.grid(padding=(0, 1, 0, 0))
     made.add_column(no_wrap=True)
     made.add_column(overflow="fold")
@@ -119,5 +119,5 @@ def plural(count: int, one: str, many: str | None = None) -> str:
 
 
 def sentence(*parts: object) -> Text:
-    """Words as they are, everything escaped."""
+    """Join the parts with spaces, escaped."""
     return escaped(" ".join(str(part) for part in parts))

@@ -1,5 +1,4 @@
-"""Help in the reader's words: arguments are called what they are, flags take nothing, no type of Python's is named, and
-text in square brackets is text, not markup."""
+"""Help without the types of parameters, and with square brackets printed literally instead of read as markup."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ class PlainGroup(TyperGroup):
 
 
 def _escape_texts(command: TyperCommand | TyperGroup) -> None:
-    """Everything that typer gives to rich as markup: texts of commands and parameters, and the titles of panels."""
+    """Escape all texts that typer passes to rich as markup: those of commands and parameters, and panel titles."""
     for one in (command, *command.params):
         for name in ("help", "short_help", "epilog", "rich_help_panel"):
             text = getattr(one, name, None)

@@ -88,10 +88,10 @@ def repair(
 
 
 def _repair_line(repair: Repair) -> tuple[Text, Text]:
-    told = "Done" if repair.done else "To do"
+    status = "Done" if repair.done else "To do"
     mark, style = MARKS["ok"] if repair.done else MARKS["warning"]
     line = Text.assemble(escaped(repair.name, style="bold"), escaped(f": {repair.finding}"))
-    line.append("\n").append_text(escaped(f"{told}: {repair.action}", style="dim"))
+    line.append("\n").append_text(escaped(f"{status}: {repair.action}", style="dim"))
     return Text(mark, style=style), line
 
 

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, each spelled once."""
+"""Arguments and options that several commands share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Payloads from the command line or from standard input, with the content type that fits."""
+"""Payloads from the command line or from standard input, with their content types."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PayloadContent(NamedTuple):
 
 
 def read_content(argument: str | None, as_text: bool, as_bytes: bool) -> PayloadContent:
-    """The payload of one message. JSON is checked but not rewritten: it arrives byte for byte as it was given."""
+    """Read the payload of one message. JSON is validated but not rewritten: its bytes are sent as given."""
     if as_text and as_bytes:
         raise typer.BadParameter("a payload is either --text or --bytes", param_hint="--text")
     if argument is None:
@@ -35,7 +35,7 @@ def read_content(argument: str | None, as_text: bool, as_bytes: bool) -> Payload
 
 
 def read_lines() -> list[PayloadContent]:
-    """One JSON value for each line of standard input; empty lines are left out."""
+    """Read one JSON value per line of standard input; empty lines are skipped."""
     contents = []
     for number, line in enumerate(standard_input().split(b"\n"), start=1):
         if not line.strip():
@@ -43,7 +43,7 @@ def read_lines() -> list[PayloadContent]:
         try:
             decode_json(line)
         except InvalidInput:
-            raise InvalidInput(f"line {number} is not JSON: {shown(_spoken(line))}; nothing was sent") from None
+            raise InvalidInput(f"line {number} is not JSON: {shown(_quotable(line))}; nothing was sent") from None
         contents.append(PayloadContent(line.strip(), JSON))
     return contents
 
@@ -53,7 +53,7 @@ def standard_input() -> bytes:
 
 
 def _argument_bytes(argument: str) -> bytes:
-    # Bytes of an argument that are not UTF-8 reach Python as lone surrogates; this turns them back.
+    # Python decodes arguments that are not UTF-8 to lone surrogates; restore their bytes.
     return argument.encode("utf-8", "surrogateescape")
 
 
@@ -70,13 +70,13 @@ def _checked_json(raw: bytes) -> bytes:
         decode_json(raw)
     except InvalidInput:
         raise InvalidInput(
-            f"the payload {shown(_spoken(raw))} is not JSON: quote it as JSON, or send it with --text or --bytes"
+            f"the payload {shown(_quotable(raw))} is not JSON: quote it as JSON, or send it with --text or --bytes"
         ) from None
     return raw.strip()
 
 
-def _spoken(raw: bytes) -> str | bytes:
-    """As the caller typed it, if that can be."""
+def _quotable(raw: bytes) -> str | bytes:
+    """The payload as text if it is UTF-8, for an error message."""
     try:
         return raw.decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""The `penstock` program: every command in its panel, and what happens when one is called wrongly."""
+"""The `penstock` program: the table of commands, and the output of usage errors."""
 
 from __future__ import annotations
 
@@ -111,14 +111,14 @@ FAMILIES: dict[str, tuple[str, str, dict[str, Callable[..., None]]]] = {
         },
     ),
 }
-# These need nothing to list, so the bare word lists.
+# Families whose name without a command runs `list`.
 LISTING = ("queues", "schedule")
-# Wrong options, arguments and commands; typer does not name the class, only this child of it.
+# The error for invalid options, arguments and commands. Typer exports only its subclass.
 USAGE_ERROR: type[Exception] = typer.BadParameter.__bases__[0]
 
 
 class Program(PlainGroup):
-    """Tells usage errors like all others: in one line, as JSON if that was asked for."""
+    """Prints usage errors like all others: in one line, or as JSON."""
 
     def main(
         self,
@@ -133,7 +133,7 @@ class Program(PlainGroup):
         try:
             code = super().main(words, "penstock", complete_var, False, windows_expand_args, **extra)
         except USAGE_ERROR as error:
-            _tell_usage(error, as_json="--json" in words)
+            _print_usage_error(error, as_json="--json" in words)
             code = 2
         except typer.Abort:
             typer.echo("Aborted.", err=True)
@@ -191,7 +191,7 @@ def _family(name: str, members: dict[str, Callable[..., None]]) -> typer.Typer:
 
 
 def _bare(listing: Callable[..., None] | None) -> Callable[..., None]:
-    """The family's word without a command: lists, or shows what there is."""
+    """The family without a command: runs its list, or shows its help."""
     run = None if listing is None else command(listing)
 
     def bare(ctx: typer.Context, url: Url = None, config: Config = None, as_json: Json = False) -> None:
@@ -205,7 +205,7 @@ def _bare(listing: Callable[..., None] | None) -> Callable[..., None]:
     return bare
 
 
-def _tell_usage(error: Exception, as_json: bool) -> None:
+def _print_usage_error(error: Exception, as_json: bool) -> None:
     session = CliSession(as_json=as_json)
     context = getattr(error, "ctx", None)
     message = error.format_message() if hasattr(error, "format_message") else str(error)
@@ -219,7 +219,7 @@ app = make_app()
 
 def main() -> None:
     for stream in (sys.stdout, sys.stderr):
-        # Where the terminal cannot show a character its code is better than no answer.
+        # Print the escape sequence of a character that the terminal cannot encode, instead of failing.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     app()

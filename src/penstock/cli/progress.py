@@ -54,7 +54,7 @@ class StatsWatcher:
         now = time.monotonic()
         every = [info.name for info in self._store.queues()] if names is None else names
         return [
-            (name, group, stats, self._meters.setdefault((name, group), RateMeter()).look(stats, now))
+            (name, group, stats, self._meters.setdefault((name, group), RateMeter()).sample(stats, now))
             for name in every
             for group, stats in self._store.queue(name).stats().items()
         ]

@@ -62,8 +62,8 @@ def _watch(session: CliSession, names: list[str] | None, every_seconds: float) -
         watcher = StatsWatcher(store)
 
         def look() -> tuple[Table, list[dict[str, Any]]]:
-            looks = watcher.look(chosen)
-            return rates_view(looks), rate_documents(looks)
+            sampled = watcher.look(chosen)
+            return rates_view(sampled), rate_documents(sampled)
 
         watch(session.console, look, every_seconds, session.as_json, session.answer)
 
@@ -112,7 +112,7 @@ def groups_view(counted: list[tuple[QueueInfo, dict[str, GroupStats]]]) -> Table
 
 
 def policy_view(policy: Policy) -> Table:
-    """Every field, spelled as `queues declare` takes it; those that differ from the default stand out."""
+    """All fields, in the syntax of `queues declare`; values that differ from the default are highlighted."""
     plain = Policy()
     fields: dict[str, object] = {}
     for name in Policy.__struct_fields__:
@@ -146,7 +146,7 @@ def _count(column: str, count: int) -> Text:
     return Text(f"{count:,}", style="red" if column in RED else "")
 
 
-def place(text: str) -> int | datetime | str:
+def seek_target(text: str) -> int | datetime | str:
     """Parse the target of a seek."""
     if text in ("start", "end"):
         return text
@@ -229,7 +229,10 @@ def seek(
     target: Annotated[
         Any,
         typer.Argument(
-            metavar="TARGET", parser=place, help="start, end, a position, or a time with a zone.", show_default=False
+            metavar="TARGET",
+            parser=seek_target,
+            help="start, end, a position, or a time with a zone.",
+            show_default=False,
         ),
     ],
     yes: Yes = False,

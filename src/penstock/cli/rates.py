@@ -6,13 +6,13 @@ import msgspec
 
 from penstock.domain.results import GroupStats
 
-# Rates are taken over about this long, so that they do not jump with every look.
+# Rates are averaged over about this time, so that they do not jump with every sample.
 SPAN_SECONDS = 10.0
 
 
 class QueueRates(msgspec.Struct, frozen=True):
-    """Per second: messages that were sent and finished, attempts that failed. `drain_seconds` is None when the backlog
-    does not shrink."""
+    """Messages sent and finished, and attempts failed, per second. `drain_seconds` is None when the backlog does not
+    shrink."""
 
     sent_per_second: float
     finished_per_second: float
@@ -22,19 +22,19 @@ class QueueRates(msgspec.Struct, frozen=True):
 
 
 class RateMeter:
-    """One for each queue and group that is watched."""
+    """Computes the rates of one queue and group from samples of its counters."""
 
     def __init__(self) -> None:
-        self._looks: list[tuple[float, int, int, int]] = []
+        self._samples: list[tuple[float, int, int, int]] = []
 
-    def look(self, stats: GroupStats, now: float) -> QueueRates:
+    def sample(self, stats: GroupStats, now: float) -> QueueRates:
         finished = sum(stats.endings.values())
         backlog = stats.held + stats.available + stats.redo + stats.in_progress
         sent_so_far = backlog + sum(stats.outcomes.values())
-        self._looks.append((now, sent_so_far, finished, stats.failed_attempts))
-        while len(self._looks) > 2 and self._looks[1][0] <= now - SPAN_SECONDS:
-            self._looks.pop(0)
-        began, sent_before, finished_before, failed_before = self._looks[0]
+        self._samples.append((now, sent_so_far, finished, stats.failed_attempts))
+        while len(self._samples) > 2 and self._samples[1][0] <= now - SPAN_SECONDS:
+            self._samples.pop(0)
+        began, sent_before, finished_before, failed_before = self._samples[0]
         elapsed = now - began
         if elapsed <= 0:
             return QueueRates(0, 0, backlog, None)

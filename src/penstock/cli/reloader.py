@@ -11,13 +11,13 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-LOOK_SECONDS = 0.3
+POLL_SECONDS = 0.3
 SKIPPED = {".git", ".venv", "venv", "node_modules", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache"}
 
 
 def reload_forever(words: Sequence[str], folder: Path) -> int:
-    """Run the command in a process of its own, and again whenever a Python file below the folder changes. Ends when the
-    command ends well, or with Ctrl-C or SIGTERM, which reach the command first."""
+    """Run the command in a child process, and restart it when a Python file below the folder changes. Returns when the
+    command exits with 0, or after Ctrl-C or SIGTERM, which reach the command first."""
     stopped: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda got, frame: stopped.append(got))
@@ -25,7 +25,7 @@ def reload_forever(words: Sequence[str], folder: Path) -> int:
         before = _times(folder)
         process = subprocess.Popen([sys.executable, *words])
         while not stopped and process.poll() is None and _times(folder) == before:
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
         code = _end(process)
         if stopped:
             return code
@@ -34,7 +34,7 @@ def reload_forever(words: Sequence[str], folder: Path) -> int:
         if code != 0 and _times(folder) == before:
             print("waiting for a change before it is started again", file=sys.stderr)
             while not stopped and _times(folder) == before:
-                time.sleep(LOOK_SECONDS)
+                time.sleep(POLL_SECONDS)
             if stopped:
                 return code
         print("the code has changed: starting again", file=sys.stderr)

@@ -48,17 +48,17 @@ def _serve(session: CliSession, flags: dict[str, str | None]) -> None:
 
     def load() -> ServerSettings:
         return ServerSettings(
-            load_server(RespSettings, _of("resp", flags), session.config, os.environ),
-            load_server(HttpSettings, _of("http", flags), session.config, os.environ),
+            load_server(RespSettings, _flags_of("resp", flags), session.config, os.environ),
+            load_server(HttpSettings, _flags_of("http", flags), session.config, os.environ),
         )
 
     url = session.settings().url
     settings = load()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    # What uvicorn says of itself is either said by us or nobody's business.
+    # The server logs its own start, stop and errors.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
 
-    def tell(ports: Ports) -> None:
+    def announce(ports: Ports) -> None:
         resp, http = settings
         redis = f"{'rediss' if resp.tls_certificate else 'redis'}://{resp.host}:{ports.resp}"
         document: dict[str, Any] = {"host": resp.host, "port": ports.resp, "url": redacted(url), "http": None}
@@ -68,11 +68,11 @@ def _serve(session: CliSession, flags: dict[str, str | None]) -> None:
             words += f" and {'https' if http.tls_certificate else 'http'}://{http.host}:{ports.http}"
         session.answer(document, sentence(words))
 
-    run(url, settings, tell, load)
+    run(url, settings, announce, load)
 
 
-def _of(door: str, flags: dict[str, str | None]) -> dict[str, str | None]:
-    prefix = f"{door}_"
+def _flags_of(server: str, flags: dict[str, str | None]) -> dict[str, str | None]:
+    prefix = f"{server}_"
     return {name.removeprefix(prefix): value for name, value in flags.items() if name.startswith(prefix)}
 
 
@@ -102,15 +102,15 @@ def _parameters() -> Iterator[inspect.Parameter]:
     ):
         option = typer.Option(*flags, help=about)
         yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, option])
-    for door, kind in SERVERS.items():
+    for server, kind in SERVERS.items():
         defaults = kind()
-        for field, about in server_fields(door).items():
+        for field, about in server_fields(server).items():
             default = getattr(defaults, field)
-            told = f"{about[:1].upper()}{about[1:]}." + ("" if default is None else f" ({_shown(default)})")
-            flag = f"--{door}-{field.replace('_', '-')}"
-            option = typer.Option(flag, metavar="VALUE", help=told, rich_help_panel=PANELS[door])
+            text = f"{about[:1].upper()}{about[1:]}." + ("" if default is None else f" ({_shown(default)})")
+            flag = f"--{server}-{field.replace('_', '-')}"
+            option = typer.Option(flag, metavar="VALUE", help=text, rich_help_panel=PANELS[server])
             yield inspect.Parameter(
-                f"{door}_{field}",
+                f"{server}_{field}",
                 inspect.Parameter.KEYWORD_ONLY,
                 default=None,
                 annotation=Annotated[str | None, option],

@@ -1,5 +1,5 @@
-"""Tables that fit the terminal without cutting anything: text wraps, and columns that have no room are left out whole
-and named below the table. The names of rows stay whole."""
+"""Tables that fit the terminal without cutting cells: text wraps, and columns without room are left out and named below
+the table."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class TerminalTable(Table):
         columns = self._without(left_out)
         gap, widths = self._layout(columns, options.max_width) or (1, [options.max_width])
         fitted = copy.copy(self)
-        fitted.padding = (0, gap - 1, 0, 0)  # beside the one that the box has between columns
+        fitted.padding = (0, gap - 1, 0, 0)  # in addition to the one column that the box draws
         fitted.columns = [
             replace(one, _index=place, no_wrap=False, overflow="fold", width=width)
             for place, (one, width) in enumerate(zip(columns, widths, strict=True))
@@ -59,7 +59,7 @@ class TerminalTable(Table):
             if self._layout(self._without(left_out), available) is not None:
                 break
             left_out.append(name)
-        for name in reversed(left_out):  # a wide column left out last may have made room for some of those before it
+        for name in reversed(left_out):  # leaving out a wide column last may have made room for earlier ones
             fewer = [one for one in left_out if one != name]
             if self._layout(self._without(fewer), available) is not None:
                 left_out = fewer
@@ -93,7 +93,7 @@ def _lines(cell: object) -> list[str]:
 
 
 def _share(texts: dict[str, int], room: int) -> dict[str, int]:
-    """Narrow columns get what they need, the others an equal part of the rest."""
+    """Give narrow columns their width, and the others equal shares of the rest."""
     shares: dict[str, int] = {}
     for left, (name, width) in zip(
         range(len(texts), 0, -1), sorted(texts.items(), key=lambda one: one[1]), strict=True

@@ -11,8 +11,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from penstock.cli.demo import plan, summary
-from penstock.cli.demo.findings import look
-from penstock.cli.demo.pipeline import Outcome, run_pipeline
+from penstock.cli.demo.findings import examine
+from penstock.cli.demo.pipeline import PipelineResult, run_pipeline
 from penstock.cli.demo.story import Stats, Story
 from penstock.cli.progress import StepLog
 from penstock.cli.session import CliSession
@@ -45,8 +45,8 @@ def demo(
     with progress:
         report = Story(url, progress.write, progress.draw).run()
     with connect(url) as store:
-        findings = look(store, report)
-    outcome = Outcome(Path(url.removeprefix(SQLITE_PREFIX)))
+        findings = examine(store, report)
+    outcome = PipelineResult(Path(url.removeprefix(SQLITE_PREFIX)))
     outcome.clear()
     if pipeline:
         progress.write("The pipeline reads what happened, with Spark.")
@@ -108,7 +108,7 @@ def _fresh_url(url: str, overwrite: bool) -> str:
         raise InvalidUrl(
             f"the demo runs several processes on one file: use a URL such as sqlite:///demo.db, not {shown(url)}"
         )
-    made = Outcome(Path(path))
+    made = PipelineResult(Path(path))
     for there in (Path(path), made.lake, made.report):
         if there.exists() and not overwrite:
             raise Refused(f"{there} is there already: the demo wants a fresh file, or --overwrite to remove this one")

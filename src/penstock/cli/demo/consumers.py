@@ -1,4 +1,4 @@
-"""The consuming processes: they succeed, fail, try again and reject, and one of them is killed."""
+"""The consumer processes: they ack, nak and reject, and one of them is killed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from penstock.cli.demo import plan
 from penstock.cli.demo.plan import Fate
-from penstock.cli.demo.processes import parent_is_gone
+from penstock.cli.demo.processes import parent_has_exited
 from penstock.client.connection import connect
 from penstock.client.delivery import Delivery
 from penstock.client.queue import Queue
@@ -21,7 +21,7 @@ IDLE_SECONDS = 0.2
 
 
 class Tally(msgspec.Struct):
-    """What one consumer saw, told at its end."""
+    """The counts of one consumer, sent to the parent at its end."""
 
     received: int = 0
     retried: int = 0
@@ -30,12 +30,12 @@ class Tally(msgspec.Struct):
 
 
 def consume(url: str, name: str, readers: list[tuple[str, str]], go: Event, stop: Event, report: Connection) -> None:
-    """Work on several queues in turn until told to stop."""
+    """Consume several queues in turn until `stop` is set."""
     tally = Tally()
     with connect(url) as store:
-        while not go.wait(IDLE_SECONDS) and not parent_is_gone():
+        while not go.wait(IDLE_SECONDS) and not parent_has_exited():
             pass
-        while not stop.is_set() and not parent_is_gone():
+        while not stop.is_set() and not parent_has_exited():
             seen = store.engine.seen()
             counts = [_work(store.queue(queue), group, name, tally) for queue, group in readers]
             if not any(counts):
@@ -44,15 +44,15 @@ def consume(url: str, name: str, readers: list[tuple[str, str]], go: Event, stop
 
 
 def hold_and_hang(url: str, report: Connection) -> None:
-    """Take messages, say which, and never settle them: the parent kills this process while it holds them."""
+    """Receive messages, report their ids, and never settle them: the parent kills this process while it holds them."""
     with connect(url) as store:
         deliveries: list[Delivery] = []
-        while len(deliveries) < plan.VICTIM_COUNT and not parent_is_gone():
+        while len(deliveries) < plan.VICTIM_COUNT and not parent_has_exited():
             wanted = plan.VICTIM_COUNT - len(deliveries)
             deliveries += store.queue(plan.ORDERS).receive(wanted, consumer=plan.VICTIM, wait_seconds=1)
         report.send([delivery.id for delivery in deliveries])
         with suppress(EOFError):
-            report.recv()  # never comes; this ends only with the parent
+            report.recv()  # blocks until the parent ends
 
 
 def _work(queue: Queue, group: str, name: str, tally: Tally) -> int:
@@ -69,7 +69,7 @@ def _work(queue: Queue, group: str, name: str, tally: Tally) -> int:
 
 
 def _settlement(delivery: Delivery) -> Settlement:
-    """Analytics reads everything with success; the shop has its troubles."""
+    """Analytics acks everything; orders end as the plan says."""
     order = delivery.json().get("order")
     if order is None or delivery.group == plan.ANALYTICS:
         return Ack(delivery)

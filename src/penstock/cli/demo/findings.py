@@ -1,4 +1,4 @@
-"""What the store says when the story is over, and whether it is what the plan says."""
+"""Compares the store after the demo with the plan."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.domain.results import AuditEntry
 
 
 class DemoCheck(msgspec.Struct, frozen=True):
-    """One check: what must be so, whether it is, and what was found."""
+    """One check: its name, whether it passed, and what was found."""
 
     name: str
     ok: bool
@@ -34,7 +34,7 @@ class Findings(msgspec.Struct, frozen=True):
         return all(verdict.ok for verdict in self.verdicts)
 
 
-def look(store: Store, report: Report) -> Findings:
+def examine(store: Store, report: Report) -> Findings:
     stats = read_stats(store)
     trails = {one: store.queue(plan.ORDERS).audit(one) for one in report.killed_ids}
     taken_over = sum(_was_taken_over(trail) for trail in trails.values())
@@ -70,8 +70,8 @@ def _outcome_verdicts(stats: Stats) -> list[DemoCheck]:
     verdicts = []
     for (queue, group), expected in plan.expected_outcomes().items():
         found = {name: count for name, count in _outcomes(stats, queue, group).items() if count}
-        told = ", ".join(f"{count:,} {name}" for name, count in found.items())
-        verdicts.append(DemoCheck(f"{queue} ended in {group} as planned", found == expected, told))
+        counts = ", ".join(f"{count:,} {name}" for name, count in found.items())
+        verdicts.append(DemoCheck(f"{queue} ended in {group} as planned", found == expected, counts))
     return verdicts
 
 
@@ -84,8 +84,8 @@ def _conservation_verdict(stats: Stats) -> DemoCheck:
         for queue, group in plan.READERS
         if sums[queue, group] != sent[queue]
     ]
-    told = f"{sum(sums.values()):,} of {sum(sent[queue] for queue, _ in plan.READERS):,}"
-    return DemoCheck("Sent = live + ended, in every group", not wrong, "; ".join(wrong) or told)
+    total = f"{sum(sums.values()):,} of {sum(sent[queue] for queue, _ in plan.READERS):,}"
+    return DemoCheck("Sent = live + ended, in every group", not wrong, "; ".join(wrong) or total)
 
 
 def _takeover_verdict(report: Report, taken_over: int) -> DemoCheck:

@@ -1,4 +1,4 @@
-"""The end of the demo: the data pipeline on the store that the demo has filled."""
+"""The data pipeline of the demo, on the store that it has filled."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from penstock.domain.errors import MissingExtra, PenstockError
 
-# A few thousand rows: compiling plans for long runs would take longer than the work.
+# For a few thousand rows, compiling plans would take longer than running them.
 QUICK = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m",
     "spark.sql.shuffle.partitions": "2",
@@ -18,8 +18,8 @@ QUICK = {
 }
 
 
-class Outcome:
-    """What the pipeline found, or why it did not run."""
+class PipelineResult:
+    """The findings of the pipeline, or why it did not run."""
 
     def __init__(self, store: Path) -> None:
         self.lake = store.with_name(f"{store.stem}-lake")
@@ -38,13 +38,13 @@ class Outcome:
         return {"report": str(self.report), "lake": str(self.lake), "findings": self.sentences}
 
     def clear(self) -> None:
-        """Remove what an earlier demo has left."""
+        """Remove the files of an earlier demo."""
         shutil.rmtree(self.lake, ignore_errors=True)
         self.report.unlink(missing_ok=True)
 
 
-def run_pipeline(url: str, outcome: Outcome, say: Callable[[str], None]) -> None:
-    """Archive, tables and report; without Spark it says what is missing."""
+def run_pipeline(url: str, outcome: PipelineResult, say: Callable[[str], None]) -> None:
+    """Run archive, tables and report; without Spark, record what is missing."""
     try:
         from penstock.spark.session import check_spark
 

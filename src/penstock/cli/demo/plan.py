@@ -1,4 +1,4 @@
-"""What the demo sends, and what must become of it. Every process reads the same plan, so the end can be checked."""
+"""The messages of the demo and their expected outcomes, the same for all its processes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ QUEUES = (ORDERS, EMAILS, REPORTS)
 # Every group of the demo that reads a queue.
 READERS = ((ORDERS, DEFAULT), (ORDERS, ANALYTICS), (EMAILS, DEFAULT), (REPORTS, DEFAULT))
 
-# Short times, so that retries and a lapsed lease can be watched.
+# Short times, so that retries and a lapsed lease happen during the demo.
 POLICY: dict[str, Any] = {
     "lease_seconds": 1.5,
     "max_retries": 3,
@@ -60,7 +60,7 @@ def order_fate(number: int) -> Fate:
 
 
 def orders(producer: int) -> list[Outgoing]:
-    """The share of one producer, in three priorities."""
+    """The orders of one producer, in three priorities."""
     numbers = range(producer, ORDER_COUNT, ORDER_PRODUCERS)
     return [
         Outgoing(payload={"order": number}, priority=number % 3, created_by=f"shop-{producer + 1}")
@@ -69,7 +69,7 @@ def orders(producer: int) -> list[Outgoing]:
 
 
 def emails() -> list[Outgoing]:
-    """Every third one is held back for a moment."""
+    """Every third email has a delay."""
     return [
         Outgoing(payload={"email": number}, delay_seconds=0.5 + number % 10 / 10 if number % 3 == 0 else None)
         for number in range(EMAIL_COUNT)
@@ -77,7 +77,7 @@ def emails() -> list[Outgoing]:
 
 
 def digests() -> list[Outgoing]:
-    """One live message per address; the delay keeps them live until they were sent a second time, in vain."""
+    """Messages with an address. The delay keeps them live until a second send to each address was refused."""
     return [
         Outgoing(payload={"digest": number}, address=f"digest-{number}", delay_seconds=1)
         for number in range(DIGEST_COUNT)
@@ -85,7 +85,7 @@ def digests() -> list[Outgoing]:
 
 
 def offers() -> list[Outgoing]:
-    """Worthless after a moment: nobody reads them in time."""
+    """Messages with a short TTL that expire before anyone receives them."""
     return [Outgoing(payload={"offer": number}, ttl_seconds=OFFER_TTL_SECONDS) for number in range(OFFER_COUNT)]
 
 
@@ -98,7 +98,7 @@ def sent_counts() -> dict[str, int]:
 
 
 def expected_outcomes() -> dict[tuple[str, str], dict[str, int]]:
-    """For each reader, how its messages must have ended."""
+    """The expected number of messages by outcome, for each queue and group."""
     fates = [order_fate(number) for number in range(ORDER_COUNT)]
     rejected, failed = fates.count(Fate.REJECT), fates.count(Fate.FAIL_ALWAYS)
     return {

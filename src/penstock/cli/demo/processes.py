@@ -1,4 +1,4 @@
-"""Starting processes of the demo, and noticing when the one that started them is gone."""
+"""Start of the demo's processes, and detection of the parent's exit."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import sys
 from multiprocessing.process import BaseProcess
 
 
-def start_deaf_to_interrupts(process: BaseProcess) -> None:
-    """Ctrl-C reaches every process of a terminal; only the parent should react, by ending the others.
+def start_without_interrupts(process: BaseProcess) -> None:
+    """Start a process that ignores Ctrl-C, which reaches every process of a terminal: the parent ends the others.
 
     A process inherits the blocked signals of the one that starts it. The parent's own interrupt is not lost: it
     arrives when it is no longer blocked.
@@ -24,6 +24,6 @@ def start_deaf_to_interrupts(process: BaseProcess) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def parent_is_gone() -> bool:
+def parent_has_exited() -> bool:
     parent = multiprocessing.parent_process()
     return parent is not None and not parent.is_alive()

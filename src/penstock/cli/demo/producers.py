@@ -1,4 +1,4 @@
-"""The sending processes."""
+"""The producer processes."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from penstock.client.connection import connect
 
 
 def send_orders(url: str, producer: int) -> None:
-    """Through a producer, which gathers sends into batches."""
+    """Send through a producer, which batches sends."""
     with connect(url) as store:
-        with store.queue(plan.ORDERS).producer(batch_size=50) as producing:
+        with store.queue(plan.ORDERS).producer(batch_size=50) as buffered:
             for order in plan.orders(producer):
-                producing.send(order)
+                buffered.send(order)
 
 
 def send_emails(url: str) -> None:
-    """Many in one transaction."""
+    """Send many messages in one transaction."""
     with connect(url) as store:
         store.queue(plan.EMAILS).send_many(plan.emails())

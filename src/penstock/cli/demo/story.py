@@ -1,4 +1,4 @@
-"""The demo from beginning to end: who is started when, who is killed, and how long to wait for what."""
+"""Runs the demo: starts its processes, kills one, and waits for the messages to end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import msgspec
 
 from penstock.cli.demo import consumers, plan, producers
 from penstock.cli.demo.consumers import Tally
-from penstock.cli.demo.processes import start_deaf_to_interrupts
+from penstock.cli.demo.processes import start_without_interrupts
 from penstock.client.connection import connect
 from penstock.client.store import Store
 from penstock.domain.errors import DuplicateAddress
@@ -23,7 +23,7 @@ from penstock.domain.results import GroupStats
 from penstock.domain.timestamps import to_time
 
 PATIENCE_SECONDS = 40
-# How often maintenance runs and the display is drawn again; everything the processes do is signalled.
+# Interval of sweeps and of redrawing; the processes themselves wait for signals.
 TICK_SECONDS = 0.1
 CREW = {
     "clerk-1": [(plan.ORDERS, plan.DEFAULT), (plan.EMAILS, plan.DEFAULT), (plan.REPORTS, plan.DEFAULT)],
@@ -37,7 +37,7 @@ Draw = Callable[[Stats], None]
 
 
 class Report(msgspec.Struct):
-    """What the story itself knows; the rest is read from the store."""
+    """The part of the result that is not in the store."""
 
     seconds: float = 0
     drained: bool = False
@@ -75,7 +75,7 @@ class Story:
         self.report.seconds = time.monotonic() - self._started_at
         return self.report
 
-    # -- the acts --------------------------------------------------------------------------------------------------
+    # -- the steps -------------------------------------------------------------------------------------------------
 
     def _prepare(self, store: Store) -> None:
         for queue in plan.QUEUES:
@@ -108,7 +108,7 @@ class Story:
         )
 
     def _kill_one(self) -> None:
-        """The others are started first and wait for their sign, so that starting takes time only once."""
+        """Kill a consumer that holds leases. The others are started meanwhile and wait for `go`."""
         victim = self._start(plan.VICTIM, consumers.hold_and_hang, self.url, piped=True)
         for name, readers in CREW.items():
             self._start(name, consumers.consume, self.url, name, readers, self._go, self._stop, piped=True)
@@ -121,7 +121,7 @@ class Story:
         self.say(f"A consumer took {len(self.report.killed_ids)} orders and was killed: its leases must lapse.")
 
     def _let_offers_expire(self, store: Store) -> None:
-        """Their time must be up before anybody reads emails."""
+        """Wait until the offers have expired, before anyone receives emails."""
         self._until(store, lambda stats: stats[plan.EMAILS, plan.DEFAULT].outcomes.get("expired") == plan.OFFER_COUNT)
 
     def _consume(self, store: Store) -> None:
@@ -144,14 +144,14 @@ class Story:
 
     # -- waiting ---------------------------------------------------------------------------------------------------
 
-    def _until(self, store: Store, is_so: Callable[[Stats], bool]) -> bool:
-        """Keep the maintenance going until something is so; False when it takes too long or a process has crashed."""
+    def _until(self, store: Store, condition: Callable[[Stats], bool]) -> bool:
+        """Sweep until the condition holds; False after PATIENCE_SECONDS or when a process has crashed."""
         ends = time.monotonic() + PATIENCE_SECONDS
         while True:
             store.sweep()
             stats = read_stats(store)
             self.draw(stats)
-            if is_so(stats):
+            if condition(stats):
                 return True
             if time.monotonic() > ends or any(process.exitcode for process in self._processes.values()):
                 return False
@@ -169,12 +169,12 @@ class Story:
             self._pipes[name], theirs = self._spawn.Pipe()
             arguments = (*arguments, theirs)
         process = self._spawn.Process(target=run, args=arguments, name=f"penstock-demo-{name}", daemon=True)
-        start_deaf_to_interrupts(process)
+        start_without_interrupts(process)
         self._processes[name] = process
         return process
 
     def _end_all(self) -> None:
-        """Nothing of the demo outlives it, however it ends."""
+        """Kill the processes that are left, however the demo ends."""
         self._stop.set()
         left: list[BaseProcess] = [process for process in self._processes.values() if process.is_alive()]
         for process in left:

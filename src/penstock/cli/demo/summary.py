@@ -1,4 +1,4 @@
-"""The end of the demo, told to a person or to a program."""
+"""The result of the demo, for people and as a JSON document."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.text import Text
 
 from penstock.cli.demo import plan
 from penstock.cli.demo.findings import DemoCheck, Findings
-from penstock.cli.demo.pipeline import Outcome
+from penstock.cli.demo.pipeline import PipelineResult
 from penstock.cli.demo.story import Report
 from penstock.cli.format import cell, escaped, marked, table
 from penstock.cli.messages import timeline
@@ -43,7 +43,7 @@ def document(url: str, report: Report, findings: Findings) -> dict[str, Any]:
     }
 
 
-def view(url: str, report: Report, findings: Findings, outcome: Outcome) -> RenderableType:
+def view(url: str, report: Report, findings: Findings, outcome: PipelineResult) -> RenderableType:
     return Group(
         Text(),
         _heading("How the messages ended"),
@@ -110,13 +110,13 @@ def _verdict_line(verdict: DemoCheck) -> tuple[Text, Text]:
     return mark, Text.assemble(verdict.name, (f": {verdict.found}", "dim"))
 
 
-def _pipeline_view(outcome: Outcome) -> RenderableType:
+def _pipeline_view(outcome: PipelineResult) -> RenderableType:
     if outcome.skipped is not None:
         return escaped(f"It did not run: {outcome.skipped}", style="dim")
     if outcome.failed is not None:
         return escaped(f"It failed: {outcome.failed}", style="bold red")
-    told = marked((Text("·", style="dim"), escaped(sentence)) for sentence in outcome.sentences)
-    return Group(told, Text.assemble("The whole report, for a browser: ", (str(outcome.report), "bold")))
+    findings = marked((Text("·", style="dim"), escaped(sentence)) for sentence in outcome.sentences)
+    return Group(findings, Text.assemble("The whole report, for a browser: ", (str(outcome.report), "bold")))
 
 
 def _end_view(report: Report, findings: Findings) -> Text:
@@ -148,13 +148,13 @@ def _next_view(url: str, findings: Findings) -> list[Text]:
 
 
 def _serve() -> str:
-    """In a checkout `make` also installs what the server needs."""
+    """The command that starts the server; in a checkout `make` also installs its dependencies."""
     program = _program()
     return "make serve" if program.startswith(".venv") and Path("Makefile").exists() else f"{program} serve"
 
 
 def _program() -> str:
-    """How this reader can call it: by name when the shell finds it, else by the path that was used now."""
+    """The command of the program: its name when it is on the PATH, else the path it was called by."""
     if shutil.which("penstock"):
         return "penstock"
     called = Path(sys.argv[0])
