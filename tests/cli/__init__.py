@@ -1,1 +1,1 @@
-"""The command line: what each command does, says and refuses."""
+"""The command line: output, exit codes and errors of each command."""

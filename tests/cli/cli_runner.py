@@ -1,4 +1,4 @@
-"""The command line under test: in this process for speed, on a real store in a folder of its own."""
+"""Runs the command line inside the test process, on a real store in a temporary directory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.cli.program import app
 
 
 class Cli:
-    """Runs `penstock WORDS... --url THE-STORE`, and insists on the exit code."""
+    """Runs `penstock WORDS... --url THE-STORE` and checks the exit code."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "store.db"
@@ -39,7 +39,7 @@ class Cli:
         return json.loads(self(*words, "--json", input=input).stdout)
 
     def error(self, *words: str, code: int = 1, input: str | bytes | None = None) -> str:
-        """What a failing run says; it must say it on the error stream only, and in one line."""
+        """The error of a failing run, which must be one line on stderr."""
         result = self(*words, code=code, input=input)
         assert result.stdout == ""
         lines = [line for line in result.stderr.splitlines() if not line.startswith("Help: ")]
@@ -50,7 +50,7 @@ class Cli:
         return self("send", queue, *words).stdout.strip()
 
     def receive(self, queue: str, *words: str) -> tuple[str, str]:
-        """Id and token of the one message received."""
+        """The id and token of the received message."""
         (delivery,) = self.json("receive", queue, *words)
         return delivery["id"], str(delivery["token"])
 
@@ -60,7 +60,7 @@ class Cli:
 
 @contextmanager
 def logs_as_they_were() -> Iterator[None]:
-    """A program says what becomes of the logs of its process; this process has other tests to run."""
+    """The command configures the root logger; restore it for the other tests of this process."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     try:

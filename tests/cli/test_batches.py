@@ -1,4 +1,4 @@
-"""batch and schedule: the two families that send for you."""
+"""batch and schedule."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_batches_are_listed(cli: Cli) -> None:
     assert re.search(r"nightly\s+open\s+1\s+1\s+0", cli("batch", "list", "reports").stdout)
 
 
-def test_an_unknown_batch_is_told(cli: Cli) -> None:
+def test_an_unknown_batch_is_an_error(cli: Cli) -> None:
     cli.send("reports", "1")
     for verb in ("show", "start", "cancel"):
         assert "nightly" in cli.error("batch", verb, "reports", "nightly")
@@ -86,7 +86,7 @@ def test_a_schedule_is_made_listed_paused_and_removed(cli: Cli) -> None:
         (["ad"], "Did you mean 'add'", 2),
     ],
 )
-def test_wrong_schedules_are_told(cli: Cli, words: list[str], told: str, code: int) -> None:
+def test_invalid_schedules_are_errors(cli: Cli, words: list[str], told: str, code: int) -> None:
     cli("migrate")
     assert told in cli.error("schedule", *words, code=code)
 

@@ -1,4 +1,4 @@
-"""penstock bench: a store measured where it is, of which nothing stays."""
+"""bench: measures a store and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WRONG = {
 }
 
 
-def test_every_batch_has_its_rates_and_nothing_stays(cli: Cli) -> None:
+def test_bench_measures_each_batch_size_and_leaves_nothing_behind(cli: Cli) -> None:
     message_id = cli.send("orders", "1")
     before = sorted(cli.path.parent.iterdir())
     rates = cli.json("bench", "--batch", "1", "--batch", "7", "--seconds", "0.05", "--payload-bytes", "9")
@@ -36,13 +36,13 @@ def test_every_batch_has_its_rates_and_nothing_stays(cli: Cli) -> None:
         assert store.queue("orders").find(message_id).payload == b"1"
 
 
-def test_people_see_a_line_for_each_batch(cli: Cli) -> None:
+def test_bench_prints_a_row_for_each_batch_size(cli: Cli) -> None:
     page = cli("bench", "--seconds", "0.02").stdout
     assert "Messages per second" in page
     assert [line.split()[0] for line in page.splitlines() if line.strip()[:1].isdigit()] == ["1", "10", "100", "1,000"]
 
 
-def test_postgres_is_measured_in_a_queue_that_is_empty_afterwards(cli: Cli, tmp_path: Path) -> None:
+def test_bench_empties_its_queue_on_postgres(cli: Cli, tmp_path: Path) -> None:
     url = fresh_database(folder=tmp_path)
     for _ in range(2):
         rates = cli.bare("--url", url, "--json", "bench", "--batch", "3", "--seconds", "0.05")
@@ -53,7 +53,7 @@ def test_postgres_is_measured_in_a_queue_that_is_empty_afterwards(cli: Cli, tmp_
         assert (stats.available, stats.in_progress, stats.done, queue.archive()) == (0, 0, 0, [])
 
 
-def test_a_queue_with_messages_is_not_emptied_for_it(cli: Cli, tmp_path: Path) -> None:
+def test_bench_refuses_a_queue_with_messages(cli: Cli, tmp_path: Path) -> None:
     url = fresh_database(folder=tmp_path)
     with penstock.connect(url) as store:
         store.queue("penstock-bench").send(b"mine")
@@ -62,16 +62,16 @@ def test_a_queue_with_messages_is_not_emptied_for_it(cli: Cli, tmp_path: Path) -
         assert store.queue("penstock-bench").receive()[0].payload == b"mine"
 
 
-def test_the_shortest_time_measures_once(cli: Cli) -> None:
+def test_bench_measures_at_least_one_call(cli: Cli) -> None:
     assert cli.json("bench", "--batch", "5", "--seconds", "1e-9")[0]["messages"] == 5
 
 
 @pytest.mark.parametrize("words", WRONG, ids=" ".join)
-def test_what_cannot_be_measured_is_told(cli: Cli, words: tuple[str, ...]) -> None:
+def test_invalid_bench_options_are_errors(cli: Cli, words: tuple[str, ...]) -> None:
     code = 2 if words == ("--batch", "many") else 1
     assert WRONG[words] in cli.error("bench", *words, code=code)
 
 
-def test_a_place_where_nothing_can_be_made_is_told(cli: Cli, tmp_path: Path) -> None:
+def test_an_unwritable_directory_is_an_error(cli: Cli, tmp_path: Path) -> None:
     said = cli.bare("--url", f"sqlite:///{tmp_path}/nowhere/app.db", "bench", code=1).stderr
     assert f"{tmp_path}/nowhere: no file can be made there to measure with" in said

@@ -47,7 +47,7 @@ def test_on_a_narrow_screen_ids_stay_whole_and_nothing_is_cut(
     assert [line.strip() for line in lines[place + 3 : place + 5]] == ["group", "default"]
 
 
-def test_filters(cli: Cli, ids: dict[str, str]) -> None:
+def test_dead_letters_are_filtered(cli: Cli, ids: dict[str, str]) -> None:
     assert [one["id"] for one in cli.json("dead", "orders", "--outcome", "failed")] == [ids["three"]]
     assert len(cli.json("dead", "orders", "--limit", "2")) == 2
     assert len(cli.json("dead", "orders", "--group", "default")) == 3
@@ -62,7 +62,7 @@ def test_filters(cli: Cli, ids: dict[str, str]) -> None:
         (["--group", "defualt"], "has no group 'defualt'; did you mean 'default'?", 1),
     ],
 )
-def test_mistyped_filters_are_told(
+def test_mistyped_filters_are_errors(
     cli: Cli, ids: dict[str, str], verb: str, words: list[str], told: str, code: int
 ) -> None:
     assert told in cli.error(verb, "orders", *words, *(["--yes"] if verb == "purge" else []), code=code)

@@ -1,4 +1,4 @@
-"""The demo runs, checks itself, and leaves what is not its own alone."""
+"""The demo passes its own checks, and does not touch other files."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from pathlib import Path
 import pytest
 
 from penstock.cli.demo import plan
-from penstock.cli.demo.findings import look
+from penstock.cli.demo.findings import examine
 from penstock.cli.demo.story import Report
 from tests.cli.cli_runner import Cli
 
-# With the pipeline on a busy machine; the demo itself takes some ten seconds.
+# With the pipeline on a busy machine; the demo alone takes about ten seconds.
 PATIENCE_SECONDS = 240
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "penstock.cli", "demo", *words]
-    # A store with real messages in the environment must not be touched.
+    # PENSTOCK_URL may name a store with real messages, which the demo must not touch.
     environment = {**os.environ, "PENSTOCK_URL": f"sqlite:///{folder}/precious.db"}
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False
@@ -60,7 +60,7 @@ def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        # A shell's background job ignores interrupts, and so would all that it starts.
+        # Background jobs of a shell ignore SIGINT, and their children inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert process.stdout is not None
@@ -74,7 +74,7 @@ def test_an_interrupted_demo_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def until_gone(group: int) -> None:
-    """Until the process group has no member left."""
+    """Wait until the process group is empty."""
     ends = time.monotonic() + 60
     while time.monotonic() < ends:
         try:
@@ -107,7 +107,7 @@ def test_the_checks_of_the_demo_can_fail(cli: Cli) -> None:
         for queue in plan.QUEUES:
             store.queue(queue).send({"order": 0})
         store.queue(plan.REPORTS).batch(plan.BATCH).set_end(plan.END)
-        findings = look(store, Report())
+        findings = examine(store, Report())
     assert not findings.ok
     failing = {verdict.name for verdict in findings.verdicts if not verdict.ok}
     assert {verdict.name for verdict in findings.verdicts} - failing == {"Only the one consumer died"}

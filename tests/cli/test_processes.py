@@ -16,7 +16,7 @@ PROGRAM = [sys.executable, "-m", "penstock.cli"]
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """As in a shell of its own: the width of the screen that the tests run on is none of its business."""
+    """The environment of a fresh shell, without the terminal width of the test run."""
     inherited = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "FORCE_COLOR")}
     return {**inherited, "PENSTOCK_URL": f"sqlite:///{folder}/store.db"}
 
@@ -71,7 +71,7 @@ def test_an_error_has_no_traceback_and_no_colour_in_a_pipe(tmp_path: Path) -> No
     assert failed.stderr.count(b"\n") == 1
 
 
-def test_a_reader_that_goes_away_early_is_no_traceback(tmp_path: Path) -> None:
+def test_a_closed_pipe_causes_no_traceback(tmp_path: Path) -> None:
     run(tmp_path, "send", "orders", "--lines", input=b'{"some": "payload"}\n' * 5000)
     process = subprocess.Popen(
         [*PROGRAM, "peek", "orders", "--limit", "5000"],
@@ -102,7 +102,7 @@ def test_flush_asks_a_person(tmp_path: Path, answer: bytes, left: int) -> None:
 
 
 def ask(tmp_path: Path, answer: bytes, *words: str) -> bytes:
-    """Run a command at a terminal and answer its question; what was asked."""
+    """Run a command at a pseudo-terminal and answer its question; returns the output."""
     parent, child = pty.openpty()
     process = subprocess.Popen(
         [*PROGRAM, *words], env=environment(tmp_path), stdin=child, stdout=child, stderr=subprocess.PIPE
@@ -117,7 +117,7 @@ def ask(tmp_path: Path, answer: bytes, *words: str) -> bytes:
 
 
 def plain(shown: bytes) -> bytes:
-    """Without the line breaks of the terminal."""
+    """Remove the line breaks of the terminal."""
     return b" ".join(shown.split())
 
 

@@ -1,4 +1,4 @@
-"""The program as a whole: help, wrong commands, URLs, and errors for people and for programs."""
+"""The whole program: help, usage errors, URLs, and errors for people and programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SINGLE = [run.__name__ for commands in PANELS.values() for run in commands]
 COMMANDS = [[name] for name in SINGLE] + [
     [family, word] for family, (_, _, words) in FAMILIES.items() for word in words
 ]
-# Of the design's list, those that this version serves.
+# The commands of the design that this version has.
 PROMISED = (
     "send receive ack nak reject reschedule extend peek messages status info audit explain dead redrive purge batch "
     "schedule leases consumers queues flush pause resume seek serve worker pipeline sweep migrate doctor repair bench "
@@ -50,7 +50,7 @@ READING = [
 ]
 
 
-def test_alone_it_shows_every_command_in_its_panel(cli: Cli) -> None:
+def test_without_arguments_help_lists_every_command(cli: Cli) -> None:
     page = cli.bare().stdout
     assert page.strip() == cli.bare("--help").stdout.strip()
     for panel in PANELS:
@@ -77,14 +77,14 @@ def test_an_unknown_command_suggests_the_nearest(cli: Cli, typed: str, meant: st
 
 
 @pytest.mark.parametrize("words", READING, ids=" ".join)
-def test_only_a_send_makes_a_store(cli: Cli, words: list[str]) -> None:
+def test_only_a_send_creates_a_store(cli: Cli, words: list[str]) -> None:
     error = cli.error(*words)
     assert f"there is no store at {cli.url} (from --url)" in error
     assert "penstock send" in error
     assert not cli.path.exists()
 
 
-def test_looking_into_a_database_of_another_program_makes_no_tables(cli: Cli) -> None:
+def test_reading_another_programs_database_creates_no_tables(cli: Cli) -> None:
     with contextlib.closing(sqlite3.connect(cli.path)) as theirs:
         theirs.execute("create table customer (name text)")
         assert "there is a database but no store in it" in cli.error("status")
@@ -103,13 +103,13 @@ def test_looking_into_a_database_of_another_program_makes_no_tables(cli: Cli) ->
         ("sqlite:///missing/folder/x.db", "missing/folder"),
     ],
 )
-def test_a_wrong_url_is_told(cli: Cli, url: str, told: str) -> None:
+def test_an_invalid_url_is_an_error(cli: Cli, url: str, told: str) -> None:
     result = cli.bare("send", "orders", "1", "--url", url, code=1)
     assert told in result.stderr
     assert result.stdout == ""
 
 
-def test_a_file_that_is_not_a_store_is_told_and_left_alone(cli: Cli) -> None:
+def test_a_file_that_is_not_a_store_is_an_error_and_unchanged(cli: Cli) -> None:
     text = "these are my notes\n" * 100
     cli.path.write_text(text)
     assert "store.db" in cli.error("status")
@@ -139,7 +139,7 @@ def test_a_password_is_never_shown(cli: Cli) -> None:
     assert "me:***@host/db" in cli.bare("status", "--url", "me:geheim@host/db", code=1).output
 
 
-def test_errors_for_programs(cli: Cli) -> None:
+def test_errors_are_json_documents_with_json(cli: Cli) -> None:
     cli.send("orders", "1")
     refused = cli("peek", "ordres", "--json", code=1)
     assert refused.stdout == ""
@@ -162,7 +162,7 @@ def test_options_may_stand_before_the_command(cli: Cli) -> None:
 @pytest.mark.parametrize(
     "words", [["status"], ["queues"], ["dead", "q"], ["peek", "q"], ["receive", "q"], ["info", "q"]]
 )
-def test_what_users_wrote_cannot_paint_on_the_terminal(cli: Cli, words: list[str]) -> None:
+def test_control_characters_from_users_are_escaped(cli: Cli, words: list[str]) -> None:
     nasty = "\x1b[31mred\x07 \u202eevil [bold]x[/bold] :smile: \x9b2J"
     with cli.store() as store:
         queue = store.queue("q", max_retries=0)

@@ -28,7 +28,9 @@ def test_declare_sets_the_fields_given_and_keeps_the_others(cli: Cli) -> None:
         ([], "Missing argument 'FIELD=VALUE", 2),
     ],
 )
-def test_wrong_fields_are_told_and_nothing_is_made(cli: Cli, fields: list[str], told: str, code: int) -> None:
+def test_invalid_policy_fields_are_errors_and_create_no_queue(
+    cli: Cli, fields: list[str], told: str, code: int
+) -> None:
     assert told in cli.error("queues", "declare", "orders", *fields, code=code)
     assert not cli.path.exists()
 
@@ -42,7 +44,7 @@ def test_queues_lists_with_and_without_the_word(cli: Cli) -> None:
     assert re.search(r"b \(paused\)\s+.*at_least_once\s+no limit\s+30 s", cli("queues").stdout)
 
 
-def test_a_paused_queue_hands_out_nothing(cli: Cli) -> None:
+def test_a_paused_queue_delivers_nothing(cli: Cli) -> None:
     cli.send("orders", "1")
     assert cli.json("pause", "orders") == {"queue": "orders", "paused": True}
     assert cli.json("receive", "orders") == []
@@ -63,7 +65,7 @@ def test_seek_to_the_start_reads_again(cli: Cli) -> None:
     assert len(cli.json("peek", "orders", "--group", "other")) == 3
 
 
-def test_seek_to_nowhere_is_told(cli: Cli) -> None:
+def test_an_invalid_seek_target_is_an_error(cli: Cli) -> None:
     cli.send("orders", "1")
     told = cli.error("seek", "orders", "other", "back", code=2)
     assert "a position, a time, 'start' or 'end'" in told
@@ -85,7 +87,7 @@ def test_a_script_removes_only_with_yes(cli: Cli, words: tuple[str, ...]) -> Non
 
 
 def test_a_script_is_not_asked_about_the_effect_of_a_change(cli: Cli) -> None:
-    """At a terminal each of these asks, because messages are concerned."""
+    """At a terminal each of these commands asks for confirmation."""
     queue = cli.store().queue("orders", history_seconds=3600)
     queue.receive(1, group="other")
     message = queue.send(1)

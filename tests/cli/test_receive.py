@@ -24,7 +24,7 @@ def test_the_table_shows_the_same(cli: Cli) -> None:
     assert '{"order": 1}' in table
 
 
-def test_what_is_leased_is_not_received_again(cli: Cli) -> None:
+def test_a_leased_message_is_not_received_again(cli: Cli) -> None:
     cli.send("orders", "1")
     assert len(cli.json("receive", "orders")) == 1
     assert cli.json("receive", "orders") == []
@@ -52,7 +52,7 @@ def test_bytes_are_given_as_base64(cli: Cli) -> None:
     assert "payload" not in delivery
 
 
-def test_a_wrong_claim_to_be_json_does_not_break_the_document(cli: Cli) -> None:
+def test_a_payload_with_a_wrong_json_content_type_is_shown_as_base64(cli: Cli) -> None:
     with cli.store() as store:
         store.queue("orders").send(b"{oops", content_type="application/json")
     (delivery,) = cli.json("receive", "orders")
@@ -78,6 +78,6 @@ def test_receive_from_an_unknown_queue_answers_404_and_creates_none(cli: Cli) ->
     assert [one["name"] for one in cli.json("queues")] == ["orders"]
 
 
-def test_a_limit_that_makes_no_sense_is_told(cli: Cli) -> None:
+def test_an_invalid_limit_is_an_error(cli: Cli) -> None:
     cli.send("orders", "1")
     assert "limit must be between 1 and" in cli.error("receive", "orders", "--limit", "0")

@@ -1,4 +1,4 @@
-"""send: one message or many, and what is wrong with them."""
+"""send: single messages, lines of standard input, and invalid payloads."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_payload_that_is_not_json_says_what_to_do(cli: Cli) -> None:
         (["orders", "1", "--ttl-seconds", "nan"], "'nan' is not a duration"),
     ],
 )
-def test_wrong_usage_is_told_with_exit_code_2(cli: Cli, words: list[str], told: str) -> None:
+def test_usage_errors_exit_with_code_2(cli: Cli, words: list[str], told: str) -> None:
     assert told in cli.error("send", *words, code=2)
     assert not cli.path.exists()
 

@@ -1,4 +1,4 @@
-"""Where the URL comes from: flag, environment, settings file, default."""
+"""Sources of the URL: flag, environment, settings file, default."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def config(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_precedence(config: str) -> None:
+def test_flag_overrides_environment_overrides_file(config: str) -> None:
     environment = {"PENSTOCK_URL": "sqlite:///environment.db"}
     assert load(None, None, {}) == Settings(DEFAULT_URL, "the default")
     assert load(None, config, {}) == Settings("sqlite:///file.db", config)
@@ -31,7 +31,7 @@ def test_an_empty_variable_is_not_set(config: str) -> None:
     assert load(None, None, {"PENSTOCK_CONFIG": ""}).url == DEFAULT_URL
 
 
-def test_the_program_follows_them(cli: Cli, config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_program_uses_the_settings(cli: Cli, config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cli.bare("send", "orders", "1", "--config", config)
     assert (tmp_path / "file.db").exists()
     monkeypatch.setenv("PENSTOCK_URL", "sqlite:///environment.db")
@@ -51,13 +51,13 @@ def test_the_program_follows_them(cli: Cli, config: str, tmp_path: Path, monkeyp
         (b"\xff", "byte 0 is not UTF-8"),
     ],
 )
-def test_a_wrong_file_is_told_even_when_a_flag_overrules_it(cli: Cli, content: bytes, told: str) -> None:
+def test_an_invalid_settings_file_is_an_error_even_with_a_flag(cli: Cli, content: bytes, told: str) -> None:
     Path("bad.toml").write_bytes(content)
     error = cli.error("send", "orders", "1", "--config", "bad.toml")
     assert "bad.toml" in error
     assert told in error
 
 
-def test_a_missing_file_is_told(cli: Cli) -> None:
+def test_a_missing_settings_file_is_an_error(cli: Cli) -> None:
     assert "there is no settings file at nowhere.toml" in cli.error("status", "--config", "nowhere.toml")
     assert "cannot be read" in cli.error("status", "--config", ".")

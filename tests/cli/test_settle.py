@@ -1,4 +1,4 @@
-"""ack, nak, reject, reschedule and extend, each from another run than the receive."""
+"""ack, nak, reject, reschedule and extend, each in another process run than the receive."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNKNOWN_ID = "019a8c3e-7b2d-7abc-8def-00000000002a"
         (["reschedule", "--delay-seconds", "0"], "ready", None),
     ],
 )
-def test_a_settlement_leads_to_its_state(cli: Cli, words: list[str], state: str, counted: str | None) -> None:
+def test_each_settlement_reports_the_new_state(cli: Cli, words: list[str], state: str, counted: str | None) -> None:
     cli.send("orders", "1")
     message_id, token = cli.receive("orders")
     verb, *options = words
@@ -33,7 +33,7 @@ def test_a_settlement_leads_to_its_state(cli: Cli, words: list[str], state: str,
     assert cli.json("audit", "orders", message_id)[-1]["reason"] == "because"
 
 
-def test_another_group_is_settled_apart(cli: Cli) -> None:
+def test_groups_settle_independently(cli: Cli) -> None:
     cli.send("orders", "1")
     message_id, token = cli.receive("orders", "--group", "other")
     said = cli("ack", "orders", message_id, "--token", token, "--group", "other").stdout
@@ -78,6 +78,6 @@ def test_extend_moves_the_end_of_the_lease(cli: Cli) -> None:
         (["ack", "orders", UNKNOWN_ID, "--token", "x"], "'x' is not a whole number", 2),
     ],
 )
-def test_wrong_input_is_told(cli: Cli, words: list[str], told: str, code: int) -> None:
+def test_invalid_input_is_an_error(cli: Cli, words: list[str], told: str, code: int) -> None:
     cli.send("orders", "1")
     assert told in cli.error(*words, code=code)

@@ -103,7 +103,7 @@ def test_consumers_in_birth_order(cli: Cli) -> None:
     assert re.search(r"a\s+orders default, 2 of 2", cli("consumers").stdout)
 
 
-def test_a_consumer_that_is_gone_is_released(cli: Cli) -> None:
+def test_a_dead_consumer_can_be_released(cli: Cli) -> None:
     with cli.store() as store:
         queue = store.queue("orders")
         queue.send_many([1, 2])
@@ -117,7 +117,7 @@ def test_a_consumer_that_is_gone_is_released(cli: Cli) -> None:
     assert "has no consumer 'gone'" in cli.error("consumers", "orders", "--release", "gone")
 
 
-def test_what_is_in_flight_can_be_settled_in_place_of_its_consumer(cli: Cli) -> None:
+def test_a_leased_message_can_be_settled_with_the_listed_token(cli: Cli) -> None:
     cli.send("orders", "1")
     assert "Nothing is in flight" in cli("leases", "orders").stdout
     with cli.store() as store:

@@ -1,4 +1,4 @@
-"""What people see and type at a terminal of 80 columns: tables without cuts, durations, completion, and help."""
+"""Terminals of 80 columns: tables without cut cells, durations, completion and help."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _read_all(terminal: int) -> bytes:
     while True:
         try:
             piece = os.read(terminal, 65536)
-        except OSError:  # Linux says so when the last program has closed its side
+        except OSError:  # raised on Linux when the last process has closed the terminal
             break
         if not piece:
             break
@@ -74,7 +74,7 @@ def store(terminal: Terminal) -> penstock.Store:
 
 
 @pytest.mark.parametrize("columns", [80, 60, 40])
-def test_ids_and_tokens_are_whole(terminal: Terminal, store: penstock.Store, columns: int) -> None:
+def test_ids_and_tokens_are_not_cut(terminal: Terminal, store: penstock.Store, columns: int) -> None:
     queue = store.queue(QUEUE)
     ids = queue.send_many([{"text": "x" * 50}] * 4)
     (delivery,) = queue.receive(1, consumer=CONSUMER, lease_seconds=3600)
@@ -92,7 +92,7 @@ def test_ids_and_tokens_are_whole(terminal: Terminal, store: penstock.Store, col
         assert "…" not in terminal(*words, columns=columns)
 
 
-def test_what_has_no_room_is_left_out_whole_and_named(terminal: Terminal, store: penstock.Store) -> None:
+def test_columns_without_room_are_left_out_and_named(terminal: Terminal, store: penstock.Store) -> None:
     queue = store.queue(QUEUE)
     queue.send({})
     (delivery,) = queue.receive(1, consumer=CONSUMER, lease_seconds=3600)
@@ -126,7 +126,7 @@ def test_only_a_name_wider_than_the_terminal_wraps(terminal: Terminal, store: pe
     assert "No room for: " in lines[place + 2]
 
 
-def test_a_wide_column_does_not_take_the_others_with_it(terminal: Terminal, store: penstock.Store) -> None:
+def test_leaving_out_a_wide_column_makes_room_for_others(terminal: Terminal, store: penstock.Store) -> None:
     store.queue("orders", primary_group="g" * 200).send({})
     shown = terminal("status", columns=100)
     assert "No room for: group." in shown
@@ -148,7 +148,7 @@ def test_headers_break_between_words_only(terminal: Terminal, store: penstock.St
         assert set(headers.split()) <= set(known.split()), shown
 
 
-def test_counts_are_whole(terminal: Terminal, store: penstock.Store) -> None:
+def test_counts_are_not_cut(terminal: Terminal, store: penstock.Store) -> None:
     queue = store.queue(QUEUE)
     queue.send_many([b""] * 123_456)
     queue.ack_many(queue.receive(12_345))
@@ -203,7 +203,7 @@ def test_completion_makes_no_store(tmp_path: Path) -> None:
 
 
 def _completed(terminal: Terminal, folder: Path, line: str) -> list[str]:
-    """What bash offers, by the script that `penstock --show-completion` prints."""
+    """The completions of bash, by the script that `penstock --show-completion` prints."""
     program = folder / "penstock"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m penstock.cli "$@"\n', encoding="utf-8")
     program.chmod(0o755)

@@ -1,4 +1,4 @@
-"""A real engine that notes its calls, can be held at a gate so that a test knows what is under way, and can fail."""
+"""A real engine that records its calls, and can block or fail them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Observed:
         return cast(Engine, self)
 
     def hold(self, verb: str) -> tuple[threading.Event, threading.Event]:
-        """The next calls of the verb say that they have arrived (the first event) and go on after the second."""
+        """Block the next calls of a verb: the first event reports their arrival, the second lets them continue."""
         gate = self._gates[verb] = threading.Event(), threading.Event()
         return gate
 
     def fail(self, verb: str, error: Exception | None) -> None:
-        """The next calls of the verb raise the error; None mends it."""
+        """Let the next calls of a verb raise an error; None ends it."""
         if error is None:
             del self._errors[verb]
         else:

@@ -1,4 +1,4 @@
-"""The producer of the asynchronous client: fewer transactions, nothing dropped in silence."""
+"""The asynchronous producer batches sends and loses no message silently."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def test_a_full_batch_is_sent_at_once(queue: AsyncQueue, engine: Observed)
     assert len(await queue.peek()) == 7
 
 
-async def test_what_has_waited_long_enough_is_sent(queue: AsyncQueue) -> None:
+async def test_a_batch_is_sent_after_its_linger_time(queue: AsyncQueue) -> None:
     async with queue.producer(batch_size=100, linger_seconds=0.01) as producer:
         await producer.send(b"1")
         (delivery,) = await asyncio.wait_for(queue.receive(wait_seconds=LONG), 60)
@@ -49,7 +49,7 @@ async def test_many_tasks_share_one_producer(queue: AsyncQueue) -> None:
     assert payloads == list(range(95))
 
 
-async def test_what_was_taken_stays_and_what_was_refused_is_not_taken(queue: AsyncQueue, engine: Observed) -> None:
+async def test_accepted_messages_stay_when_the_next_is_refused(queue: AsyncQueue, engine: Observed) -> None:
     engine.fail("send", StoreFull("no room"))
     producer = queue.producer(batch_size=2, linger_seconds=LONG)
     taken = [await producer.send(b"1"), await producer.send(b"2")]
@@ -66,7 +66,7 @@ async def test_what_was_taken_stays_and_what_was_refused_is_not_taken(queue: Asy
     assert [message.payload for message in await queue.peek()] == [b"1", b"2"]
 
 
-async def test_a_store_that_fails_is_tried_again_in_time(queue: AsyncQueue, engine: Observed) -> None:
+async def test_a_failing_store_is_retried_after_a_pause(queue: AsyncQueue, engine: Observed) -> None:
     engine.fail("send", StoreFull("no room"))
     producer = queue.producer(batch_size=100, linger_seconds=0.001)
     taken = await producer.send(b"1")
@@ -79,7 +79,7 @@ async def test_a_store_that_fails_is_tried_again_in_time(queue: AsyncQueue, engi
     assert [message.payload for message in await queue.peek()] == [b"1"]
 
 
-async def test_an_error_of_a_lingering_send_is_told_to_the_next(queue: AsyncQueue) -> None:
+async def test_an_error_of_a_lingering_send_is_raised_by_the_next_call(queue: AsyncQueue) -> None:
     producer = queue.producer(batch_size=100, linger_seconds=0.001)
     refused = await producer.send(b"x" * 1001)
     async with asyncio.timeout(60):
@@ -92,7 +92,7 @@ async def test_an_error_of_a_lingering_send_is_told_to_the_next(queue: AsyncQueu
     assert [message.payload for message in await queue.peek()] == [b"gathered"]
 
 
-async def test_a_cancelled_sender_does_not_make_its_messages_go_twice(queue: AsyncQueue, engine: Observed) -> None:
+async def test_cancelling_a_sender_sends_no_message_twice(queue: AsyncQueue, engine: Observed) -> None:
     arrived, may_go = engine.hold("send")
     producer = queue.producer(batch_size=2, linger_seconds=LONG)
     await producer.send(b"1")
@@ -106,7 +106,7 @@ async def test_a_cancelled_sender_does_not_make_its_messages_go_twice(queue: Asy
     assert [message.payload for message in await queue.peek()] == [b"1", b"2"]
 
 
-async def test_what_a_cancelled_sender_gathered_is_still_sent(queue: AsyncQueue, engine: Observed) -> None:
+async def test_buffered_messages_of_a_cancelled_sender_are_sent(queue: AsyncQueue, engine: Observed) -> None:
     arrived, may_go = engine.hold("send")
     engine.fail("send", StoreFull("no room"))
     producer = queue.producer(batch_size=1, linger_seconds=LONG)
@@ -123,7 +123,7 @@ async def test_what_a_cancelled_sender_gathered_is_still_sent(queue: AsyncQueue,
     assert [message.payload for message in await queue.peek()] == [b"1"]
 
 
-async def test_what_is_gathered_while_a_send_is_under_way_follows_it(queue: AsyncQueue, engine: Observed) -> None:
+async def test_messages_buffered_during_a_send_form_the_next_batch(queue: AsyncQueue, engine: Observed) -> None:
     arrived, may_go = engine.hold("send")
     producer = queue.producer(batch_size=2, linger_seconds=LONG)
     await producer.send(b"1")

@@ -1,4 +1,4 @@
-"""A send in the caller's own transaction commits or rolls back with it, from an event loop too."""
+"""Sends of the asynchronous client in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def connection(queue: AsyncQueue, tmp_path: Path) -> apsw.Connection:
     return connection
 
 
-async def test_it_commits_with_the_callers_writes(queue: AsyncQueue, connection: apsw.Connection) -> None:
+async def test_a_send_commits_with_the_callers_transaction(queue: AsyncQueue, connection: apsw.Connection) -> None:
     connection.execute("begin immediate")
     connection.execute("insert into mine values (1)")
     ids = [await queue.send(b"1", transaction=connection)]
@@ -31,15 +31,17 @@ async def test_it_commits_with_the_callers_writes(queue: AsyncQueue, connection:
     assert [message.id for message in await queue.peek()] == ids
 
 
-async def test_it_rolls_back_with_them(queue: AsyncQueue, connection: apsw.Connection) -> None:
+async def test_a_send_rolls_back_with_the_callers_transaction(queue: AsyncQueue, connection: apsw.Connection) -> None:
     connection.execute("begin immediate")
     await queue.send(b"1", transaction=connection)
     connection.execute("rollback")
     assert await queue.peek() == []
 
 
-async def test_it_does_not_wait_behind_a_send_that_waits_for_it(queue: AsyncQueue, connection: apsw.Connection) -> None:
-    """The caller holds the write lock, and another task is already waiting for that."""
+async def test_a_send_in_the_callers_transaction_does_not_queue_behind_other_sends(
+    queue: AsyncQueue, connection: apsw.Connection
+) -> None:
+    """The caller holds the write lock, and another send waits for it."""
     connection.execute("begin immediate")
     other = asyncio.create_task(queue.send(b"other"))
     await asyncio.sleep(0.05)

@@ -1,4 +1,4 @@
-"""A cancelled task never gets or loses what belongs to another one."""
+"""Cancelling a task does not affect the calls of others."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def chance(seed: int) -> random.Random:
     return random.Random(seed)
 
 
-async def test_answers_never_cross(queue: AsyncQueue, chance: random.Random) -> None:
+async def test_each_task_gets_its_own_result(queue: AsyncQueue, chance: random.Random) -> None:
     sent: dict[str, bytes] = {}
     numbers = count()
 
@@ -42,7 +42,7 @@ async def test_answers_never_cross(queue: AsyncQueue, chance: random.Random) -> 
     assert len(sent) > CANCELLATIONS / 10
     stored = await queue.peek(limit=1_000_000)
     assert sent.items() <= {message.id: message.payload for message in stored}.items()
-    # Whatever was cancelled is in once or not at all.
+    # Each cancelled send was stored once or not at all.
     assert len({message.payload for message in stored}) == len(stored)
 
 
@@ -61,14 +61,12 @@ async def test_no_message_is_lost_or_done_twice(queue: AsyncQueue, chance: rando
     assert len(done) == len(set(done))
     assert set(done) <= set(payloads)
     stats = await queue.stats("default")
-    # An ack may have been committed for a task that was cancelled before it was told.
+    # The ack of a task that was cancelled before its reply may have been committed.
     assert stats.done >= len(done)
     assert stats.done + stats.in_progress + stats.available + stats.redo == len(payloads)
 
 
-async def test_a_send_that_has_not_begun_is_taken_back_and_its_company_is_sent(
-    queue: AsyncQueue, engine: Observed
-) -> None:
+async def test_cancelling_a_pending_send_removes_it_and_sends_the_others(queue: AsyncQueue, engine: Observed) -> None:
     arrived, may_go = engine.hold("send")
     first = asyncio.create_task(queue.send(b"first"))
     await asyncio.to_thread(arrived.wait, 30)
@@ -84,7 +82,7 @@ async def test_a_send_that_has_not_begun_is_taken_back_and_its_company_is_sent(
     assert [delivery.id for delivery in received] == ids
 
 
-async def test_a_cancelled_receive_lets_its_messages_go(queue: AsyncQueue, engine: Observed) -> None:
+async def test_a_cancelled_receive_releases_its_messages(queue: AsyncQueue, engine: Observed) -> None:
     await queue.send_many([b"1", b"2"])
     arrived, may_go = engine.hold("receive")
     receiving = asyncio.create_task(queue.receive(limit=2))
@@ -97,7 +95,7 @@ async def test_a_cancelled_receive_lets_its_messages_go(queue: AsyncQueue, engin
     assert [(delivery.payload, delivery.attempt) for delivery in again] == [(b"1", 1), (b"2", 1)]
 
 
-async def test_a_receive_cancelled_while_the_store_closes_lets_its_messages_go(
+async def test_a_receive_cancelled_during_close_releases_its_messages(
     store: AsyncStore, queue: AsyncQueue, engine: Observed, url: str
 ) -> None:
     from penstock import connect
@@ -116,7 +114,7 @@ async def test_a_receive_cancelled_while_the_store_closes_lets_its_messages_go(
 
 
 async def _cancel_at_random(work: Callable[[], Coroutine[Any, Any, None]], chance: random.Random) -> None:
-    """Keep tasks at work, cancelling and replacing one at a time."""
+    """Run tasks, and cancel and replace one at a time."""
     tasks = [asyncio.create_task(work()) for _ in range(TASKS)]
     for _ in range(CANCELLATIONS):
         async for _ in _moments(chance):
@@ -133,7 +131,7 @@ async def _cancel_at_random(work: Callable[[], Coroutine[Any, Any, None]], chanc
 
 
 async def _moments(chance: random.Random) -> AsyncIterator[None]:
-    """Some turns of the event loop; now and then long enough for a commit."""
+    """Yield to the event loop a few times; sometimes long enough for a commit."""
     for _ in range(chance.randrange(6)):
         await asyncio.sleep(chance.choice((0, 0, 0, 0.0005)))
         yield

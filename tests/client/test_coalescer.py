@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 
 class Groups:
-    """Runs calls one by one, notes the groups they came in, and can be held inside a group."""
+    """Runs calls one by one, records their groups, and can block inside a group."""
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
@@ -132,7 +132,7 @@ async def test_an_outcome_is_discarded_when_its_task_is_cancelled_before_it_runs
     task = asyncio.create_task(coalescer.result(operation))
     await asyncio.sleep(0)
     cancelled: list[bool] = []
-    # Delivered right after the other one, before its task can take a step.
+    # Completed right after the other one, before its task runs.
     canceller = coalescer.call(Operation(partial(str, "canceller"), discard=lambda _: cancelled.append(task.cancel())))
     await asyncio.to_thread(groups.began.wait, 30)
     canceller.cancel()
@@ -152,7 +152,7 @@ async def test_the_thread_ends(coalescer: Coalescer) -> None:
 
 
 async def _held(coalescer: Coalescer, groups: Groups) -> asyncio.Future[str]:
-    """A first call, in a group that is being run and waits."""
+    """A first call, whose group is blocked while it runs."""
     groups.may_go.clear()
     first = coalescer.call(Operation(partial(str, "first")))
     await asyncio.to_thread(groups.began.wait, 30)

@@ -1,4 +1,4 @@
-"""A group waits for the callers of the group before it, and for nobody else."""
+"""A group waits only for the callers of the previous group."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.client.aio.call import Call, Operation
 from penstock.client.aio.coalescer import Coalescer, run_each
 
 pytestmark = pytest.mark.anyio
-# Longer than in use, so that a busy machine is no reason to miss one.
+# Longer than the default, for busy machines.
 MOMENT = 0.4
 SOON = 60
 
@@ -23,7 +23,7 @@ def anyio_backend() -> str:
 
 
 class Groups:
-    """Runs calls, and notes how many came together each time."""
+    """Runs calls, and records the size of each group."""
 
     def __init__(self, waits: bool) -> None:
         self.sizes: list[int] = []
@@ -38,7 +38,7 @@ class Groups:
         return self.coalescer.call(Operation(list))
 
     def join(self) -> asyncio.Future[list[int]]:
-        """A call that is coalesced with the others of its kind."""
+        """A call that is merged with others of its kind."""
         return self.coalescer.call(self.operation, [1])
 
     async def call_after(self, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""Calls made at the same time share a transaction; what each of them gets is as if it had been alone."""
+"""Concurrent calls share a transaction, with the same results as single calls."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_the_same_id_is_sent_once(queue: AsyncQueue, engine: Observed) -> 
     assert [delivery.payload for delivery in await queue.receive(limit=10)] == [b"1", b"2"]
 
 
-async def test_an_address_in_use_is_told_to_the_second_alone(queue: AsyncQueue) -> None:
+async def test_a_duplicate_address_fails_only_the_second_send(queue: AsyncQueue) -> None:
     answers = await asyncio.gather(
         queue.send(b"1"),
         queue.send(b"2", address="here"),
@@ -114,9 +114,7 @@ async def test_a_receive_finds_what_is_sent_at_the_same_time(queue: AsyncQueue) 
     assert [delivery.payload for delivery in received] == [b"now"]
 
 
-async def test_receives_have_their_own_tokens_and_the_engine_is_not_asked_in_vain(
-    queue: AsyncQueue, engine: Observed
-) -> None:
+async def test_merged_receives_have_their_own_tokens(queue: AsyncQueue, engine: Observed) -> None:
     await queue.send_many([b"1", b"2"])
     receives = await asyncio.gather(*[queue.receive() for _ in range(50)])
     found = [deliveries[0] for deliveries in receives if deliveries]
@@ -125,7 +123,7 @@ async def test_receives_have_their_own_tokens_and_the_engine_is_not_asked_in_vai
     assert engine.counts["receive"] == 3
 
 
-async def test_a_call_that_is_not_merged_divides_the_others(queue: AsyncQueue) -> None:
+async def test_a_call_that_is_not_merged_splits_the_group(queue: AsyncQueue) -> None:
     await asyncio.gather(queue.send(b"before"), queue.flush(), queue.send(b"after"))
     assert [delivery.payload for delivery in await queue.receive(limit=10)] == [b"after"]
 
@@ -137,9 +135,7 @@ async def test_a_sweep_runs_beside_sends(store: AsyncStore, queue: AsyncQueue, e
     assert [delivery.payload for delivery in await queue.receive(limit=10)] == [b"1", b"2", b"3"]
 
 
-async def test_an_error_of_the_store_is_told_to_everybody(
-    store: AsyncStore, queue: AsyncQueue, engine: Observed
-) -> None:
+async def test_a_store_error_fails_every_merged_call(store: AsyncStore, queue: AsyncQueue, engine: Observed) -> None:
     other = await store.queue("other")
     engine.fail("together", StoreFull("no room"))
     answers = await asyncio.gather(queue.send(b"1"), queue.send(b"2"), other.send(b"3"), return_exceptions=True)

@@ -1,4 +1,4 @@
-"""A producer that nobody closed: what it gathered is sent when the interpreter ends, and it says so."""
+"""Producers that were not closed: their messages are sent at interpreter exit, with a warning."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def ran(url: str, program: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     "program", [BLOCKING, ASYNC, CLOSED, ASYNC_CLOSED], ids=["blocking", "async", "closed", "async closed"]
 )
-def test_what_was_gathered_is_sent_at_the_end(tmp_path: Path, program: str) -> None:
+def test_buffered_messages_are_sent_at_exit(tmp_path: Path, program: str) -> None:
     url = f"sqlite:///{tmp_path}/store.db"
     ended = ran(url, program)
     assert ended.returncode == 0, ended.stderr
@@ -71,7 +71,7 @@ def test_what_was_gathered_is_sent_at_the_end(tmp_path: Path, program: str) -> N
         assert [message.json() for message in store.queue("q").peek(100)] == list(range(30))
 
 
-def test_what_cannot_be_sent_any_more_is_not_lost_in_silence(tmp_path: Path) -> None:
+def test_messages_that_cannot_be_sent_at_exit_cause_a_warning(tmp_path: Path) -> None:
     ended = ran(f"sqlite:///{tmp_path}/store.db", REMOVED)
     assert "RuntimeWarning: messages of a producer that was not closed are lost" in ended.stderr
 
@@ -88,7 +88,7 @@ os.wait()
 """
 
 
-def test_a_child_process_does_not_send_what_its_parent_has_gathered(tmp_path: Path) -> None:
+def test_a_forked_child_does_not_send_its_parents_buffered_messages(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/store.db"
     ended = ran(url, FORKED)
     assert ended.returncode == 0, ended.stderr

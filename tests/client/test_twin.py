@@ -1,4 +1,4 @@
-"""The asynchronous client is the synchronous one, awaited."""
+"""The asynchronous client has the methods of the synchronous one, awaited."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PAIRS: dict[type, type] = {
 }
 pairs = pytest.mark.parametrize(("plain", "awaited"), PAIRS.items(), ids=[plain.__name__ for plain in PAIRS])
 
-# These make an object and reach no engine, or read what is at hand.
+# Methods that do not call the engine.
 NOT_AWAITED = {
     "Store.producer",
     "Queue.batch",
@@ -45,7 +45,7 @@ def test_twins_are_current() -> None:
 
 def test_a_stale_twin_fails_the_check(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sys.argv", ["twin.py", "--check"])
-    monkeypatch.setattr(twin, "RULES", (*twin.RULES, ("Never waits for more", "Waits for more")))
+    monkeypatch.setattr(twin, "RULES", (*twin.RULES, ("under a lease. Waits", "under a lease. Sleeps")))
     assert twin.main() == 1
     assert "+        " in capsys.readouterr().out
 
@@ -72,7 +72,7 @@ def test_both_take_the_same_parameters(plain: type, awaited: type) -> None:
 
 
 @pairs
-def test_what_reaches_the_engine_is_awaited(plain: type, awaited: type) -> None:
+def test_methods_that_call_the_engine_are_awaited(plain: type, awaited: type) -> None:
     for name in set(vars(awaited)) & _public(awaited):
         member = vars(awaited)[name]
         function = member.fget if isinstance(member, property) else member

@@ -1,4 +1,4 @@
-"""URLs that are none: the error says so without showing a password."""
+"""Invalid URLs: errors without passwords."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_the_error_shows_no_password(url: str) -> None:
     assert SECRET not in repr(caught.value)
 
 
-def test_it_still_says_what_it_is_about() -> None:
+def test_the_error_still_names_the_store() -> None:
     with pytest.raises(penstock.InvalidUrl, match=r"me:\*\*\*@host/db"):
         penstock.connect("me:geheim@host/db")
     with pytest.raises(penstock.InvalidUrl, match=r"app\.db"):

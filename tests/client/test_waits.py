@@ -1,4 +1,4 @@
-"""Waiting costs next to nothing, and nobody sleeps through what they wait for."""
+"""Waiting tasks are woken by every commit that concerns them, at little cost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from penstock.client.aio.queue import AsyncQueue
 from tests.client.observed_engine import Observed
 
 pytestmark = pytest.mark.anyio
-# Far longer than anything here takes, so that a wake-up that is lost shows as an error and not as a delay.
+# Much longer than any wait here, so that a lost wake-up fails a test instead of delaying it.
 LONG = 100
 SOON = 50
 
@@ -62,7 +62,7 @@ async def test_a_task_cancelled_when_it_is_woken_does_not_leave_the_others_aslee
     await _cancel(waiting)
 
 
-async def test_a_thousand_waiting_tasks_look_once_per_commit(
+async def test_a_thousand_waiting_tasks_cause_one_check_per_commit(
     store: AsyncStore, queue: AsyncQueue, engine: Observed
 ) -> None:
     waiting = await _waiting(queue, 1000)
@@ -78,7 +78,7 @@ async def test_a_thousand_waiting_tasks_look_once_per_commit(
 
 async def test_a_send_from_elsewhere_wakes(queue: AsyncQueue, url: str) -> None:
     with penstock.connect(url) as other:
-        # The second time without a thread to start.
+        # The second time no thread has to start.
         for _ in range(2):
             (waiting,) = await _waiting(queue, 1)
             await asyncio.to_thread(other.queue("orders").send, b"from elsewhere")
@@ -92,7 +92,7 @@ async def test_a_delayed_message_is_there_when_it_is_due(queue: AsyncQueue) -> N
     await queue.send(b"later", delay_seconds=0.3)
     done, _ = await asyncio.wait(waiting, timeout=SOON, return_when=asyncio.FIRST_COMPLETED)
     assert len(done) == 1
-    # Well before the look that happens anyhow.
+    # Well before the backstop poll.
     assert 0.25 < time.monotonic() - began < SOON
     await _cancel(waiting)
 
@@ -106,8 +106,8 @@ async def test_each_task_has_its_own_timeout(queue: AsyncQueue) -> None:
     await _cancel([late])
 
 
-async def test_what_was_committed_just_before_waiting_is_seen(queue: AsyncQueue) -> None:
-    """A message that comes between an empty receive and the wait after it, many times over."""
+async def test_a_commit_just_before_the_wait_is_noticed(queue: AsyncQueue) -> None:
+    """A send between an empty receive and the wait after it, many times."""
     for number in range(200):
         receiving = asyncio.create_task(queue.receive(wait_seconds=LONG))
         for _ in range(number % 10):
@@ -117,17 +117,17 @@ async def test_what_was_committed_just_before_waiting_is_seen(queue: AsyncQueue)
         await delivery.ack()
 
 
-async def test_what_was_committed_before_listening_began_is_seen(queue: AsyncQueue, engine: Observed) -> None:
+async def test_a_commit_before_listening_began_is_noticed(queue: AsyncQueue, engine: Observed) -> None:
     arrived, may_go = engine.hold("seen")
     (waiting,) = await _waiting(queue, 1)
     await asyncio.to_thread(arrived.wait, 30)
-    await queue.stats()  # a read after the first look, so that this is over
+    await queue.stats()  # a read queued behind the first check, which has ended then
     await queue.send(b"1")
     may_go.set()
     assert len(await asyncio.wait_for(waiting, SOON)) == 1
 
 
-async def test_something_new_is_looked_at_at_once_while_others_are_waited_for(
+async def test_a_new_key_is_checked_at_once_while_others_wait(
     store: AsyncStore, queue: AsyncQueue, engine: Observed
 ) -> None:
     waiting = await _waiting(queue, 1)
@@ -138,8 +138,8 @@ async def test_something_new_is_looked_at_at_once_while_others_are_waited_for(
     await _cancel(waiting)
 
 
-async def test_many_things_are_looked_at_in_turns(store: AsyncStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While nothing is committed, looking costs the same however many things are awaited."""
+async def test_watched_keys_are_checked_in_turn(store: AsyncStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without commits, the cost of polling does not depend on the number of watched keys."""
     monkeypatch.setattr(watcher_module, "BACKSTOP_SECONDS", 0.01)
     looks: Counter[int] = Counter()
 
@@ -154,7 +154,7 @@ async def test_many_things_are_looked_at_in_turns(store: AsyncStore, monkeypatch
     while len(looks) < 500 and time.monotonic() - began < SOON:
         await asyncio.sleep(0.001)
     assert len(looks) == 500, "each has its turn"
-    # The first look of each may still have been on its way, and a round had perhaps just begun.
+    # The first checks may still be running, and a round may just have begun.
     rounds = (time.monotonic() - began) / 0.01 + 1
     assert looks.total() <= watcher_module.BACKSTOP_POLLS * rounds + 500
     await _cancel(tasks)
@@ -194,7 +194,7 @@ async def test_closing_wakes_everybody_and_leaves_no_threads(url: str) -> None:
     assert _threads() == []
     assert len(await sending) == 10
     answers = await asyncio.gather(*waiting, return_exceptions=True)
-    # Those that were woken by the sends had a message before the end.
+    # Tasks woken by the sends received a message before the close.
     assert all(isinstance(answer, StoreUnavailable | list) for answer in answers)
     assert sum(isinstance(answer, StoreUnavailable) for answer in answers) >= 90
     await store.close()
@@ -214,7 +214,7 @@ async def test_a_cancelled_close_still_closes(url: str) -> None:
     assert _threads() == []
 
 
-async def test_leaving_the_block_closes(url: str) -> None:
+async def test_leaving_the_async_with_block_closes_the_store(url: str) -> None:
     async with await penstock.connect_async(url) as store:
         queue = await store.queue("orders")
         await queue.send(b"1")
@@ -222,7 +222,7 @@ async def test_leaving_the_block_closes(url: str) -> None:
     assert _threads() == []
 
 
-def test_loops_one_after_another_and_a_clear_error_in_the_wrong_one(url: str) -> None:
+def test_a_store_belongs_to_its_event_loop(url: str) -> None:
     async def use() -> AsyncStore:
         store = await penstock.connect_async(url)
         queue = await store.queue("orders")
@@ -251,7 +251,7 @@ def test_loops_one_after_another_and_a_clear_error_in_the_wrong_one(url: str) ->
 
 
 async def _waiting(queue: AsyncQueue, tasks: int) -> list[asyncio.Task[list[AsyncDelivery]]]:
-    """Tasks that found nothing and wait."""
+    """Tasks that received nothing and wait."""
     waiting = [asyncio.create_task(queue.receive(wait_seconds=LONG)) for _ in range(tasks)]
     watcher = queue.store.executor._watcher
     while sum(len(awaited.waiting) for awaited in watcher._awaited.values()) < tasks or not watcher._thread:
@@ -260,7 +260,7 @@ async def _waiting(queue: AsyncQueue, tasks: int) -> list[asyncio.Task[list[Asyn
 
 
 def _count_wakes(queue: AsyncQueue) -> Callable[[], int]:
-    """How many of those who wait now have been woken since."""
+    """The number of waiting tasks that were woken since."""
     (awaited,) = queue.store.executor._watcher._awaited.values()
     before = list(awaited.waiting)
     return lambda: sum(future.done() for future in before)
@@ -274,7 +274,7 @@ async def _cancel(tasks: Sequence[asyncio.Task[Any]]) -> None:
 
 @pytest.fixture(autouse=True)
 def earlier() -> Iterator[None]:
-    """Other tests in this process may have left threads that end by themselves."""
+    """Threads of earlier tests may still be ending."""
     _EARLIER.update(threading.enumerate())
     yield
     _EARLIER.clear()

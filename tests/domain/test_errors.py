@@ -1,4 +1,4 @@
-"""Errors: one tree, drawn as it is, and fit to travel between processes."""
+"""The error tree: its drawing matches the classes, and errors survive pickling."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CLASSES = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if is
 
 
 def drawn_parents() -> dict[str, str | None]:
-    """Each class of the drawing, and the class that it hangs on."""
+    """Each class of the drawing, with its parent."""
     parents: dict[str, str | None] = {}
     path: list[str] = []
     for line in (errors.__doc__ or "").splitlines():
@@ -69,7 +69,7 @@ def test_every_error_survives_pickling_with_all_it_carries(kind: type[PenstockEr
     assert vars(back) == vars(error)
 
 
-def test_errors_that_python_has_a_word_for_are_of_that_kind_too() -> None:
+def test_errors_derive_from_the_matching_builtin_error() -> None:
     assert issubclass(errors.InvalidInput, ValueError)
     assert issubclass(errors.NotFound, LookupError)
     assert issubclass(errors.WaitTimeout, TimeoutError)

@@ -1,4 +1,4 @@
-"""Explanations follow from the facts alone, whichever engine delivers them."""
+"""Explanations depend only on the situation, not on the engine."""
 
 from __future__ import annotations
 

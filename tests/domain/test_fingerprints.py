@@ -1,4 +1,4 @@
-"""Reasons that tell of the same fault have one fingerprint."""
+"""Reasons of the same fault have one fingerprint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ids: real UUIDs that need not be stored."""
+"""Message ids: UUIDs that encode the position."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_position_is_read_back_from_a_made_id(created_at: int, salt: int, po
 
 
 @given(created_at=times, salts=st.tuples(salts, salts), positions=st.tuples(positions, positions))
-def test_two_made_ids_are_equal_only_when_everything_is(
+def test_made_ids_are_equal_only_when_all_parts_are(
     created_at: int, salts: tuple[int, int], positions: tuple[int, int]
 ) -> None:
     first, second = (made_id(created_at, salt, position) for salt, position in zip(salts, positions, strict=True))
@@ -43,7 +43,7 @@ def test_two_made_ids_are_equal_only_when_everything_is(
 
 @given(created_at=times, salt=salts, first=st.integers(0, (1 << 48) - 10_001), count=st.integers(1, 10_000))
 @example(created_at=17, salt=23, first=4_090, count=8_200)
-def test_ids_of_messages_in_a_row_are_those_of_each(created_at: int, salt: int, first: int, count: int) -> None:
+def test_ids_of_a_range_equal_the_single_ids(created_at: int, salt: int, first: int, count: int) -> None:
     positions = range(first, first + count)
     assert made_ids(created_at, salt, first, positions[-1]) == [made_id(created_at, salt, one) for one in positions]
 
@@ -73,7 +73,7 @@ def test_every_spelling_of_a_uuid_is_the_same_id(value: uuid.UUID) -> None:
     "value",
     ["", "7", "not-a-uuid", "g" * 32, "7d444840-9dc0-11d1-b245-5ffdce74fad", 7, None, b"\x00" * 16, ["a"]],
 )
-def test_something_that_is_no_uuid_is_refused_by_value(value: Any) -> None:
+def test_an_invalid_uuid_is_refused_and_named(value: Any) -> None:
     with pytest.raises(InvalidInput, match="UUID"):
         check_id(value)
 
@@ -81,6 +81,6 @@ def test_something_that_is_no_uuid_is_refused_by_value(value: Any) -> None:
 @pytest.mark.parametrize(
     "value", ["7d4448409dc011d1b2455ffdce74fa_2", "7d4448409dc011d1b2455ffdce74fad\u0663", " " * 31 + "1"]
 )
-def test_digits_that_only_python_takes_for_digits_are_refused(value: str) -> None:
+def test_non_ascii_digits_are_refused(value: str) -> None:
     with pytest.raises(InvalidInput, match="UUID"):
         check_id(value)

@@ -1,4 +1,4 @@
-"""The lifecycle table: complete, and the source of every decision on a leased message."""
+"""The lifecycle table is complete, and every decision on a leased message is one of its transitions."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from scripts import reference
 SECOND = 1_000_000
 
 
-def test_every_state_is_live_or_an_outcome_and_never_both() -> None:
+def test_every_state_is_either_live_or_an_outcome() -> None:
     assert set(LIVE) | set(OUTCOMES) == set(State)
     assert not set(LIVE) & set(OUTCOMES)
     assert set(OUTCOMES) - set(DEAD_OUTCOMES) == {State.SUCCEEDED}
 
 
-def test_every_event_and_every_state_stands_in_the_table() -> None:
+def test_every_event_and_every_state_is_in_the_table() -> None:
     assert {row.event for row in TABLE} == set(Event)
     assert {row.target for row in TABLE} == set(State)
 

@@ -1,4 +1,4 @@
-"""Messages: what a caller may hand in, and what becomes of it."""
+"""Validation and encoding of messages."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def test_a_number_that_json_does_not_have_is_refused_and_not_changed_to_null(val
 @pytest.mark.parametrize(
     "value", [object(), {1j}, "\ud800", {"a": print}], ids=["object", "complex", "surrogate", "function"]
 )
-def test_what_is_neither_bytes_nor_json_is_refused(value: Any) -> None:
+def test_a_value_that_is_neither_bytes_nor_json_is_refused(value: Any) -> None:
     with pytest.raises(InvalidInput, match="neither bytes nor a JSON value"):
         encode(value, None)
 
 
 @given(payload=st.binary())
-def test_bytes_that_are_not_json_are_an_error_of_penstock_and_nothing_else(payload: bytes) -> None:
+def test_invalid_json_bytes_raise_invalid_input(payload: bytes) -> None:
     try:
         json.loads(payload)
     except ValueError:
@@ -77,7 +77,7 @@ def test_bytes_that_are_not_json_are_an_error_of_penstock_and_nothing_else(paylo
         assert len(str(caught.value)) < 400
 
 
-def test_json_that_is_nested_too_deep_is_an_error_of_penstock() -> None:
+def test_deeply_nested_json_raises_invalid_input() -> None:
     with pytest.raises(InvalidInput):
         decode_json(b"[" * 1_000_000)
     deep: list[Any] = []

@@ -67,7 +67,7 @@ def test_accepted_values_have_the_type_of_the_field(field: str, value: object) -
     try:
         checked = check_changes({field: value})[field]
     except InvalidPolicy:
-        return  # which values are refused is the business of the conformance suite
+        return  # refused values are tested in the conformance suite
     hint = typing.get_type_hints(Policy)[field]
     allowed = {*typing.get_args(hint), hint}
     if field == "delivery":

@@ -1,4 +1,4 @@
-"""Cron rules: ticks that go forward, clock changes, and what to do about missed ones."""
+"""Cron rules: ticks, daylight saving changes, and catch-up."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_next_tick_is_always_later_and_ticks_only_go_forward(rule: str, zone
 
 
 @given(rule=st.sampled_from(RULES), zone=st.sampled_from(ZONES), after=moments)
-def test_there_is_no_tick_between_a_moment_and_its_next_tick(rule: str, zone: str, after: int) -> None:
+def test_no_tick_lies_between_a_time_and_its_next_tick(rule: str, zone: str, after: int) -> None:
     tick = next_tick(rule, zone, after)
     assert next_tick(rule, zone, tick - 1) == tick
     between = after + (tick - after) // 2
@@ -68,7 +68,7 @@ def test_there_is_no_tick_between_a_moment_and_its_next_tick(rule: str, zone: st
 
 
 @given(rule=st.sampled_from(RULES), zone=st.sampled_from(ZONES), after=moments, late=st.integers(0, 40 * 86_400))
-def test_the_last_tick_is_the_latest_one_that_has_come(rule: str, zone: str, after: int, late: int) -> None:
+def test_the_last_tick_is_the_latest_in_the_past(rule: str, zone: str, after: int, late: int) -> None:
     earliest = next_tick(rule, zone, after)
     now = earliest + late * 1_000_000
     last = last_tick(rule, zone, earliest, now)
@@ -83,7 +83,7 @@ def test_the_last_tick_is_the_latest_one_that_has_come(rule: str, zone: str, aft
     late=st.integers(0, 6 * 86_400) | st.integers(0, 100),
     catch_up=st.sampled_from(["skip", "one", "all"]),
 )
-def test_due_ticks_have_come_are_in_order_and_what_follows_them_has_not(
+def test_due_ticks_are_in_order_and_none_is_in_the_future(
     rule: str, zone: str, after: int, late: int, catch_up: Any
 ) -> None:
     next_at = next_tick(rule, zone, after)
@@ -101,13 +101,13 @@ def test_due_ticks_have_come_are_in_order_and_what_follows_them_has_not(
         assert due == ([newest] if catch_up == "one" or now - newest <= PROMPT_SECONDS * 1_000_000 else [])
 
 
-def test_a_tick_at_the_very_moment_has_come() -> None:
+def test_a_tick_at_the_current_time_is_due() -> None:
     at = moment("2026-03-05T08:20:00")
     assert last_tick("*/20 * * * *", "UTC", moment("2026-03-05T07:20:00"), at) == at
     assert next_tick("*/20 * * * *", "UTC", at) == moment("2026-03-05T08:40:00")
 
 
-def test_catching_up_all_of_a_long_gap_is_done_in_pieces() -> None:
+def test_catch_up_of_a_long_gap_is_split_into_passes() -> None:
     next_at = moment("2026-03-05T00:00:00")
     now = moment("2026-03-06T00:00:00")
     first, following = due_ticks("* * * * *", "UTC", next_at, now, "all")

@@ -1,4 +1,4 @@
-"""Backoff: bounded, growing, and never in step."""
+"""Backoff: its bounds, growth and jitter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times: microseconds inside, aware datetimes outside, nothing lost between."""
+"""Conversion between microseconds and aware datetimes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_microseconds_come_back_as_they_were(at: int) -> None:
     assert from_time("at", to_time(at)) == at
 
 
-def test_no_time_stays_no_time() -> None:
+def test_none_converts_to_none() -> None:
     assert to_optional_time(None) is None
     assert to_optional_time(0) == datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -32,7 +32,7 @@ def make(path: Path) -> None:
 
 
 def work(session: SparkSession, folder: str) -> None:
-    """Load the classes that the archive is to have."""
+    """Load the classes for the archive."""
     url = f"sqlite:///{folder}/store.db"
     with penstock.connect(url) as store:
         store.queue("orders").send_many([1, 2, 3])

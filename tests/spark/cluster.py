@@ -28,7 +28,7 @@ def wait_for(condition: Callable[[], Any], what: str) -> Any:
     ends = time.monotonic() + PATIENCE_SECONDS
     while not (found := condition()):
         assert time.monotonic() < ends, f"waited too long for {what}"
-        time.sleep(0.05)  # other processes are looked at from outside: there is no signal to wait for
+        time.sleep(0.05)  # poll interval for other processes, which send no signal
     return found
 
 
@@ -56,7 +56,7 @@ class Driver:
         self.is_idle = False
 
     def finish(self) -> None:
-        """Until the job is done. The driver stays, for another."""
+        """Wait until the job is done. The driver keeps running for the next one."""
         answers = self.process.stdout
         assert answers is not None
         assert select.select([answers], [], [], PATIENCE_SECONDS)[0], self.log.read_text()
@@ -64,7 +64,7 @@ class Driver:
         self.is_idle = True
 
     def kill(self) -> None:
-        """The driver's Python and its Java, at once."""
+        """Kill the driver's Python and Java processes."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.communicate()
         self.is_idle = False
@@ -104,11 +104,11 @@ class Cluster:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.page_port}/json/", timeout=5) as page:
                 found: dict[str, Any] = json.load(page)
                 return found
-        except (OSError, json.JSONDecodeError):  # it does not listen yet, or has nothing but its first page yet
+        except (OSError, json.JSONDecodeError):  # it does not listen yet, or has only its first page
             return None
 
     def drive(self, *words: str) -> Driver:
-        """Begin a job, on the driver that the last one has left or on a new one."""
+        """Start a job on the idle driver, or on a new one."""
         idle = [driver for driver in self.drivers if driver.is_idle]
         driver = idle[0] if idle else Driver(self.master, self.folder / "driver.log")
         if not idle:
@@ -117,7 +117,7 @@ class Cluster:
         return driver
 
     def executors(self) -> list[int]:
-        """The processes in which our own workers run tasks."""
+        """The Python worker processes of the executors."""
         ours = {f"@127.0.0.1:{port}" for port in self.worker_ports}
         found = []
         for entry in Path("/proc").iterdir():

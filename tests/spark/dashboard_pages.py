@@ -11,7 +11,7 @@ import httpx
 from penstock.servers.http import application
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # it would like another HTTP client
+    warnings.simplefilter("ignore")  # it recommends another HTTP client
     from starlette.testclient import TestClient
 
 POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"

@@ -1,4 +1,4 @@
-"""On a cluster of two workers, while executors and drivers are killed: nothing lost, nothing twice."""
+"""On a cluster of two workers whose executors and drivers are killed, no message is lost or sent twice."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.spark.lakes import assert_same
 from tests.spark.source_frames import numbers, open_store
 
 PLEDGED = "pg_prepared_xacts where database = current_database()"
-# As long as this connection has the lock, a part can be pledged, but its task does not end.
+# While this connection holds the lock, a task can prepare its transaction but not end.
 GATE = """
     create function pass_gate() returns trigger language plpgsql as $$
         begin perform pg_advisory_xact_lock_shared(1); return new; end
@@ -59,7 +59,7 @@ def test_streaming_copy_is_exact_after_killed_drivers_and_executors(
     words = ("copy", url, str(tmp_path / "checkpoint"), "400")
 
     def batches() -> int:
-        """The ledger has the last one, and while it is being replaced the one before."""
+        """The ledger has the last batch, and while it is replaced also the one before."""
         return max((1 + int(key.split("/")[1]) for key in store.engine.ledger("sink")), default=0)
 
     driver = cluster.drive(*words)
@@ -77,7 +77,7 @@ def test_streaming_copy_is_exact_after_killed_drivers_and_executors(
 def test_process_handles_all_messages_after_killed_drivers_and_executors(
     cluster: Cluster, store: Store, url: str, tmp_path: Path
 ) -> None:
-    """Laws 1 to 7: what a killed executor or driver held is handed out again, and every message ends once."""
+    """Laws 1 to 7: messages held by a killed executor or driver are delivered again, and every message ends once."""
     queue = store.queue("orders", lease_seconds=8)
     ids = queue.send_many([{"seconds": 0.05, "folder": str(tmp_path)} for _ in range(120)])
     driver = cluster.drive("handle", url)
@@ -102,7 +102,7 @@ def test_process_handles_all_messages_after_killed_drivers_and_executors(
 def test_lake_equals_the_store_after_killed_drivers_and_executors(
     cluster: Cluster, spark: SparkSession, store: Store, url: str, tmp_path: Path
 ) -> None:
-    """The executor dies while files are written, the driver too; another run brings the lake to its end."""
+    """The executor and the driver die while files are written; the next run completes the lake."""
     path = tmp_path / "lake"
     queue = store.queue("orders")
     queue.send_many(list(range(3_000)))
@@ -124,7 +124,7 @@ def test_lake_equals_the_store_after_killed_drivers_and_executors(
 
 
 def test_large_parts_are_sent_once_after_killed_drivers_and_executors(cluster: Cluster, tmp_path: Path) -> None:
-    """On PostgreSQL they are pledged: what an executor or a driver has written and nobody has decided on is dropped."""
+    """On PostgreSQL the parts are prepared transactions; undecided ones of killed processes are rolled back."""
     url = fresh_database(folder=tmp_path)
     words = ("pour", url, str(2 * LARGE_ROWS))
     with penstock.connect(url) as store, psycopg.connect(url, autocommit=True) as watcher:

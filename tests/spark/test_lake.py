@@ -1,4 +1,4 @@
-"""The lake: incremental, compared with the store, kept in order, and picky about its directory."""
+"""The lake: incremental runs, comparison with the store, maintenance, and its directory."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_archive_runs_add_new_rows_until_the_lake_equals_the_store(
     for name in names:
         fill(store, 20, name)
     first = run_archive(spark, store, url, tmp_path / "lake")
-    clock.advance(seconds=17 * 3600)  # another day, and nothing is trimmed yet
+    clock.advance(seconds=17 * 3600)  # on another day; nothing is trimmed yet
     store.queue("orders").redrive()
     fill(store, 14)
     second = run_archive(spark, store, url, tmp_path / "lake")
@@ -90,7 +90,7 @@ def test_compaction_keeps_every_row_and_verify_detects_damage(
         fill(store, 14)
         run_archive(spark, store, url, tmp_path / "lake")
     lake = open_lake(spark, store.engine, str(tmp_path / "lake"))
-    assert compact(spark, lake, small_files=3).before == 0  # the day is not over
+    assert compact(spark, lake, small_files=3).before == 0  # the day has not ended
     clock.advance(seconds=25 * 3600)
     compacted = compact(spark, lake, small_files=3)
     assert (compacted.before, compacted.after) == (6, 2)
@@ -122,7 +122,7 @@ def test_files_are_not_removed_while_a_reader_is_active(
         assert frame.count() == count
     assert compact(spark, open_lake(spark, store.engine, str(path)), small_files=3).before == 6
     read_table(spark, open_lake(spark, store.engine, str(path)), "audit")
-    clock.advance(seconds=48 * 3600)  # whoever opened that one has not closed it
+    clock.advance(seconds=48 * 3600)  # its reader has not closed it
     assert drop_old(open_lake(spark, store.engine, str(path)), keep_days=1) > 0
 
 
@@ -223,7 +223,7 @@ def spark_text(text: str) -> Any:
 def test_verify_detects_different_values(spark: SparkSession, store: Store, url: str, tmp_path: Path) -> None:
     fill(store, 14)
     run_archive(spark, store, url, tmp_path / "lake")
-    # As if the store had been changed by hand afterwards.
+    # Change the store by hand after the run.
     import apsw
 
     connection = apsw.Connection(str(tmp_path / "store.db"))
@@ -254,7 +254,7 @@ def test_verify_ignores_messages_removed_from_the_store(
 def test_verify_detects_rows_that_both_sides_convert_wrongly(
     spark: SparkSession, store: Store, url: str, tmp_path: Path
 ) -> None:
-    """The store says that the messages were held first, and their rows do not tell."""
+    """Make the store report that messages were held first, contrary to their rows."""
     fill(store, 14)
     run_archive(spark, store, url, tmp_path / "lake")
     import apsw

@@ -1,4 +1,4 @@
-"""A lake whose store was replaced by an older copy: it holds rows that the store never had, and is not gone on with."""
+"""A lake that is ahead of its restored store is refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.spark.lakes import run_archive
 
 
 def copy(source: Path, target: Path) -> None:
-    """Into the same file, which Spark's workers have open."""
+    """Restore into the same file, which Spark's workers have open."""
     with closing(apsw.Connection(str(source))) as there, closing(apsw.Connection(str(target))) as here:
         with here.backup("main", there, "main") as backup:
             backup.step()

@@ -1,4 +1,4 @@
-"""The lake equals the store, row for row, wherever a run was interrupted and another finished it."""
+"""After a crash at any point, the next run makes the lake equal to the store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.spark.lakes import POINTS, Crash, assert_same, crash_at, gone_process
 from tests.spark.stores import fill
 
 KILLED_AT = ("written", "moved")
-# Where it matters that files of an earlier run are replaced.
+# Crash points at which files of an earlier run are replaced.
 REPLACING = ("moved", "published", "removed")
 
 

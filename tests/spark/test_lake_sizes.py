@@ -1,4 +1,4 @@
-"""Large payloads: what is in memory at a time is bounded by bytes, not by rows."""
+"""Memory for large payloads is bounded by bytes, not by rows."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_memory_is_bounded_for_large_payloads(spark: SparkSession, tmp_path: Pat
 
 
 class _Measured:
-    """Batches on their way, and how large they were."""
+    """The sizes of batches in flight."""
 
     def __init__(self) -> None:
         self.sizes: list[int] = []

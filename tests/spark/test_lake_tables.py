@@ -1,4 +1,4 @@
-"""The tables of a lake, brought up to date run by run, are those that come out when everything is computed anew."""
+"""Incremental updates of the tables equal their recomputation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.conformance.clock import Clock
 from tests.spark.lakes import Crash, crash_at, gone_process, run_archive
 from tests.spark.stores import fill
 
-# Each computes the tables several times, which takes minutes on a busy machine.
+# Each test computes the tables several times, which takes minutes on a busy machine.
 pytestmark = pytest.mark.timeout(900)
 ANEW = "everything is computed anew"
 ROUNDS = 3
@@ -32,7 +32,7 @@ SOON: dict[str, Any] = {"max_retries": 2, "lease_seconds": 20, "backoff_base_sec
 
 
 def tables(spark: SparkSession, lake: Lake) -> dict[str, Counter[tuple[Any, ...]]]:
-    """Every row of every table, as values that can be compared."""
+    """All rows of all tables, as comparable values."""
     found = {}
     for name, schema in {**READ, **DATED}.items():
         rows = kept_frame(spark, lake, name, schema).collect()
@@ -47,7 +47,7 @@ def _plain(value: Any) -> Any:
 
 
 def update(spark: SparkSession, store: Store, url: str, path: Path, *, anew: bool = False) -> tuple[Lake, bool]:
-    """Archive and compute the tables; whether everything was computed anew."""
+    """Archive and compute the tables; returns whether everything was recomputed."""
     run_archive(spark, store, url, path)
     lake, said = open_lake(spark, store.engine, str(path)), list[str]()
     update_tables(spark, lake, width_for, said.append, anew=anew)
@@ -63,7 +63,7 @@ def assert_same_as_anew(spark: SparkSession, lake: Lake) -> None:
 
 
 def act(queue: Queue, chance: random.Random, clock: Clock, sent: list[str]) -> None:
-    """What a producer, two groups of workers and an operator do."""
+    """Random calls of a producer, two groups of workers and an operator."""
     sent += queue.send_many([{"n": number} for number in range(chance.randrange(6))])
     sent.append(queue.send("soon over", ttl_seconds=chance.choice([2, 40])))
     queue.send("later", delay_seconds=chance.choice([1, 5]), ttl_seconds=chance.choice([1, 300]))

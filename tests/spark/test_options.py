@@ -1,4 +1,4 @@
-"""The options of `format("penstock")`: what is wrong is said before any work starts, with what would be right."""
+"""Options of `format("penstock")`: invalid ones are reported before any work starts, with a suggestion."""
 
 from __future__ import annotations
 

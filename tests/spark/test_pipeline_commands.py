@@ -1,4 +1,4 @@
-"""`penstock pipeline …` as it is called: answers for people and programs, and errors before any work is done."""
+"""`penstock pipeline …`: output for people and programs, and errors before any work."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_run_archives_reports_and_records_its_status(spark: SparkSession, cli: C
 
 
 def failing(cli: Cli, *words: str) -> str:
-    """What a failing run says in the end; its progress may come before."""
+    """The error of a failing run, after its progress."""
     return cli(*words, code=1).stderr.strip()
 
 

@@ -1,4 +1,4 @@
-"""Handlers on Spark: each message settled by its own outcome, under leases that are kept while it runs."""
+"""Handlers on Spark: each message is settled by its own outcome, under leases that are extended."""
 
 from __future__ import annotations
 
@@ -95,7 +95,9 @@ def test_job_fails_when_executors_cannot_import_the_handler(
     spark: SparkSession, store: Store, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store.queue("orders").send(1)
-    monkeypatch.setattr(process_module, "find_function", lambda *_: None)  # here it is found, and there it is not
+    monkeypatch.setattr(
+        process_module, "find_function", lambda *_: None
+    )  # importable in this process, but not on executors
     with pytest.raises(InvalidInput, match="cannot be imported"):
         process(spark, url, "orders", "no_such_module:note", once=False)
 

@@ -1,4 +1,4 @@
-"""`penstock pipeline process` and `penstock pipeline replay`, as people call them."""
+"""`penstock pipeline process` and `penstock pipeline replay`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.cli.cli_runner import Cli
 
 @pytest.fixture
 def cli(tmp_path: Path, spark: SparkSession) -> Cli:
-    """Uses the session that is there, as it would the one of `spark-submit`."""
+    """Uses the active session, as under `spark-submit`."""
     return Cli(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Replay: messages that have ended go back into a queue, each once, and say where they come from."""
+"""Replay: ended messages are sent to a queue once each, with their lineage."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from penstock.spark.replay_ledger import ReplayLedger
 
 
 def fail_some(store: Store) -> dict[int, str]:
-    """Ten messages, five of them rejected: ids of the dead by number."""
+    """Ten messages, five of them rejected; returns the ids of the dead letters by number."""
     queue = store.queue("orders")
     for number in range(10):
         queue.send({"number": number}, headers={"trace": f"t{number}"}, priority=number % 2, key=f"k{number}")
@@ -62,7 +62,7 @@ def test_a_replay_run_again_sends_only_what_is_new(spark: SparkSession, store: S
     replay(spark, url, "again", queue="orders", name="once more", where="reason = 'bad'")
     again = queue.receive(limit=20)
     assert sorted(delivery.json()["number"] for delivery in again) == [3, 4]
-    # What was replayed and died can be replayed as well, and speaks of its nearest origin.
+    # A replayed message that died can be replayed too; its lineage names its direct origin.
     for delivery in again:
         delivery.reject("still bad")
     replay(spark, url, "third", queue="again")
@@ -91,7 +91,7 @@ def test_a_replay_sends_nothing_twice_though_its_queue_was_trimmed(
 def test_interrupted_replay_is_completed_by_the_next_run(
     spark: SparkSession, store: Store, url: str, monkeypatch: pytest.MonkeyPatch, is_sent: bool
 ) -> None:
-    """Before or after its messages were sent, and before it could write that down."""
+    """Interrupted before or after its messages were sent, and before that was recorded."""
     fail_some(store)
 
     class Died(Exception):

@@ -1,4 +1,4 @@
-"""The report: plain words, safe whatever names and errors hold, and one file that needs nothing else."""
+"""The report: its sentences, escaping of names and errors, and no external resources."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_groups_are_named_where_a_queue_has_several() -> None:
 
 
 def test_a_group_has_the_same_colour_in_every_plot() -> None:
-    """Billing is behind by more messages, packing for longer."""
+    """Billing has the larger backlog, packing the older messages."""
     points = {
         ("orders", "packing"): [point(place, backlog=3, oldest_age_seconds=900.0) for place in range(3)],
         ("orders", "billing"): [point(place, backlog=70, oldest_age_seconds=20.0) for place in range(3)],
@@ -179,7 +179,7 @@ def test_an_empty_lake_has_a_report_too() -> None:
 
 
 class Checker(HTMLParser):
-    """What a browser would make of a page: which elements there are, and whether each is closed."""
+    """Parses the page: its elements, and whether each is closed."""
 
     VOID = ("meta",)
 

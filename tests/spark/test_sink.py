@@ -1,4 +1,4 @@
-"""`format("penstock")` as a sink: rows become messages exactly once, and wrong ones never begin to be written."""
+"""`format("penstock")` as a sink: rows are sent exactly once, and invalid frames are refused before any write."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def test_many_tasks_send_every_row_once(spark: SparkSession, store: Store, url: 
 def test_large_parts_are_sent_once_when_tasks_are_repeated(
     spark: SparkSession, store: Store, url: str, tmp_path: Path
 ) -> None:
-    """On PostgreSQL they are pledged: a task dies behind its rows, when the other one may have made its pledge."""
+    """On PostgreSQL the parts are prepared transactions: one task dies after writing its rows, when the other may have
+    prepared."""
     died = tmp_path / "died"
 
     def dying(batches: Iterator[Any]) -> Iterator[Any]:
@@ -113,7 +114,7 @@ def test_repeated_batch_is_not_sent_again(
 
     run()
     assert len(store.engine.ledger("sink")) == 1
-    # As if the driver had died after it had sent the last batch and before it could write that down.
+    # Repeat the last batch, as after a crash of the driver between send and commit.
     (tmp_path / "checkpoint" / "commits" / "1").unlink()
     (tmp_path / "checkpoint" / "commits" / ".1.crc").unlink(missing_ok=True)
     store.queue("orders").send_many(list(range(300, 350)))

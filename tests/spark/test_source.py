@@ -1,4 +1,4 @@
-"""`format("penstock")` as a source, through a real Spark: found by itself, read in batches and as a stream."""
+"""`format("penstock")` as a source in a real Spark session: batch and stream."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def queue(store: Store) -> Queue:
 
 
 def lively(queue: Queue) -> list[str]:
-    """Messages with everything, some of them ended in each way."""
+    """Messages with all fields set, some of them ended in each way."""
     ids = [
         queue.send({"n": 1}, headers={"trace": "é"}, priority=2, ttl_seconds=5_000, key="k", address="here"),
         queue.send(b"\x00\xff", created_by="shop"),
@@ -51,7 +51,7 @@ def test_every_table_has_the_rows_of_the_engine(spark: SparkSession, queue: Queu
 
 
 def _local(row: dict[str, Any]) -> dict[str, Any]:
-    """Spark hands out times without a zone, as the clock on this machine's wall shows them."""
+    """Spark returns times without a zone, in local time."""
     return {
         name: value.astimezone().replace(tzinfo=None) if isinstance(value, datetime) else value
         for name, value in row.items()
@@ -75,7 +75,7 @@ def test_a_window_without_a_message_is_an_empty_frame(spark: SparkSession, queue
 
 
 def test_a_queue_can_be_a_view_and_not_a_table(spark: SparkSession, queue: Queue, url: str) -> None:
-    """Spark would make the table, and not say to whoever reads it where the store is."""
+    """Spark would create the table, but not pass its options to readers."""
     queue.send_many([1, 2])
     with pytest.raises(AnalysisException, match="create temporary view"):
         spark.sql(f"create table orders_table using penstock options (url '{url}', queue 'orders')")
@@ -104,7 +104,7 @@ def test_stream_resumes_from_its_checkpoint(spark: SparkSession, queue: Queue, u
         1000,
         500,
     ]
-    # Though Spark does not commit the last batch of such a run, the group has passed it.
+    # Spark does not commit the last batch of such a run, but the group has passed it.
     assert queue.stats("lake").lag == 0
     queue.send_many(list(range(2_500, 2_600)))
     assert queue.stats("lake").lag == 100
@@ -131,7 +131,7 @@ def test_uncommitted_batch_is_read_again_with_the_same_rows(
         )
 
     run()
-    # As if the driver had died after the last batch and before it could write that down.
+    # Repeat the last batch, as after a crash of the driver before its commit.
     (tmp_path / "checkpoint" / "commits" / "1").unlink()
     (tmp_path / "checkpoint" / "commits" / ".1.crc").unlink(missing_ok=True)
     queue.send_many(list(range(50)))

@@ -1,4 +1,4 @@
-"""The streaming source as the driver of a query uses it: offsets, limits, groups, and what it refuses."""
+"""The streaming source as Spark's driver calls it: offsets, limits, groups and errors."""
 
 from __future__ import annotations
 
@@ -292,7 +292,7 @@ def test_the_reader_goes_to_executors_without_its_connection(queue: Queue, url: 
 def test_law_8_a_stream_is_refused_after_a_restore_and_told_where_to_go_on(
     tmp_path: Path, options: dict[str, str]
 ) -> None:
-    """Also when the log has become longer than it was, and also when loss is accepted: this would be skipping."""
+    """Also when the log has grown past the mark, and when loss is accepted: continuing would skip messages."""
     url = f"sqlite:///{tmp_path}/restored.db"
     with penstock.connect(url) as store:
         queue = store.queue("orders")
@@ -313,7 +313,7 @@ def test_law_8_a_stream_is_refused_after_a_restore_and_told_where_to_go_on(
             with pytest.raises(LogDiverged, match="startingPosition"):
                 latest(reader, end)
             with pytest.raises(LogDiverged, match="startingPosition"):
-                reader.partitions(middle, end)  # a batch that was planned before
+                reader.partitions(middle, end)  # a batch planned earlier
         if options:
             again = stream_reader(url, **options, startingPosition="group")
             start = again.initialOffset()

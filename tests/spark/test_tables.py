@@ -1,4 +1,4 @@
-"""The tables on audits small enough to check by hand."""
+"""The tables of small audits, checked by hand."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def approximately(**values: float) -> dict[str, Any]:
 
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A machine whose clock on the wall does not show UTC."""
+    """A machine whose local time is not UTC."""
     monkeypatch.setenv("TZ", "Asia/Kolkata")
     time.tzset()
     yield
@@ -161,7 +161,7 @@ def test_late_group_has_no_lifecycle_of_messages_it_could_not_read(spark: SparkS
             *(entry(f"old{number}", "ack", "succeeded", 6, position=number + 1) for number in range(3)),
             *(send(f"new{number}", 100, position=number + 10) for number in range(2)),
             receive("new0", 101, group="late", position=10),
-            # The group received it, whatever is known of its beginning.
+            # The group received it, even if its send is not in the audit.
             receive("old2", 102, group="late", position=3),
         ],
     ).withColumn("begun", F.create_map(F.lit("late"), F.lit(3)))
@@ -266,7 +266,7 @@ def test_age_of_waiting_messages_grows_to_the_end_of_the_period(spark: SparkSess
 
 
 def test_deliveries_are_tried_again_at_most_as_often_as_they_ended(spark: SparkSession) -> None:
-    """They may have begun in another stretch."""
+    """They may have begun in another bucket."""
     audit = audit_frame(
         spark,
         [

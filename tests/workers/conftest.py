@@ -1,4 +1,4 @@
-"""Workers on real stores of every engine, in this process; the tests of whole processes are in tests/faults."""
+"""Workers on real stores of every engine, in the test process; tests/faults runs them as processes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def store(url: str) -> Iterator[penstock.Store]:
 
 @pytest.fixture
 def start(store: penstock.Store) -> Iterator[Start]:
-    """Start a worker in the background; it ends with the test."""
+    """Start a worker in the background, stopped at the end of the test."""
     started: list[penstock.Worker] = []
 
     def start(handlers: Any, **options: Any) -> penstock.Worker:

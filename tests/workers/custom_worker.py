@@ -1,4 +1,4 @@
-"""A worker with settings of its own, for the command line to run."""
+"""A Worker object for the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A handler for a child process that never comes back."""
+"""A handler for a child process that never returns."""
 
 from __future__ import annotations
 

@@ -42,9 +42,11 @@ def handle(delivery: penstock.Delivery) -> None:
 
 
 def fork() -> int:
-    """Copy this process; the copy leaves the handler by an exception. Return the copy's exit code."""
+    """Fork; the child leaves the handler by an exception. Returns the child's exit code."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # other threads run: later Pythons warn
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # Python 3.12 and newer warn about forks in a multi-threaded process
         copy = os.fork()
     if copy == 0:
         sys.exit(3)
@@ -60,7 +62,7 @@ def handle_batch(several: list[penstock.Delivery]) -> list[Any]:
 
 
 def note_order(delivery: penstock.Delivery) -> None:
-    """The first message of a shard is tried again at once; the file gets the positions of those that went well."""
+    """The first message of a shard is retried at once; the positions of acked messages go to a file."""
     path = Path(delivery.json()["path"])
     if delivery.attempt == 1 and not path.exists():
         path.touch()

@@ -1,4 +1,4 @@
-"""An app for the command line to run."""
+"""An App object for the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`penstock worker`: what it runs, what it refuses, how it ends."""
+"""`penstock worker`: targets, options, signals and exit codes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
 
 @pytest.fixture
 def program(cli: Cli) -> Iterator[subprocess.Popen[str]]:
-    """`penstock worker` in a process of its own."""
+    """Runs `penstock worker` in a child process."""
     words = ["worker", TARGET, "--url", cli.url, "--log-format", "json", "--sweep-seconds", "0.2"]
     member = run_program(words)
     yield member
@@ -199,7 +199,7 @@ def test_signals_are_handled_while_a_handler_blocks_the_event_loop(
 
 
 def await_heard(program: subprocess.Popen[str], number: signal.Signals = signal.SIGTERM) -> None:
-    """Two signals that wait to be heard are one."""
+    """Two pending signals of the same number are delivered as one."""
     assert program.stderr is not None
     while f"{number.name}: stopping" not in (line := program.stderr.readline()):
         assert line, "it ended without hearing the signal"
@@ -253,7 +253,7 @@ def test_reload_restarts_the_worker_when_code_changes(cli: Cli, tmp_path: Path) 
 
 
 def resend(queue: penstock.Queue) -> bool:
-    """The old code may still have taken it: send another for the new one."""
+    """The old process may have received it: send another one for the new process."""
     if not queue.peek(1):
         queue.send(b"again")
         time.sleep(0.3)

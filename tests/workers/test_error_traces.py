@@ -76,7 +76,7 @@ def test_reject_reschedule_and_retry_leave_no_stack_trace(store: penstock.Store)
 def test_a_long_trace_keeps_its_end(store: penstock.Store) -> None:
     def recurse(depth: int) -> None:
         if depth:
-            # A message of its own for each level: Python would fold frames that are alike.
+            # Each level has its own message, because Python folds identical frames.
             try:
                 recurse(depth - 1)
             except ValueError as error:

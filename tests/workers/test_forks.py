@@ -1,4 +1,4 @@
-"""Handlers that fork: the copy ends with the handler and settles nothing."""
+"""Handlers that fork: the child exits with the handler and settles nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""gq's consumers in a worker: the callback that processes messages, and the way back after missed heartbeats."""
+"""gq's consumers in a worker: the Process callback, and registration after missed heartbeats."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def test_the_process_callback_gets_each_payload_and_its_result_settles_the_messa
 def test_a_worker_that_was_removed_registers_again_when_it_receives(store: penstock.Store, start: Any) -> None:
     queue = store.queue("orders")
     handled = threading.Event()
-    # Its own sweeper would remove it between two looks, and it would be back before the second.
+    # Without a sweeper: it would remove the worker, which registers again before the test sees it.
     worker = start({"orders": lambda delivery: handled.set()}, heartbeat_seconds=300, sweep_seconds=None)
     await_until(queue.consumers)
-    # A promise that is broken at once stands for heartbeats that did not come; the next one is minutes away.
+    # A heartbeat interval of almost 0 simulates missed heartbeats; the worker's next one is minutes away.
     store.engine.register("orders", "default", worker.name, 0.000001, 0)
     await_until(lambda: store.sweep().removed_consumers)
     queue.send(1)

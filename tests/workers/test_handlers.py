@@ -1,4 +1,5 @@
-"""What a handler gets, and what follows from what it does: on threads, on an event loop, in processes."""
+"""Arguments of handlers, and the settlement that follows from their result: on threads, on an event loop, in
+processes."""
 
 from __future__ import annotations
 
@@ -280,7 +281,7 @@ def test_a_batch_is_handled_in_one_call_with_an_outcome_for_each(store: penstock
     def judge(several: list[Any]) -> list[Any]:
         sizes.append(len(several))
         one, two, _, four, five = several
-        # The third is left out: nobody said that it went well.
+        # The third has no settlement: it is not assumed to have succeeded.
         return [
             penstock.Ack(one),
             penstock.Nak(two, "again", 60),
@@ -302,7 +303,7 @@ def test_a_batch_is_handled_in_one_call_with_an_outcome_for_each(store: penstock
     assert "no outcome" in (fate(orders, ids[2])[2] or "")
 
 
-def test_a_batch_of_payloads_answers_in_their_order_and_one_that_does_not_fit_spoils_no_other(
+def test_a_batch_handler_returns_results_in_order_and_an_invalid_payload_is_settled_alone(
     store: penstock.Store,
 ) -> None:
     orders = store.queue("orders")
@@ -387,7 +388,7 @@ def test_order_is_kept_when_a_handler_in_a_process_naks_by_itself(store: penstoc
     assert len(positions) == 4
 
 
-def test_a_child_that_dies_takes_only_its_own_message_with_it(store: penstock.Store) -> None:
+def test_a_dying_child_affects_only_its_own_message(store: penstock.Store) -> None:
     queue = store.queue("work")
     ids = queue.send_many([{"do": "die"}, {"do": "return"}])
     app = penstock.App()
@@ -446,8 +447,8 @@ def test_an_invalid_schedule_is_refused_where_it_is_declared(
 
 
 def test_an_error_with_bytes_that_are_not_utf8_is_stored_as_the_reason(store: penstock.Store) -> None:
-    """File names that are not UTF-8 reach Python as lone surrogates. In a process only: the log of a thread would have
-    the surrogate in it, which the processes that run tests cannot tell each other."""
+    """File names that are not UTF-8 reach Python as lone surrogates. Only in a process: the log of a thread would have
+    the surrogate, which pytest-xdist cannot encode."""
     queue = store.queue("work", max_retries=0)
     queue.send({"do": "surrogate"})
     app = penstock.App()

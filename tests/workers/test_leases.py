@@ -1,4 +1,4 @@
-"""Leases that last as long as their handlers, heartbeats, and handlers that run too long."""
+"""Lease renewal, heartbeats, and handlers that exceed max_seconds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.workers.conftest import await_until, events
 
 @pytest.mark.parametrize("kind", ["thread", "loop"])
 def test_a_lease_lasts_as_long_as_its_handler(store: penstock.Store, kind: str) -> None:
-    # Long enough for a heartbeat of a machine that is busy with something else for a moment.
+    # Long enough for heartbeats on a busy machine.
     queue = store.queue("work", lease_seconds=1.5)
     message = queue.send(b"x")
 
@@ -239,7 +239,7 @@ def test_workers_have_a_place_in_birth_order_and_give_it_up(store: penstock.Stor
 def test_a_removed_worker_registers_again_and_gives_up_lost_messages(
     store: penstock.Store, start: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As after a long stop: the others have taken its place and its leases away."""
+    """As after a long suspension: the worker was removed and its leases were released."""
     queue = store.queue("work")
     message = queue.send(b"x")
     running, cancelled = threading.Event(), threading.Event()
@@ -267,7 +267,7 @@ def test_a_removed_worker_registers_again_and_gives_up_lost_messages(
 
 
 def test_the_heartbeats_of_many_queues_are_one_commit(store: penstock.Store, start: Any) -> None:
-    """Every commit wakes every worker of the store, and each asks about all its queues then."""
+    """Every commit wakes all workers of the store, and each then checks all its queues."""
     start({f"queue {number}": lambda delivery: None for number in range(20)}, heartbeat_seconds=1, sweep_seconds=None)
     assert len(store.consumers()) == 20
 

@@ -1,4 +1,4 @@
-"""What others can see of a worker: logs, metrics, traces."""
+"""Logs, metrics and traces of a worker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from penstock.workers.metrics import Metrics
 
 @pytest.fixture
 def lines() -> Iterator[io.StringIO]:
-    """What a program that logs JSON would write."""
+    """The records as a program with JSON logs writes them."""
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonFormatter())

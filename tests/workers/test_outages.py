@@ -1,4 +1,4 @@
-"""A store that is away for a while: the worker says so, waits, and goes on."""
+"""Outages of the store: logged, retried, and survived."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_worker_survives_a_store_locked_longer_than_its_timeout(
             worker.start()
             await_until(running.is_set)
             blocker = apsw.Connection(str(path))
-            # The worker sweeps meanwhile, and may just be writing.
+            # The worker sweeps concurrently and may be writing.
             blocker.set_busy_timeout(10_000)
             blocker.execute("begin immediate")
             go.set()

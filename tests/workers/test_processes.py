@@ -1,4 +1,4 @@
-"""Processes of handlers: how they start, what signals do to them, and how they end."""
+"""Handlers in processes: start, signals and exit."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tests.workers.hanging_handler import is_alive
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the test and the children meet."""
+    """The directory through which test and children communicate."""
     monkeypatch.setenv("STARTING_FOLDER", str(tmp_path))
     return tmp_path
 
 
 @pytest.fixture
 def program(url: str, store: penstock.Store, folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """`penstock worker` as the leader of a process group of its own, as service managers start it."""
+    """Runs `penstock worker` as the leader of its own process group, as service managers do."""
     words = ["worker", "tests.workers.import_handlers:app", "--url", url, "--grace-seconds", "20"]
     member = subprocess.Popen(
         [sys.executable, "-m", "penstock.cli", *words],

@@ -1,4 +1,4 @@
-"""rsqueue's runners in a worker: errors with codes, and work whose group is cancelled while it runs."""
+"""rsqueue's runners in a worker: error codes, and cancellation of the batch of a running message."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.workers.conftest import await_until
 
 @pytest.mark.parametrize("run", ["thread", "process"])
 @pytest.mark.parametrize("how", ["raise", "reject", "cause", "by hand"])
-def test_whoever_waits_gets_the_code_of_the_handlers_error(store: penstock.Store, run: Run, how: str) -> None:
+def test_wait_raises_the_code_of_the_handlers_error(store: penstock.Store, run: Run, how: str) -> None:
     queue = store.queue("work", max_retries=0)
     queue.send(how, address="report")
     app = penstock.App()

@@ -1,4 +1,4 @@
-"""How many handlers run, which ones, and what happens to a slot whose handler waits."""
+"""Concurrency, priorities, and the slots of handlers that wait."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.workers.conftest import await_until
 
 
 class Crowd:
-    """Handlers that stay until they are let go, and are counted meanwhile."""
+    """Handlers that block until released, and count themselves."""
 
     def __init__(self) -> None:
         self.running: list[Any] = []
@@ -48,7 +48,7 @@ class Crowd:
 
 
 @pytest.mark.parametrize("kind", ["thread", "loop"])
-def test_as_many_run_as_the_concurrency_says_and_no_more(store: penstock.Store, start: Any, kind: str) -> None:
+def test_handlers_run_up_to_the_concurrency(store: penstock.Store, start: Any, kind: str) -> None:
     crowd = Crowd()
     store.queue("work").send_many([bytes([number]) for number in range(20)])
     app = penstock.App()
@@ -71,7 +71,7 @@ def test_queues_do_not_take_each_others_slots(store: penstock.Store, start: Any)
 
 
 def test_slow_handlers_hold_no_more_than_they_run(store: penstock.Store, start: Any) -> None:
-    """What waits in a worker could run elsewhere."""
+    """Other workers could run messages that are buffered in one."""
     crowd = Crowd()
     store.queue("work").send_many([bytes([number]) for number in range(20)])
     start({"work": crowd.handle}, concurrency=2)
@@ -92,7 +92,7 @@ def test_prefetched_messages_are_bounded_by_the_slots(store: penstock.Store, sta
 
 
 def test_at_most_once_messages_are_not_prefetched(store: penstock.Store, start: Any) -> None:
-    """One that waits in a worker would be lost with it."""
+    """A buffered message would be lost with its worker."""
     crowd = Crowd()
     queue = store.queue("once", delivery="at_most_once")
     queue.send_many([bytes([number]) for number in range(9)])
@@ -100,7 +100,7 @@ def test_at_most_once_messages_are_not_prefetched(store: penstock.Store, start: 
     app.add("once", crowd.handle, concurrency=2, prefetch=3)
     start(app)
     await_until(lambda: len(crowd.running) == 2)
-    queue.send(b"x")  # the worker hears of it, and could take more
+    queue.send(b"x")  # the worker is notified, and could receive more
     assert queue.stats("default").in_progress == 2
     crowd.let_go()
     await_until(lambda: crowd.done == 10)
@@ -149,7 +149,7 @@ def test_priority_is_kept_between_the_queues_of_a_worker(
     worker = start(dict.fromkeys(names, handle), slots=1)
     await_until(first.is_set)
     store.queue("urgent").send_many([penstock.Outgoing(payload=b"", priority=priority) for priority in (0, 7, 0)])
-    # The worker learns of a commit by a signal: the slot stays taken until it has come.
+    # The slot stays occupied until the worker was notified of the commit.
     await_until(lambda: supply_of(worker, "urgent") is not Supply.EMPTY)
     go.set()
     await_until(lambda: len(order) == 13)
@@ -157,7 +157,7 @@ def test_priority_is_kept_between_the_queues_of_a_worker(
 
 
 def supply_of(worker: penstock.Worker, queue: str) -> Supply:
-    """What the worker knows about one of its queues."""
+    """The worker's state of one queue."""
     assert worker._fetcher is not None
     return next(demand.state for source, demand in worker._fetcher._demands.items() if source.name == queue)
 
@@ -194,7 +194,7 @@ def test_invalid_slots_are_refused(store: penstock.Store, slots: Any) -> None:
 # -- what is accepted --------------------------------------------------------------------------------------------------
 
 
-def test_what_a_worker_accepts_can_change_while_it_runs(store: penstock.Store, start: Any) -> None:
+def test_accepted_queues_can_change_while_a_worker_runs(store: penstock.Store, start: Any) -> None:
     seen: list[str] = []
 
     def handle(delivery: penstock.Delivery) -> None:
@@ -220,7 +220,7 @@ def test_what_a_worker_accepts_can_change_while_it_runs(store: penstock.Store, s
 
 
 def test_a_handler_that_waits_gives_its_slot_back(store: penstock.Store, start: Any) -> None:
-    """One slot, and each message waits for the next one: without its slot the innermost could never run."""
+    """One slot, and each handler waits for the next message: unless it frees its slot, the innermost never runs."""
     queue = store.queue("work")
     order: list[int] = []
 
@@ -298,7 +298,7 @@ def test_handlers_returning_from_a_wait_precede_new_ones(store: penstock.Store, 
             queue.wait("second", timeout_seconds=60)
         elif delivery.payload == b"second":
             queue.send_many([b"third", b"fourth", b"fifth"])
-            await_until(lambda: worker.status()[0].waiting == 3)  # they are there when the slot becomes free
+            await_until(lambda: worker.status()[0].waiting == 3)  # they are ready when the slot is freed
         else:
             crowd.handle(delivery)
         order.append(delivery.payload)
@@ -361,7 +361,7 @@ def test_an_ordered_queue_is_handled_in_order_retries_included(store: penstock.S
 
 @pytest.mark.parametrize("kind", ["thread", "loop"])
 def test_a_handler_of_an_ordered_queue_may_settle_now_and_then_itself(store: penstock.Store, kind: str) -> None:
-    """What the worker has not told the store yet of those before is told with it."""
+    """The pending settlements of earlier messages are sent in the same call."""
     queue = store.queue("ledger", ordered=True)
     queue.send_many(range(12))
     refused: list[penstock.PenstockError] = []

@@ -1,4 +1,4 @@
-"""A worker that stops finishes or gives back everything."""
+"""A stopping worker finishes or releases all its messages."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_messages_of_a_receive_in_progress_are_handled_or_released(tmp_path: Pat
         queue = store.queue("work")
         message = queue.send(b"x")
         worker = penstock.Worker(store, {"work": lambda delivery: None}, sweep_seconds=None)
-        # Before it starts: a receive that began before the message was there would not bring it.
+        # Send before the worker starts: a receive in progress would not return the message.
         blocker.execute("lock table penstock.lease in access exclusive mode")
         worker.start()
         await_until(lambda: eye.execute(WAITING).fetchone() != (0,))
@@ -61,7 +61,7 @@ def test_messages_of_a_receive_in_progress_are_handled_or_released(tmp_path: Pat
         assert stopping.is_alive(), "it waits for what it has asked for"
         blocker.rollback()
         stopping.join(60)
-        # Its lease must not just end with the worker: that would count as an attempt.
+        # Its lease must not end by itself: that would count as an attempt.
         assert events(queue, message) in (["send", "receive", "release"], ["send", "receive", "ack"])
 
 
@@ -111,7 +111,7 @@ def test_a_handler_that_blocks_the_event_loop_does_not_keep_the_worker_from_stop
     assert events(queue, message) == ["send", "receive", "release"]
 
 
-def test_handlers_that_only_wait_for_other_messages_do_not_use_up_the_grace(store: penstock.Store, start: Any) -> None:
+def test_a_stop_does_not_wait_for_handlers_that_wait_for_unstarted_messages(store: penstock.Store, start: Any) -> None:
     queue, elsewhere = store.queue("work"), store.queue("elsewhere")
     message = queue.send(b"x")
     waiting = threading.Event()
@@ -129,7 +129,7 @@ def test_handlers_that_only_wait_for_other_messages_do_not_use_up_the_grace(stor
     assert events(queue, message) == ["send", "receive", "release"]
 
 
-def test_a_handler_that_waits_for_one_that_runs_here_is_waited_for(store: penstock.Store, start: Any) -> None:
+def test_a_stop_waits_for_a_handler_that_waits_for_another_running_one(store: penstock.Store, start: Any) -> None:
     queue = store.queue("work")
     running, go = threading.Event(), threading.Event()
 
@@ -150,7 +150,7 @@ def test_a_handler_that_waits_for_one_that_runs_here_is_waited_for(store: pensto
 
 
 def test_every_process_of_a_handler_is_ended_by_one_thread(store: penstock.Store) -> None:
-    """The slot's own thread and the one that stops the worker must not both do it: one would find it closed."""
+    """The slot's thread and the stopping thread must not both end it: one would find it closed."""
     queue = store.queue("work")
     queue.send_many([{"do": "nothing"}] * 4)
     app = penstock.App()
@@ -201,7 +201,7 @@ def test_an_at_most_once_message_that_is_cut_short_is_a_dead_letter(store: penst
     assert letter.reason == "the worker stopped before its handler had finished"
 
 
-def test_once_ends_when_nothing_is_left_and_does_not_wait_for_what_is_not_due(store: penstock.Store) -> None:
+def test_once_ends_when_nothing_is_due(store: penstock.Store) -> None:
     queue = store.queue("work")
     queue.send(b"later", delay_seconds=60)
     queue.send_many([b"now"] * 50)

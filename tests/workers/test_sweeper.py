@@ -1,4 +1,4 @@
-"""Sweeps by whoever runs: one for all, and schedules on time."""
+"""Sweeps: one for all processes, and schedules on time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def timed(tmp_path: Path, clock: Clock) -> Iterator[penstock.Store]:
 
 
 class Counting:
-    """An engine that counts its sweeps, which are real."""
+    """An engine that counts its real sweeps."""
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
@@ -79,7 +79,7 @@ def test_a_sweeper_wakes_for_the_next_tick(timed: penstock.Store, clock: Clock) 
 
 
 def test_a_worker_sweeps_while_it_runs(store: penstock.Store, start: Any) -> None:
-    """A silent consumer of another queue is removed though nobody receives there."""
+    """A dead consumer of another queue is removed, although nobody receives there."""
     other = store.queue("other")
     other.send(b"x")
     other.register("silent", heartbeat_seconds=0.1)
@@ -102,7 +102,7 @@ def test_workers_that_do_not_sweep_leave_it_to_others(store: penstock.Store, sta
 
 
 def test_every_tick_is_sent_once_by_nodes_whose_clocks_differ(tmp_path: Path) -> None:
-    """Three processes on clocks that run sixty times too fast and are up to forty of their seconds apart."""
+    """Three processes whose clocks run sixty times too fast and differ by up to forty of their seconds."""
     with Processes(tmp_path, 1, ENGINES[0]) as processes:
         since = time.time_ns() // 1000
         with penstock.connect(processes.url, clock=lambda: fast_time(since)) as store:

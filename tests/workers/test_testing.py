@@ -1,4 +1,4 @@
-"""The aids for tests of programs that use Penstock, used as such programs would."""
+"""The test support for programs that use Penstock."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ def test_the_fixtures_are_there_for_a_program_that_tests_with_pytest(tmp_path: P
         text=True,
         check=False,
         cwd=tmp_path,
-        # Only this plugin: where Penstock is installed pytest finds it by itself, and it must not be there twice.
+        # Load only this plugin explicitly: where Penstock is installed pytest finds it, and it must not be loaded
+        # twice.
         env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""},
     )
     assert "2 passed" in ended.stdout, ended.stdout + ended.stderr
