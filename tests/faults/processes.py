@@ -1,4 +1,4 @@
-"""Real processes on one store: started, killed and stopped by their own pid, and a look at what they left behind."""
+"""Real processes on one store: started, killed and stopped by their own pid."""
 
 from __future__ import annotations
 
@@ -8,21 +8,13 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 
-import msgspec
-
-import penstock
-from penstock.domain.validation import from_time
 from tests.conformance.engines import EngineRow
-from tests.faults import history
 from tests.faults.actor import READY
-from tests.faults.checker import Dump, Entry, Fate
 from tests.faults.forked_process import ForkedProcess
 
-ALL = 1_000_000
 # Far longer than it takes, also on a machine that has much else to do.
 END_SECONDS = 60
 
@@ -43,10 +35,14 @@ class Processes:
         self._said = folder / "said"
         self._said.mkdir()
 
-    def start(self, role: str, queue: str = "work") -> ForkedProcess:
+    def start(self, role: str) -> ForkedProcess:
         number = next(self._numbers)
-        path = self.histories / f"{role}-{number}.jsonl"
-        return self.run("tests.faults.actor", role, self.url, str(path), str(self.seed * 1000 + number), queue)
+        seed = str(self.seed * 1000 + number)
+        return self.run("tests.faults.actor", role, self.url, str(self.histories), f"{role}-{number}", seed)
+
+    def start_worker(self) -> ForkedProcess:
+        name = f"worker-{next(self._numbers)}"
+        return self.run("tests.faults.worker_process", self.url, str(self.histories), name)
 
     def run(self, module: str, *arguments: str) -> ForkedProcess:
         # Standard error goes to a file: nobody reads a pipe while the members run, and one that is full stops them.
@@ -123,53 +119,3 @@ def await_until(true: Callable[[], bool], within_seconds: float = END_SECONDS) -
     while not true():
         assert time.monotonic() < ends, "it did not happen in time"
         time.sleep(0.02)
-
-
-def drain(store: penstock.Store, queue: str, groups: tuple[str, ...], within_seconds: float = END_SECONDS) -> None:
-    """Take everything out that is left: ack it, and nak poison until it is dead."""
-    orders = store.queue(queue)
-    ends = time.monotonic() + within_seconds
-    while any(_is_live(orders.stats(group)) for group in groups if group in orders.stats()):
-        assert time.monotonic() < ends, f"did not drain: {orders.stats()}"
-        for group in groups:
-            got = orders.receive(limit=1000, group=group, wait_seconds=0.05)
-            orders.settle([_last_word(delivery, is_primary=group == groups[0]) for delivery in got])
-        store.sweep()
-
-
-def _last_word(delivery: penstock.Delivery, is_primary: bool) -> penstock.Ack | penstock.Nak:
-    if delivery.payload.startswith(b"poison") and is_primary:
-        return penstock.Nak(delivery, "poison", 0)
-    return penstock.Ack(delivery)
-
-
-def _is_live(stats: penstock.GroupStats) -> bool:
-    return stats.held + stats.available + stats.redo + stats.in_progress > 0
-
-
-def dump(store: penstock.Store, queue: str, groups: tuple[str, ...] = ("default",)) -> Dump:
-    """What the public surface tells of every message, after the drain."""
-    orders = store.queue(queue)
-    fates: dict[str, Fate] = {}
-    for archived in orders.archive(limit=ALL):
-        fates[archived.message.id] = Fate(archived.message.payload.decode(), _trail(orders, archived.message.id))
-    for letter in orders.dead_letters(limit=ALL, group=groups[0]):
-        fate = fates.setdefault(letter.id, Fate(letter.payload.decode(), _trail(orders, letter.id)))
-        fate.letters += 1
-    stats = {group: msgspec.to_builtins(one) for group, one in orders.stats().items() if group in groups}
-    return Dump(fates, stats, max_retries=orders.policy().max_retries, groups=groups)
-
-
-def _trail(orders: penstock.Queue, message_id: str) -> list[Entry]:
-    return [
-        Entry(_micro(entry.at), str(entry.event), str(entry.state), entry.group, entry.attempt, entry.by)
-        for entry in orders.audit(message_id)
-    ]
-
-
-def _micro(at: datetime) -> int:
-    return from_time("at", at)
-
-
-def read_history(processes: Processes, queue: str) -> list[history.Step]:
-    return [step for step in history.read(processes.histories) if step.get("queue") == queue]

@@ -1,48 +1,74 @@
-"""Processes killed at the worst moments lose nothing and leave nothing half done."""
+"""Processes killed at the worst moments lose nothing and leave nothing half done. The checker of `penstock chaos`
+judges what they recorded."""
 
 from __future__ import annotations
 
 import random
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import penstock
-from tests.faults.checker import check
-from tests.faults.processes import END_SECONDS, Processes, await_ready, drain, dump, read_history
+from penstock.chaos import history
+from penstock.chaos.checker import check
+from penstock.chaos.drain import Drain
+from penstock.chaos.history import Recorder
+from penstock.chaos.plan import QUEUES as PLANS
+from penstock.chaos.plan import ActorPlan
+from penstock.chaos.ports.python import PythonPort
+from tests.conformance.engines import ENGINES
+from tests.faults.actor import QUEUES, Vanishing
+from tests.faults.processes import END_SECONDS, Processes, await_ready
 
 # A machine with much else to do may let the first ones do nothing before they are killed.
 MOST_KILLS = 60
 VANISHING = ["vanish-after-receive", "vanish-while-settling", "vanish-while-sweeping", "vanish-after-send"]
+WORK = next(plan for plan in PLANS if plan.kind == "work")
+
+
+@pytest.fixture(params=ENGINES, ids=lambda row: row.name)
+def processes(request: pytest.FixtureRequest, tmp_path: Path, seed: int) -> Iterator[Processes]:
+    with Processes(tmp_path, seed, request.param) as processes:
+        with penstock.connect(processes.url) as store:
+            queue = store.queue("work", **WORK.policy)
+            for group in WORK.groups:
+                queue.receive(group=group)
+        Recorder(processes.histories, "test").note("queue", **WORK.event("work"))
+        yield processes
 
 
 def test_every_send_that_returned_survives_its_sender(processes: Processes) -> None:
     dice = random.Random(processes.seed)
-    while processes.kills < 6 or (processes.kills < MOST_KILLS and count(processes, "send", "ok") <= 20):
+    while processes.kills < 6 or (processes.kills < MOST_KILLS and sends(processes) <= 20):
         sender = processes.start("sender")
         await_ready(sender)
         time.sleep(dice.uniform(0.02, 0.3))
         processes.kill(sender)
-    assert count(processes, "send", "ok") > 20, "unknown: hardly anything was sent before the kills"
+    assert sends(processes) > 20, "unknown: hardly anything was sent before the kills"
     judge(processes)
 
 
 @pytest.mark.parametrize("role", VANISHING)
 def test_a_process_that_vanishes_is_made_up_for(processes: Processes, role: str) -> None:
     with penstock.connect(processes.url) as store:
-        store.queue("work").send_many([f"plain-{number}".encode() for number in range(30)])
+        plan = ActorPlan("client", "first", str(processes.histories), 1, processes.url, QUEUES)
+        client = Vanishing(plan, Recorder(processes.histories, "first"), PythonPort(store), 0)
+        for _ in range(15):
+            client.send()
     for _ in range(3):
         vanishing = processes.start(role)
         vanishing.wait(END_SECONDS)
-        assert vanishing.returncode == -9, "it should have killed itself"
-    judge(processes, sent_before=[f"plain-{number}" for number in range(30)])
+        assert vanishing.returncode == -9, f"it should have killed itself:\n{processes.said(vanishing)}"
+    judge(processes)
 
 
 def test_consumers_killed_at_random_leave_work_that_others_finish(processes: Processes) -> None:
     dice = random.Random(processes.seed)
     sender = processes.start("sender")
     await_ready(sender)
-    while processes.kills < 10 or (processes.kills < MOST_KILLS and count(processes, "delivery", "ok") <= 10):
+    while processes.kills < 10 or (processes.kills < MOST_KILLS and deliveries(processes) <= 10):
         consumer, sweeper = processes.start("consumer"), processes.start("sweeper")
         await_ready(consumer)
         await_ready(sweeper)
@@ -50,22 +76,24 @@ def test_consumers_killed_at_random_leave_work_that_others_finish(processes: Pro
         processes.kill(consumer)
         processes.kill(sweeper)
     processes.finish_all()
-    assert count(processes, "delivery", "ok") > 10, "unknown: the consumers got hardly anything"
+    assert deliveries(processes) > 10, "unknown: the consumers got hardly anything"
     judge(processes)
 
 
-def judge(processes: Processes, sent_before: list[str] | None = None) -> None:
-    """Start the batches that killed senders left open, drain the rest, and check every law a history can show."""
-    history = read_history(processes, "work")
-    if sent_before:
-        history.insert(0, {"op": "send", "type": "invoke", "payloads": sent_before, "t": 0, "process": "test", "n": 0})
+def judge(processes: Processes) -> None:
+    """Take out what is left, and check every law that a history can show."""
     with penstock.connect(processes.url) as store:
-        for batch in store.queue("work").batches():
-            store.queue("work").batch(batch.name).start()
-        drain(store, "work", ("default",))
-        violations = check(history, dump(store, "work"))
-    assert not violations, "\n".join(f"{one.invariant} {one.text}" for one in violations[:20])
+        drain = Drain(store, Recorder(processes.histories, "drain"), QUEUES)
+        drain.run()
+        drain.read_audits(history.read(processes.histories), processes.seed)
+        assert all(one.level != "error" for one in store.doctor())
+    violations = check(history.read(processes.histories))
+    assert not violations, "\n".join(f"{one.law}: {one.text}" for one in violations[:20])
 
 
-def count(processes: Processes, op: str, type: str) -> int:
-    return sum(step["op"] == op and step["type"] == type for step in read_history(processes, "work"))
+def sends(processes: Processes) -> int:
+    return sum(event["op"] == "send" and event["type"] == "ok" for event in history.read(processes.histories))
+
+
+def deliveries(processes: Processes) -> int:
+    return sum(len(event.get("taken", ())) for event in history.read(processes.histories))

@@ -238,7 +238,7 @@ class Course:
         self.nemesis.counts["failover"] += 1
 
     def _start_crew(self) -> None:
-        roles = ["worker", "sweeper", "batcher", "sender", *(["follower"] if "stream" in self.queues else [])]
+        roles = ["worker", "worker", "sweeper", "batcher", "sender", *(["follower"] if "stream" in self.queues else [])]
         for protocol in self.options.protocols:
             if protocol != "sql" or is_postgres(self.url):
                 self._start("client", protocol)
