@@ -13,7 +13,6 @@ from penstock import Store
 from penstock.spark.session import open_session
 from tests.conformance.engines import ENGINES, EngineRow
 
-PATIENCE_SECONDS = 300
 FOLDER = Path(__file__).parent
 # Spark's default checkpoint manager starts about ten processes per file, to check links. The cluster tests use it.
 CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
@@ -46,7 +45,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if FOLDER in item.path.parents:
             item.add_marker(pytest.mark.xdist_group("cluster" if item.path.name == APART else "spark"))
-            item.add_marker(pytest.mark.timeout(PATIENCE_SECONDS))
 
 
 @pytest.fixture(params=ENGINES, ids=lambda row: row.name)

@@ -6,12 +6,10 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
-import pytest
 
 from penstock import Queue, Store
 
 
-@pytest.mark.timeout(60)
 def test_law_3_what_an_earlier_receive_of_the_transaction_took_is_not_overtaken(
     store: Store, queue: Queue, other: psycopg.Connection
 ) -> None:
@@ -45,7 +43,6 @@ def test_law_3_what_an_earlier_receive_of_the_transaction_took_is_not_overtaken(
     assert len(others) == 4
 
 
-@pytest.mark.timeout(60)
 def test_a_transaction_within_a_group_does_not_wait_for_the_group(store: Store) -> None:
     """The first send to a queue makes it; a second connection of the same thread would wait for that for ever."""
     engine = store.engine

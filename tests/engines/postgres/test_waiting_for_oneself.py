@@ -8,7 +8,6 @@ import pytest
 from penstock import Queue, Store
 
 
-@pytest.mark.timeout(30)
 @pytest.mark.parametrize("queue_name", ["new", "orders"], ids=["new queue", "new priority"])
 def test_a_send_in_a_transaction_that_made_the_lane_itself_goes_in(
     store: Store, queue: Queue, other: psycopg.Connection, queue_name: str
@@ -21,7 +20,6 @@ def test_a_send_in_a_transaction_that_made_the_lane_itself_goes_in(
     assert [one.json() for one in got if one.priority == 5] == [1, {"second": True}]
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize("verb", ["redrive('orders')", "flush('orders')", "sweep()"])
 def test_sweeps_pass_by_a_queue_that_an_open_transaction_changes(
     store: Store, queue: Queue, other: psycopg.Connection, verb: str

@@ -28,7 +28,7 @@ FLAGS = (
     "--disable-sync",
 )
 # Milliseconds. Generous, because the machine may be busy: what works is seen within a fraction of it.
-PATIENCE = 40_000
+PATIENCE = 120_000
 expect.set_options(timeout=PATIENCE)
 ROLES = ("observer", "operator", "admin")
 _numbers = itertools.count(1)
@@ -109,6 +109,7 @@ def log_in(browser: Browser, guarded: Served) -> Iterator[Callable[[str], Page]]
 
     def enter(name: str) -> Page:
         contexts.append(browser.new_context(base_url=guarded.base))
+        contexts[-1].set_default_timeout(PATIENCE)
         opened = contexts[-1].new_page()
         opened.goto("/")
         opened.get_by_label("Name").fill(name)

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, ViewportSize
 
 import penstock
 from penstock.client.pipeline import LakeStatus, PipelineRun, ReportStatus, note_lake, note_report, note_run
-from tests.servers.http.dashboard.conftest import Served
+from tests.servers.http.dashboard.conftest import PATIENCE, Served
 from tests.servers.http.dashboard.page_log import Watched, close
 
-LIGHT, DARK, PHONE = "light", "dark", "phone"
+PHONE, SCREEN = ViewportSize(width=375, height=812), ViewportSize(width=1280, height=900)
 # The ground of a page in each theme, as the style sheet has it.
-GROUNDS = {LIGHT: "rgb(246, 247, 249)", DARK: "rgb(13, 19, 25)", PHONE: "rgb(246, 247, 249)"}
+GROUNDS: dict[Literal["light", "dark"], str] = {"light": "rgb(246, 247, 249)", "dark": "rgb(13, 19, 25)"}
+FITS = "document.documentElement.scrollWidth <= innerWidth"
+CONTRASTS = (
+    "/",
+    "/queues/sights",
+    "/queues/sights/dead",
+    "/batches",
+    "/search?queue=sights",
+    "/schedules",
+    "/pipeline",
+)
 
 
 @pytest.fixture(scope="module")
@@ -66,28 +77,29 @@ def _note_pipeline(store: penstock.Store) -> None:
     note_report(engine, ReportStatus(f"{long}/report.html", now, ["3 messages of sights failed.", "x" * 200]))
 
 
-@pytest.fixture(params=[LIGHT, DARK, PHONE])
-def look(request: pytest.FixtureRequest, browser: Browser, served: Served) -> Iterator[tuple[str, Page]]:
-    width, height = (375, 812) if request.param == PHONE else (1280, 900)
-    context = browser.new_context(
-        base_url=served.base,
-        viewport={"width": width, "height": height},
-        color_scheme="dark" if request.param == DARK else "light",
-    )
-    yield request.param, context.new_page()
+@pytest.fixture
+def phone(browser: Browser, served: Served) -> Iterator[Page]:
+    context = browser.new_context(base_url=served.base, viewport=PHONE, color_scheme="light")
+    context.set_default_timeout(PATIENCE)
+    yield context.new_page()
     close(context)
 
 
-def test_every_page_opens(look: tuple[str, Page], paths: dict[str, str]) -> None:
-    kind, page = look
-    watched = Watched(page)
+def test_every_page_opens(phone: Page, paths: dict[str, str]) -> None:
+    """Opened on a phone, then on a wide screen, in both themes."""
+    watched = Watched(phone)
     for path, heading in paths.items():
-        answer = page.goto(path)
+        phone.set_viewport_size(PHONE)
+        answer = phone.goto(path)
         assert answer is not None
         assert answer.status == 200, path
-        assert page.locator("h1").inner_text() == heading, path
-        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, f"{path} is too wide"
-        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == GROUNDS[kind], path
+        assert phone.locator("h1").inner_text() == heading, path
+        assert phone.evaluate(FITS), f"{path} is too wide for a phone"
+        phone.set_viewport_size(SCREEN)
+        phone.wait_for_function(FITS)
+        for theme, ground in GROUNDS.items():
+            phone.emulate_media(color_scheme=theme)
+            assert phone.evaluate("getComputedStyle(document.body).backgroundColor") == ground, path
         assert not watched.complaints, path
 
 
@@ -97,31 +109,18 @@ def test_charts_are_drawn(page: Page, paths: dict[str, str]) -> None:
     assert page.locator("#charts .uplot").count() == 3
 
 
-def test_text_has_enough_contrast(look: tuple[str, Page], paths: dict[str, str]) -> None:
+@pytest.mark.parametrize(("theme", "size"), [("light", SCREEN), ("dark", SCREEN), ("light", PHONE)])
+def test_text_has_enough_contrast(
+    page: Page, paths: dict[str, str], theme: Literal["light", "dark"], size: ViewportSize
+) -> None:
     """As WCAG AA asks: 4.5 to 1, for everything that has text of its own."""
-    _, page = look
-    for path in (
-        "/",
-        "/queues/sights",
-        "/queues/sights/dead",
-        "/batches",
-        "/search?queue=sights",
-        "/schedules",
-        "/pipeline",
-    ):
+    page.emulate_media(color_scheme=theme)
+    page.set_viewport_size(size)
+    for path in CONTRASTS:
         page.goto(path)
         assert page.evaluate(FAINT) == [], path
 
 
-CONTRASTS = (
-    "/",
-    "/queues/sights",
-    "/queues/sights/dead",
-    "/batches",
-    "/search?queue=sights",
-    "/schedules",
-    "/pipeline",
-)
 FAINT = """() => {
     const channels = (text) => text.match(/[0-9.]+/g).map(Number);
     const light = (rgb) => {
