@@ -11,7 +11,7 @@ from hypothesis import settings
 
 from tests import java, seeds, temporary_files
 from tests.conformance.clients import CLIENTS
-from tests.conformance.engines import ENGINES, capabilities
+from tests.conformance.engines import EVERY_ENGINE, capabilities
 
 # The machine may be busy, so an example has no time limit of its own; the run as a whole has (pytest-timeout).
 settings.register_profile("penstock", deadline=None, max_examples=200, derandomize=not seeds.is_random())
@@ -77,7 +77,7 @@ def _escape_surrogates(value: Any) -> Any:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Printed even by a quiet run: a capability that an engine lacks must be seen, not hidden in a skip."""
-    for engine in ENGINES:
+    for engine in EVERY_ENGINE:
         found = capabilities(engine)
         flags = f"facets {', '.join(sorted(found.facets))}; receives_lightly={found.receives_lightly}"
         terminalreporter.write_line(f"engine {engine.name} through {' and '.join(CLIENTS)}: {flags}")

@@ -14,7 +14,7 @@ import penstock
 from penstock.engines import contract
 from penstock.engines.contract import EVERY_FACET, Capabilities
 from tests.architecture.sources import PACKAGE, python_files, tree
-from tests.conformance.engines import ENGINES, EngineRow
+from tests.conformance.engines import EVERY_ENGINE, EngineRow
 
 CONTRACT = PACKAGE / "engines" / "contract"
 MOST_QUEUE_METHODS = 40
@@ -56,7 +56,7 @@ def test_every_capability_is_read_by_the_package() -> None:
     assert not unread
 
 
-@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
+@pytest.mark.parametrize("engine", EVERY_ENGINE, ids=lambda engine: engine.name)
 def test_an_engine_has_every_method_of_its_facets(engine: EngineRow) -> None:
     with penstock.connect(engine.any_url) as store:
         found = store.engine

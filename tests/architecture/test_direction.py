@@ -43,6 +43,7 @@ OUTSIDE = {
     "pyarrow": {"engines", "spark"},
     "pyspark": {"spark"},
     "pytest": {"testing"},
+    "redis": {"engines"},
     "rich": {"cli"},
     # Only where the object that a caller hands in comes from it: Penstock does not need it.
     "sqlalchemy": {"engines"},

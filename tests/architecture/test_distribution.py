@@ -17,7 +17,7 @@ from tests.architecture.sources import ROOT
 NAME = "penstock-queue"
 INSTALLED = re.compile(r"pip install '?([\w.-]+)(?:\[([\w,]+)\])?")
 # `penstock` on the package registry is somebody else's.
-OTHERS_NAME = re.compile(r"\bpenstock\[(?:all|embedded|metrics|postgres|server|spark|tracing)")
+OTHERS_NAME = re.compile(r"\bpenstock\[(?:all|embedded|metrics|postgres|redis|server|spark|tracing)")
 TEXTS = [
     path
     for folder, pattern in (("src", "*.py"), ("src", "*.html"), ("docs", "*.md"), ("examples", "*"), (".", "*.md"))

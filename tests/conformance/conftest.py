@@ -11,7 +11,7 @@ import pytest
 from penstock import Queue, Store
 from tests.conformance.clients import CLIENTS, Opener
 from tests.conformance.clock import Chance, Clock
-from tests.conformance.engines import ENGINES, EngineRow
+from tests.conformance.engines import EVERY_ENGINE, EngineRow
 
 # All values differ, so that a field mixed up with another one is noticed.
 POLICY: dict[str, Any] = {
@@ -37,7 +37,7 @@ def chance() -> Chance:
     return Chance()
 
 
-@pytest.fixture(params=ENGINES, ids=lambda row: row.name)
+@pytest.fixture(params=EVERY_ENGINE, ids=lambda row: row.name)
 def engine_row(request: pytest.FixtureRequest) -> EngineRow:
     row: EngineRow = request.param
     return row

@@ -32,6 +32,12 @@ def _postgres(folder: Path) -> str:
     return fresh_database(folder=folder)
 
 
+def _redis(folder: Path) -> str:
+    from tests.engines.redis.server import fresh_store
+
+    return fresh_store()
+
+
 def _warm(url: str) -> dict[str, Any]:
     """Connections that were used before."""
     from tests.engines.postgres.server import shared_pool
@@ -43,6 +49,8 @@ ENGINES = (
     EngineRow("sqlite", _sqlite, "sqlite:///:memory:"),
     EngineRow("postgres", _postgres, "postgresql://nobody@localhost/none", _warm),
 )
+# The contract is tested on every engine; workers, servers and Spark, which use nothing else, on those above.
+EVERY_ENGINE = (*ENGINES, EngineRow("redis", _redis, "redis://localhost/0"))
 
 
 def capabilities(engine: EngineRow) -> Capabilities:

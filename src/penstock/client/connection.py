@@ -49,7 +49,8 @@ class EngineEntry(NamedTuple):
 
 def connect(url: str, **settings: Unpack[ConnectSettings]) -> Store:
     """Open the store at a URL: `sqlite:///app.db` (relative), `sqlite:////var/app.db` or `sqlite:///:memory:`;
-    `postgresql://user@host/database`; `postgresql+embedded:///folder` for a server of one's own, to try things.
+    `postgresql://user@host/database`; `postgresql+embedded:///folder` for a server of one's own, to try things;
+    `redis://host/0` or `redis+unix:///run/redis.sock`.
 
     `settings` go to the engine: `busy_seconds`, how long a call waits for another writer or for a connection; for
     PostgreSQL also `pool_size`, `prepare`, `listen` and `pool`.
@@ -130,6 +131,9 @@ ENGINES = (
     EngineEntry(
         ("postgresql+embedded",), "penstock.engines.postgres", "open_embedded", "PostgreSQL", "psycopg", "postgres",
         _embedded_path, "open_postgres",
+    ),
+    EngineEntry(
+        ("redis", "rediss", "redis+unix"), "penstock.engines.redis", "open_redis", "Redis", "redis", "redis"
     ),
 )  # fmt: skip
 SCHEMES = tuple(scheme for entry in ENGINES for scheme in entry.schemes)

@@ -1,0 +1,79 @@
+"""Batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.domain.errors import InvalidInput
+from penstock.domain.lifecycle import State
+from penstock.domain.message import Draft, named_after
+from penstock.domain.results import BatchInfo, MessagePage, MessageState, MessageSummary
+from penstock.domain.timestamps import to_time
+from penstock.domain.validation import shown
+from penstock.engines.pages import Found, members_with_states, page_of, place_of
+from penstock.engines.redis import rows
+from penstock.engines.redis.connection import RedisDatabase
+from penstock.engines.redis.drafts import option_map, policy_of
+
+
+class BatchCalls:
+    database: RedisDatabase
+
+    def batch_mark(self, queue: str, name: str, opens: bool) -> int:
+        mark: int = self.database.read("batch_mark", queue, name=name, opens=opens)
+        return mark
+
+    def batch_open(
+        self, queue: str, name: str, end: Draft | None, abort: Draft | None, after: int | None = None
+    ) -> BatchInfo:
+        given: dict[str, Any] = {"name": name, "after": after}
+        payloads: list[bytes] = []
+        for kind, message in (("finish", end), ("abort", abort)):
+            if message is None:
+                continue
+            if message[2].address is not None:
+                raise InvalidInput(f"the end or abort message of batch {shown(name)} cannot have an address")
+            payload, content_type, options = named_after(name, message)
+            given[kind] = {"type": content_type, "options": option_map(options)}
+            payloads.append(payload)
+        return rows.batch(queue, self.database.write("batch_open", queue, payloads, **given))
+
+    def batch_start(self, queue: str, name: str, after: int | None = None) -> BatchInfo:
+        return rows.batch(queue, self.database.write("batch_start", queue, name=name, after=after))
+
+    def batch_cancel(self, queue: str, name: str, after: int | None = None) -> BatchInfo:
+        return rows.batch(queue, self.database.write("batch_cancel", queue, name=name, after=after))
+
+    def batch(self, queue: str, name: str, after: int | None = None) -> BatchInfo:
+        return rows.batch(queue, self.database.read("batch", queue, name=name, after=after))
+
+    def batches(self, queue: str) -> list[BatchInfo]:
+        return [rows.batch(queue, row) for row in self.database.read("batches", queue)]
+
+    def cancelled(self, queue: str, group: str, positions: Sequence[int]) -> list[bool]:
+        found = self.database.read("cancelled", queue, group=group, positions=list(positions))
+        return [bool(one) for one in found]
+
+    def members(self, queue: str, name: str, number: int | None, limit: int, after: str | None) -> MessagePage:
+        place = place_of(after, (0, 0))
+        found: list[Found] = []
+        for held, at, member_queue, message_id, created_at in self.database.read(
+            "members", queue, name=name, number=number
+        ):
+            if (held, at) > place:
+                position = None if held else at
+                summary = MessageSummary(
+                    message_id.decode(),
+                    State.HELD if held else State.READY,
+                    position,
+                    to_time(created_at),
+                    queue=member_queue.decode(),
+                )
+                found.append(((held, at), summary))
+        return members_with_states(page_of(found, limit), self._states_in_primary)
+
+    def _states_in_primary(self, queue: str, ids: list[str]) -> list[MessageState | None]:
+        stored = self.database.command("HGET", self.database.queue_key(queue), "policy")
+        group = policy_of(stored).default_group
+        return [rows.message_state(row) for row in self.database.read("states", queue, group=group, ids=ids)]

@@ -1,0 +1,232 @@
+"""The connection to a server: calls of functions, and its errors as those of the domain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from penstock.domain.errors import (
+    DiskError,
+    InvalidInput,
+    NotAStore,
+    PenstockError,
+    SchemaMissing,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from penstock.domain.identity import SALT_BITS
+from penstock.domain.policy import Policy
+from penstock.engines.redis import refusals
+from penstock.engines.redis.drafts import policy_text
+from penstock.engines.redis.durability import Durability
+
+_pack = msgspec.msgpack.Encoder().encode
+# Verbs after which another call may find more to do, so that waiting calls look again.
+WAKING = frozenset(
+    ("send", "settle", "ack_all", "declare", "flush", "clear", "delete", "remove", "trim", "seek", "forget", "redrive",
+     "purge", "batch_open", "batch_start", "batch_cancel", "release", "take_over", "deregister")
+)  # fmt: skip
+# What the server says when it cannot run a call for now, by the first word of its error.
+_UNAVAILABLE = ("BUSY", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "NOREPLICAS", "UNBLOCKED")
+
+
+class RedisDatabase:
+    """One store on a server: its functions, called by name with the key of a queue or of the store."""
+
+    def __init__(
+        self,
+        client: redis.Redis,
+        name: str,
+        prefix: str,
+        clock: Callable[[], int] | None,
+        random: Callable[[], float],
+        durability: Durability,
+        busy_seconds: float,
+    ) -> None:
+        self.client = client
+        self.name = name
+        self.prefix = prefix
+        self.clock = clock
+        self.random = random
+        self._durability = durability
+        self._busy_seconds = busy_seconds
+        self._has_waitaof: bool | None = None
+        self.on_commit: Callable[[], None] = lambda: None
+        self.may_publish: Callable[[], bool] = lambda: False
+
+    def close(self) -> None:
+        self.client.close()
+
+    # -- keys ------------------------------------------------------------------------------------------------------
+
+    def queue_key(self, queue: str) -> str:
+        return f"{self.prefix}{{q:{queue}}}"
+
+    @property
+    def store_key(self) -> str:
+        return f"{self.prefix}{{store}}"
+
+    @property
+    def channel(self) -> str:
+        return f"{self.prefix}:commits"
+
+    # -- calls -----------------------------------------------------------------------------------------------------
+
+    def read(self, verb: str, queue: str, **given: Any) -> Any:
+        return self._call(verb, self.queue_key(queue), queue, given, ())
+
+    def write(self, verb: str, queue: str, payloads: Sequence[bytes] = (), **given: Any) -> Any:
+        """Call a verb that changes the queue. A queue that would be created is registered before, so that no sweep
+        misses it."""
+        key = self.queue_key(queue)
+        created: dict[str, bool] = {}
+        if verb in WAKING and self.may_publish():
+            given["notify"] = self.channel
+        while True:
+            reply = self._call(verb, key, queue, given, payloads, waits=True)
+            if not (isinstance(reply, list) and reply[:2] == [b"!", b"NEW_QUEUE"]):
+                if verb in WAKING:
+                    self.on_commit()
+                return reply
+            name = reply[2].decode()
+            self.command("SADD", f"{self.store_key}:queues", name)
+            created[name] = True
+            salt = int(self.random() * (1 << SALT_BITS))
+            given = {**given, "create": {"names": created, "policy": policy_text(Policy()), "salt": salt}}
+
+    def store_call(self, verb: str, key: str, **given: Any) -> Any:
+        return self._call(verb, key, "", given, ())
+
+    def _call(
+        self, verb: str, key: str, queue: str, given: dict[str, Any], payloads: Sequence[bytes], waits: bool = False
+    ) -> Any:
+        now = "" if self.clock is None else str(self.clock())
+        words = ("FCALL", f"penstock_{verb}", 1, key, now, _pack(given), *payloads)
+        reply = self._confirmed(words) if waits and self._durability.is_awaited else self.command(*words)
+        if isinstance(reply, list) and reply and reply[0] == b"!" and reply[1] != b"NEW_QUEUE":
+            raise self._refused(queue, reply[1].decode(), reply[2:])
+        return reply
+
+    def _refused(self, queue: str, code: str, values: list[Any]) -> PenstockError:
+        if code == "NO_QUEUE":
+            return refusals.no_queue(queue, self.queue_names())
+        if code == "NO_GROUP":
+            return refusals.no_group(queue, values[0].decode(), self.group_names(queue))
+        return refusals.error(code, queue, values)
+
+    def command(self, *words: Any) -> Any:
+        try:
+            return self.client.execute_command(*words)  # type: ignore[no-untyped-call]  # the library has no types here
+        except redis.exceptions.RedisError as error:
+            raise self.translated(error) from error
+
+    # -- durability ------------------------------------------------------------------------------------------------
+
+    def _confirmed(self, words: Sequence[Any]) -> Any:
+        """Call on one connection, and wait on it until the disk or the replicas have what the call wrote."""
+        milliseconds = max(1, int(self._busy_seconds * 1000) // 2)
+        wanted = self._durability.replicas
+        if wanted:
+            wait: tuple[Any, ...] = ("WAIT", wanted, milliseconds)
+        elif self._waits_for_disk():
+            wait = ("WAITAOF", 1, 0, milliseconds)
+        else:
+            return self.command(*words)  # appendfsync always: the answer comes after the disk
+        pipeline: Any = self.client.pipeline(transaction=False)
+        pipeline.execute_command(*words)
+        pipeline.execute_command(*wait)
+        try:
+            reply, confirmed = pipeline.execute(raise_on_error=False)
+        except redis.exceptions.RedisError as error:
+            raise self.translated(error) from error
+        for one in (reply, confirmed):
+            if isinstance(one, Exception):
+                raise self.translated(one) from one
+        copies = confirmed if wanted else confirmed[0]
+        if copies < (wanted or 1):
+            where = f"{copies} of {wanted} replicas have it" if wanted else "it is not on the disk"
+            raise StoreUnavailable(f"{self.name}: the call took effect, but {where} after {milliseconds} ms")
+        return reply
+
+    def _waits_for_disk(self) -> bool:
+        """Whether the server can be asked to wait for its disk. One that cannot must do so for every call."""
+        if self._has_waitaof is None:
+            version = str(self.command("INFO", "server")["redis_version"])
+            self._has_waitaof = tuple(int(part) for part in version.split(".")[:2]) >= (7, 2)
+            found = self.command("CONFIG", "GET", "append*")
+            settings = {text_of(name): text_of(value) for name, value in pairs_of(found)}
+            needed = "yes" if self._has_waitaof else "always"
+            if settings.get("appendonly") != "yes" or (needed == "always" and settings["appendfsync"] != "always"):
+                self._has_waitaof = None
+                raise StoreUnavailable(
+                    f"{self.name} does not write to its disk as durability=aof needs: set appendonly yes"
+                    + ("" if needed == "yes" else " and appendfsync always, because this server has no WAITAOF")
+                )
+        return self._has_waitaof
+
+    def publish(self) -> None:
+        """Wake waiting calls, of this process and others."""
+        self.on_commit()
+        self.command("PUBLISH", self.channel, "")
+
+    # -- names -----------------------------------------------------------------------------------------------------
+
+    def has(self, queue: str) -> bool:
+        return bool(self.command("HEXISTS", self.queue_key(queue), "policy"))
+
+    def registered(self) -> list[str]:
+        """The names of queues that exist, or existed once."""
+        return sorted(name.decode() for name in self.command("SMEMBERS", f"{self.store_key}:queues"))
+
+    def queue_names(self) -> list[str]:
+        return [name for name in self.registered() if self.has(name)]
+
+    def group_names(self, queue: str) -> list[str]:
+        return sorted(name.decode() for name in self.command("HKEYS", f"{self.queue_key(queue)}:gs"))
+
+    # -- errors ----------------------------------------------------------------------------------------------------
+
+    def translated(self, error: Exception) -> StoreError | InvalidInput:
+        """The error of the domain that says what the server or the connection did."""
+        text = str(error)
+        word = text.partition(" ")[0]
+        if isinstance(error, redis.exceptions.AuthenticationError | redis.exceptions.AuthorizationError):
+            return StoreUnavailable(f"{self.name}: the server refused the login: {text}")
+        if isinstance(error, redis.exceptions.NoPermissionError) or word == "NOPERM":
+            return StoreReadOnly(f"{self.name}: the user lacks a right: {text}; docs/redis-engine.md lists the rights")
+        if "Function not found" in text:
+            return SchemaMissing(f"{self.name} has no functions of Penstock: run penstock migrate")
+        if isinstance(error, redis.exceptions.OutOfMemoryError) or word == "OOM":
+            return StoreFull(f"{self.name}: the server has reached maxmemory: {text}")
+        if isinstance(error, redis.exceptions.ReadOnlyError) or word == "READONLY":
+            return StoreReadOnly(f"{self.name} is a replica: connect to the primary")
+        if word == "MISCONF":
+            return DiskError(f"{self.name}: the server cannot write to its disk: {text}")
+        if word == "WRONGTYPE" or "WRONGTYPE" in text:
+            return NotAStore(f"{self.name}: a key with the prefix {self.prefix!r} is not one of Penstock: {text}")
+        if isinstance(error, redis.exceptions.ConnectionError | redis.exceptions.TimeoutError) or word in _UNAVAILABLE:
+            return StoreUnavailable(f"{self.name} cannot be reached: {text}")
+        return StoreError(f"{self.name}: {text}")
+
+
+def pairs_of(found: Any) -> Iterable[tuple[Any, Any]]:
+    """A map, which the library returns as a dictionary or a flat list."""
+    pairs: Iterable[tuple[Any, Any]]
+    pairs = found.items() if isinstance(found, dict) else zip(found[::2], found[1::2], strict=True)
+    return pairs
+
+
+def text_of(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def no_retry() -> Retry:
+    """A call whose answer was lost may have taken effect: the caller decides."""
+    return Retry(NoBackoff(), 0)

@@ -1,0 +1,106 @@
+-- Calls: how a verb reads its arguments, refuses, and answers. Lua has no rollback, so every verb checks before its
+-- first write: `refuse` unwinds to the caller with nothing changed.
+local decisions, queues, groups, log, audit, held, leases, tracked = {}, {}, {}, {}, {}, {}, {}, {}
+local outcomes, batches, messages, promotion, lapsed, deliveries, settlements = {}, {}, {}, {}, {}, {}, {}
+local addresses, letters, cursors, consumers, retention, removal = {}, {}, {}, {}, {}, {}
+local inspection, listing, windows, sink, claims, store, health = {}, {}, {}, {}, {}, {}, {}
+
+-- Functions of the server and of Lua, which exist only while a function of the library runs.
+local call, pack, unpacked, floor, min, max, format
+
+local LIVE = { held = true, ready = true, leased = true }
+local END = 9007199254740991
+
+-- The queues that this call has opened, by key: two parts of a call share one state.
+local opened = {}
+-- Names of queues that the call may create, what they are created with, and those that it has created.
+local creation, created = nil, {}
+-- The random numbers of the call: between 0 and 1, and 48 bits for ids.
+local chance, id_bits = 0, 0
+
+local function refuse(code, ...)
+    error({ refusal = { code, ... } }, 0)
+end
+
+-- Write a whole number in full: Lua would round it to 14 digits.
+local function whole(number)
+    return format("%.0f", number)
+end
+
+-- Members of sorted sets with equal scores are ordered as text.
+local function padded(number)
+    return format("%016.0f", number)
+end
+
+-- Round half to even, as the rules do.
+local function microseconds(seconds)
+    local scaled = seconds * 1000000
+    local rounded = floor(scaled + 0.5)
+    if scaled + 0.5 == rounded and rounded % 2 == 1 then
+        rounded = rounded - 1
+    end
+    return rounded
+end
+
+-- A sentence with its {} filled in.
+local function filled(template, ...)
+    local values, place = { ... }, 0
+    return (template:gsub("{}", function()
+        place = place + 1
+        return values[place]
+    end))
+end
+
+-- A value of a reply: nil would end the array.
+local function optional(value)
+    if value == nil then
+        return false
+    end
+    return value
+end
+
+local function pairs_of(flat)
+    local found = {}
+    for i = 1, #flat, 2 do
+        found[flat[i]] = flat[i + 1]
+    end
+    return found
+end
+
+local function clock(given)
+    if given ~= "" then
+        return tonumber(given)
+    end
+    local time = call("TIME")
+    return tonumber(time[1]) * 1000000 + tonumber(time[2])
+end
+
+-- Register a verb: KEYS[1] is the key of the queue or of the store; the arguments are the time (empty for the server's
+-- own), a packed table, and payloads.
+local function verb(name, handler, flags)
+    local function callback(keys, args)
+        opened, call, pack, unpacked = {}, redis.call, cmsgpack.pack, cmsgpack.unpack
+        floor, min, max, format = math.floor, math.min, math.max, string.format
+        local now = clock(args[1])
+        local given = unpacked(args[2])
+        creation, created = given.create, {}
+        chance, id_bits = given.random or 0, given.bits or 0
+        local ok, result = pcall(handler, keys[1], now, given, args)
+        if ok then
+            if given.notify then
+                call("PUBLISH", given.notify, "")
+            end
+            return result
+        end
+        if type(result) == "table" and result.refusal then
+            for _, key in ipairs(created) do
+                call("DEL", key, key .. ":gs", key .. ":g1")
+            end
+            return { "!", unpack(result.refusal) }
+        end
+        return redis.error_reply(type(result) == "table" and result.err or tostring(result))
+    end
+    redis.register_function({ function_name = "penstock_" .. name, callback = callback, flags = flags or {} })
+end
+
+local READS = { "no-writes" }

@@ -1,0 +1,114 @@
+-- Registered consumers: birth order, heartbeats, and the removal of consumers that missed them. A hash by name: id,
+-- registered_at, heartbeat_at, seconds, missed, per_sweep, beats.
+
+local REMEMBERED = 24 * 3600 * 1000000
+
+-- Every consumer of a group in birth order: name and row.
+local function every(group)
+    local found, rows = {}, call("HGETALL", group.consumers)
+    for i = 1, #rows, 2 do
+        local row = unpacked(rows[i + 1])
+        row.name = rows[i]
+        found[#found + 1] = row
+    end
+    table.sort(found, function(one, other)
+        return one.id < other.id
+    end)
+    return found
+end
+
+-- The place of a consumer in birth order, and how many there are.
+function consumers.place(group, name)
+    local found = every(group)
+    for index, row in ipairs(found) do
+        if row.name == name then
+            return index - 1, #found
+        end
+    end
+end
+
+local function put(group, name, row)
+    call("HSET", group.consumers, name, pack(row))
+end
+
+local function info(group, row, index, living)
+    return {
+        row.id, row.name, group.name, index, living, row.registered_at, row.heartbeat_at, tostring(row.seconds),
+        row.missed, row.per_sweep,
+    }
+end
+
+local function found_info(group, name)
+    for index, row in ipairs(every(group)) do
+        if row.name == name then
+            return info(group, row, index - 1, call("HLEN", group.consumers))
+        end
+    end
+end
+
+function consumers.register(key, now, given)
+    local queue = queues.ensure(key, now)
+    local group = groups.ensure_leasing(queue, given.group)
+    local known = call("HGET", group.consumers, given.name)
+    local row = known and unpacked(known) or { id = given.number, registered_at = now, beats = 0 }
+    row.heartbeat_at, row.seconds, row.missed, row.per_sweep = now, given.seconds, given.missed, given.per_sweep
+    put(group, given.name, row)
+    call("HDEL", group.removed_consumers, given.name)
+    return found_info(group, given.name)
+end
+
+function consumers.heartbeat(key, now, given)
+    local queue = queues.get(key, now)
+    local group = groups.get(queue, given.group)
+    local known = call("HGET", group.consumers, given.name)
+    if not known then
+        refuse("CONSUMER_REMOVED", given.name)
+    end
+    local row = unpacked(known)
+    row.heartbeat_at, row.beats = now, row.beats + 1
+    put(group, given.name, row)
+    if row.beats % row.per_sweep == 0 then
+        consumers.remove_missing(queue, group)
+    end
+    return found_info(group, given.name)
+end
+
+function consumers.deregister(key, now, given)
+    local queue = queues.get(key, now)
+    local group = groups.get(queue, given.group)
+    call("HDEL", group.consumers, given.name)
+    return lapsed.reclaim(queue, group, given.name)
+end
+
+-- Remove consumers that missed too many heartbeats. Their leases end at once.
+function consumers.remove_missing(queue, group)
+    local count = 0
+    for _, row in ipairs(every(group)) do
+        if row.heartbeat_at + (row.missed + 1) * row.seconds * 1000000 < queue.now then
+            call("HDEL", group.consumers, row.name)
+            lapsed.reclaim(queue, group, row.name)
+            call("HSET", group.removed_consumers, row.name, whole(queue.now))
+            count = count + 1
+        end
+    end
+    if count > 0 then
+        for name, at in pairs(pairs_of(call("HGETALL", group.removed_consumers))) do
+            if tonumber(at) < queue.now - REMEMBERED then
+                call("HDEL", group.removed_consumers, name)
+            end
+        end
+    end
+    return count
+end
+
+function consumers.list(key, now)
+    local queue = queues.find(key, now)
+    local found = {}
+    for _, group in ipairs(queue and groups.every(queue) or {}) do
+        local own = every(group)
+        for index, row in ipairs(own) do
+            found[#found + 1] = info(group, row, index - 1, #own)
+        end
+    end
+    return found
+end

@@ -1,0 +1,333 @@
+-- Retention: finished messages are trimmed when their history has ended, and not before; and the sweep of a queue.
+--
+-- A sweep records up to where every message is finished (a mark: a sorted set by time). When a mark is as old as
+-- `history_seconds`, the log is trimmed up to it. Dead letters and retries keep their message and its audit.
+
+local MARKS_PER_HISTORY = 100
+local AT_ONCE = 10000
+local LOOK_BACK = 60 * 1000000
+
+-- Groups that hold back trimming: those used recently, and always the primary group.
+function retention.active(queue, policy)
+    local idle_since = queue.now - microseconds(policy.group_idle_seconds)
+    local found = {}
+    for _, group in ipairs(groups.every(queue)) do
+        if group.used_at > idle_since or group.name == policy.primary_group then
+            found[#found + 1] = group
+        end
+    end
+    return found
+end
+
+-- The position up to which a stream group has read everything: the messages, or their audit so far.
+local function passed_position(queue, group)
+    if group.table == "messages" then
+        return group.stream
+    end
+    local after, first = group.stream, END
+    repeat
+        local rows = audit.between(queue, after, END, 1000)
+        for _, entry in ipairs(rows) do
+            after = entry.number
+            if entry.l > queue.trimmed then
+                first = min(first, entry.f)
+            end
+        end
+    until #rows == 0
+    return first - 1
+end
+
+-- The first position that is not finished in a group.
+local function first_unfinished(queue, group)
+    local first = cursors.first_unread(queue, group) or END
+    local lease = leases.between(group, 0, END)[1]
+    if lease then
+        first = min(first, lease.first)
+    end
+    local one = tracked.every(group)[1]
+    return one and min(first, one[1]) or first
+end
+
+local function finished_position(queue, readers)
+    local last = queue.last
+    for _, group in ipairs(readers) do
+        last = min(last, group.stream and passed_position(queue, group) or first_unfinished(queue, group) - 1)
+    end
+    return last
+end
+
+local function first_unexpired(queue, after)
+    local upto = after
+    repeat
+        local rows = log.read(queue, upto + 1, END, 1000)
+        for _, message in ipairs(rows) do
+            upto = message.position
+            if not message.w and (not message.x or message.x > queue.now) then
+                return upto
+            end
+        end
+    until #rows == 0
+end
+
+-- Record up to where every message is finished now, unless that was done recently.
+local function mark(queue)
+    local marks = queue.key .. ":mk"
+    local latest = call("ZREVRANGE", marks, 0, 0, "WITHSCORES")
+    local apart = floor(microseconds(queue.policy.history_seconds) / MARKS_PER_HISTORY)
+    if latest[1] and queue.now - tonumber(latest[2]) < apart then
+        return
+    end
+    local known = max(tonumber(latest[1] or 0), queue.trimmed)
+    local readers = retention.active(queue, queue.policy)
+    local finished = finished_position(queue, readers)
+    if not queue.policy.primary_group or #readers == 0 then
+        -- A new group may still want any message, so it is finished only when it expires.
+        local unexpired = first_unexpired(queue, known)
+        finished = unexpired and min(finished, unexpired - 1) or finished
+    end
+    if finished > known then
+        call("ZADD", marks, whole(queue.now), whole(finished))
+    end
+end
+
+-- Trim part of what may be removed; return how many messages, and whether there is more.
+function retention.trim(queue)
+    mark(queue)
+    local before = queue.now - microseconds(queue.policy.history_seconds)
+    local marked = 0
+    for _, member in ipairs(call("ZRANGEBYSCORE", queue.key .. ":mk", "-inf", whole(before))) do
+        marked = max(marked, tonumber(member))
+    end
+    if marked <= queue.trimmed then
+        return 0, false
+    end
+    -- A message that was finished then may be live again, after a seek back or a redrive.
+    local upto = min(marked, finished_position(queue, retention.active(queue, queue.policy)))
+    if upto <= queue.trimmed then
+        return 0, false
+    end
+    local piece = retention.piece(queue, upto)
+    return retention.trim_to(queue, piece), piece < upto
+end
+
+-- The end of the part that one call trims; other calls wait for it.
+function retention.piece(queue, upto)
+    local first = log.read(queue, 0, END, 1)[1]
+    return first and min(upto, first.position + AT_ONCE - 1) or upto
+end
+
+local function record_idle_groups(queue, upto)
+    for _, group in ipairs(groups.every(queue)) do
+        local is_passed = false
+        for _, lane in ipairs(log.lanes(queue)) do
+            local position = tonumber(call("HGET", group.cursors, lane.name) or END)
+            is_passed = is_passed or position < upto and lane.last > position
+        end
+        if is_passed then
+            audit.record(queue, group, {
+                event = "seek", state = "cancelled", first = 0, last = 0, by = "system",
+                reason = filled(REASONS.trimmed_unread, group.name, whole(upto)), attempt = 0,
+            })
+        end
+    end
+end
+
+-- Whether a dead letter or a retry of a group keeps the message.
+local function is_kept(every, position)
+    for _, group in ipairs(every) do
+        if call("HEXISTS", group.letters, whole(position)) == 1 or call("HEXISTS", group.tracked, whole(position)) == 1 then
+            return true
+        end
+    end
+    return false
+end
+
+-- Delete the chosen id and the ended address of a message that is gone.
+function retention.forget(queue, message)
+    if message.i then
+        call("HDEL", queue.key .. ":id", message.i)
+    end
+    local row = message.a and addresses.find(queue, message.a)
+    if row and row.e and row.o == message.position then
+        call("HDEL", queue.key .. ":ad", message.a)
+    end
+end
+
+function retention.trim_to(queue, upto)
+    local first, trimmed = queue.trimmed + 1, 0
+    windows.keep_last(queue, upto)
+    record_idle_groups(queue, upto)
+    local every, from = groups.every(queue), 0
+    repeat
+        local rows = from <= upto and log.read(queue, from, upto, 1000) or {}
+        for _, message in ipairs(rows) do
+            from = message.position + 1
+            local position = whole(message.position)
+            if is_kept(every, message.position) then
+                local payload = message.payload
+                message.payload, message.position = nil, nil
+                call("HSET", queue.key .. ":kp", "m" .. position, pack(message), "p" .. position, payload)
+                call("ZADD", queue.key .. ":kz", position, position)
+            else
+                retention.forget(queue, message)
+                trimmed = trimmed + 1
+            end
+        end
+    until #rows == 0
+    call("XTRIM", queue.key .. ":log", "MINID", whole(upto + 1) .. "-0")
+    for _, lane in ipairs(log.lanes(queue)) do
+        retention.trim_lane(queue, lane.name, upto)
+    end
+    retention.trim_lane(queue, "w", upto)
+    call("ZREMRANGEBYSCORE", queue.key .. ":wz", "-inf", whole(upto))
+    queue.trimmed, queue.lanes = upto, nil
+    call("HSET", queue.key, "trimmed", whole(upto))
+    retention.trim_cursors(queue, upto)
+    for _, member in ipairs(call("ZRANGE", queue.key .. ":mk", 0, -1)) do
+        if tonumber(member) <= upto then
+            call("ZREM", queue.key .. ":mk", member)
+        end
+    end
+    audit.trim(queue, first, upto)
+    windows.drop_removed(queue, upto)
+    return trimmed
+end
+
+-- Cut the runs of a lane, and count what was cut.
+function retention.trim_lane(queue, lane, upto)
+    local runs, count = queue.key .. ":r" .. lane, 0
+    for _, run in ipairs(log.runs(queue, lane, 0, upto)) do
+        count = count + run[2] - run[1] + 1
+    end
+    if count == 0 then
+        return
+    end
+    call("ZREMRANGEBYSCORE", runs, "-inf", whole(upto))
+    local cut = call("ZRANGE", runs, 0, 0, "WITHSCORES")
+    if cut[1] and tonumber(cut[1]) <= upto then
+        call("ZREM", runs, cut[1])
+        call("ZADD", runs, cut[2], whole(upto + 1))
+    end
+    call("HINCRBY", queue.key .. ":ln", "t" .. lane, count)
+    queue.lanes = nil
+end
+
+-- Move the cursors of idle groups to the start of the log.
+function retention.trim_cursors(queue, upto)
+    for _, group in ipairs(groups.every(queue)) do
+        call("ZREMRANGEBYSCORE", group.skips, "-inf", whole(upto))
+        for _, lane in ipairs(log.lanes(queue)) do
+            local position = call("HGET", group.cursors, lane.name)
+            if position and tonumber(position) < upto then
+                cursors.move(group, lane, upto, lane.trimmed)
+            end
+        end
+    end
+end
+
+-- Delete dead letters past their retention, and the messages that only they kept.
+function retention.purge(queue)
+    local before, count = queue.now - microseconds(queue.policy.dead_letter_seconds), 0
+    for _, group in ipairs(groups.every(queue)) do
+        for _, member in ipairs(call("ZRANGEBYSCORE", group.letter_times, "-inf", whole(before))) do
+            count = count + letters.delete(queue, group, tonumber(member))
+        end
+    end
+    if count > 0 then
+        retention.trim_kept(queue)
+    end
+    return count
+end
+
+-- Trim messages that nothing keeps any more and that no stream of the audit still needs.
+function retention.trim_kept(queue)
+    local followed, every = END, groups.every(queue)
+    for _, group in ipairs(retention.active(queue, queue.policy)) do
+        if group.stream and group.table ~= "messages" then
+            followed = min(followed, group.stream)
+        end
+    end
+    for _, member in ipairs(call("ZRANGE", queue.key .. ":kz", 0, -1)) do
+        local position = tonumber(member)
+        local numbers = audit.numbers(queue, position)
+        if not is_kept(every, position) and (numbers[#numbers] or 0) <= followed then
+            retention.forget(queue, log.at(queue, position))
+            call("HDEL", queue.key .. ":kp", "m" .. member, "p" .. member)
+            call("ZREM", queue.key .. ":kz", member)
+            audit.trim(queue, position, position)
+        end
+    end
+end
+
+-- -- the sweep of one queue ---------------------------------------------------------------------------------------
+
+local function expire_held(queue)
+    local over, numbers = {}, {}
+    for _, number in ipairs(held.upto(queue, ":hx", -1)) do
+        over[number] = "expire"
+    end
+    for _, number in ipairs(queues.at_most_once(queue) and held.upto(queue, ":hl", -1) or {}) do
+        over[number] = over[number] or "deadline"
+    end
+    for number in pairs(over) do
+        numbers[#numbers + 1] = number
+    end
+    table.sort(numbers)
+    for _, number in ipairs(numbers) do
+        promotion.withdraw(queue, { number }, { event = over[number], state = "expired", by = "system", reason = REASONS[over[number]] })
+    end
+    return #numbers
+end
+
+-- Unread messages with times are found by reading the lanes that have such messages, at most once in a while.
+local function expire_unread(queue, group)
+    local count = 0
+    for _, lane in ipairs(cursors.unread(queue, group)) do
+        local upto = lane.position
+        while lane.is_checked do
+            local run = log.runs(queue, lane.name, upto, END, 1)[1]
+            if not run then
+                break
+            end
+            for _, message in ipairs(log.read(queue, run[1], run[2], 1000)) do
+                upto = message.position
+                local event = deliveries.ended_event(queue, message)
+                if event and event ~= "batch_cancel" and not cursors.is_skipped(group, upto) then
+                    cursors.skip(group, upto)
+                    deliveries.end_skipped(queue, group, message, event, lane.name)
+                    count = count + 1
+                end
+            end
+        end
+    end
+    return count
+end
+
+-- One pass: counts of reclaimed, promoted, expired, trimmed, purged messages and removed consumers, and whether there is
+-- more to do.
+function retention.sweep(key, now)
+    local queue = queues.find(key, now)
+    if not queue then
+        return { 0, 0, 0, 0, 0, 0, 0 }
+    end
+    local removed = 0
+    for _, group in ipairs(groups.every(queue)) do
+        removed = removed + consumers.remove_missing(queue, group)
+    end
+    local promoted = promotion.promote(queue)
+    local has_more = promoted == promotion.AT_ONCE
+    local reclaimed, expired = 0, 0
+    if not has_more then
+        expired = expire_held(queue)
+        for _, group in ipairs(groups.leasing(queue)) do
+            promoted = promoted + promotion.make_ready(queue, group)
+            reclaimed = reclaimed + lapsed.reclaim(queue, group)
+            expired = expired + lapsed.expire_tracked(queue, group) + expire_unread(queue, group)
+        end
+    end
+    local purged = retention.purge(queue)
+    local trimmed, more_to_trim = retention.trim(queue)
+    batches.trim(queue, now - microseconds(queue.policy.history_seconds), cursors.sent_from(queue, queue.trimmed + 1) or END)
+    sink.drop_abandoned(queue)
+    return { reclaimed, promoted, expired, trimmed, purged, removed, (has_more or more_to_trim) and 1 or 0 }
+end

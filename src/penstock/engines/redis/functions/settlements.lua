@@ -1,0 +1,350 @@
+-- leased -> the decided state: settling and extending, by token; and leases that have lapsed.
+
+-- Decide the next state of a message in flight, and store it.
+function settlements.conclude(queue, group, flight, event, reason, delay_seconds, code, random)
+    local decision = decisions.decide(event, flight, queue.policy, queue.now, random or 0, delay_seconds)
+    reason = reason or REASONS[decision.event]
+    local step = {
+        event = decision.event, state = decision.state, first = flight.position, last = flight.position,
+        by = flight.consumer, reason = reason, attempt = flight.attempt, token = flight.token, code = code,
+    }
+    leases.end_lease(group, flight)
+    -- A stack trace belongs to the last error.
+    flight.trace = nil
+    if decision.event == "nak" or decision.event == "reject" or decision.event == "lease_end" then
+        call("HINCRBY", group.key, "failed_attempts", 1)
+    end
+    if not LIVE[decision.state] then
+        outcomes.finish(queue, group, step, flight.lane, true)
+        return decision.state
+    end
+    audit.record(queue, group, step)
+    leases.track(group, flight, {
+        state = decision.state, attempt = decision.attempt, until_at = decision.due_at, expires_at = decision.expires_at,
+        reason = reason or flight.reason,
+    })
+    if queues.keeps_order(queue) and event ~= "release" then
+        settlements.release_later(queue, group, flight)
+    end
+    return decision.state
+end
+
+-- Release what was delivered behind a message that is retried, to keep the order.
+function settlements.release_later(queue, group, blocking)
+    local behind = {}
+    for _, lease in ipairs(leases.between(group, blocking.position + 1, END)) do
+        if lease.token == blocking.token and log.lane(queue, lease.lane).shard == blocking.shard then
+            for position = max(lease.first, blocking.position + 1), lease.last do
+                behind[#behind + 1] = position
+            end
+        end
+    end
+    for _, one in ipairs(tracked.every(group)) do
+        local row = one[2]
+        if row.state == "leased" and row.token == blocking.token and row.s == blocking.shard and one[1] > blocking.position then
+            behind[#behind + 1] = one[1]
+        end
+    end
+    table.sort(behind)
+    local reason = filled(REASONS.released_behind, whole(blocking.position))
+    for _, position in ipairs(behind) do
+        local flight = leases.flight(queue, group, blocking.token, position)
+        if flight then
+            settlements.conclude(queue, group, flight, "release", reason)
+        end
+    end
+end
+
+-- Whether an earlier message of the same receive and shard is still in flight.
+local function is_out_of_order(queue, group, flight, event)
+    if not decisions.would_end(event, flight.attempt, queue.policy) then
+        return false
+    end
+    for _, lease in ipairs(leases.between(group, 0, END)) do
+        local lane = log.lane(queue, lease.lane)
+        if lease.token == flight.token and lane.shard == flight.shard and (lane.priority < flight.priority
+                or lane.priority == flight.priority and lease.first < flight.position) then
+            return true
+        end
+    end
+    for _, one in ipairs(tracked.every(group)) do
+        local row = one[2]
+        if row.state == "leased" and row.token == flight.token and row.s == flight.shard and (row.p < flight.priority
+                or row.p == flight.priority and one[1] < flight.position) then
+            return true
+        end
+    end
+    return false
+end
+
+-- The result of one settlement: a state, `=` and the state of the same settlement before, `lost` or `order`.
+local function settle_one(queue, group, settle)
+    local event, position, token = settle[1], settle[2], settle[3]
+    local flight = leases.flight(queue, group, token, position)
+    if not flight then
+        local before = audit.settled_before(queue, group, position, token, event)
+        return before and "=" .. before or "lost"
+    end
+    if queues.keeps_order(queue) and is_out_of_order(queue, group, flight, event) then
+        return "order"
+    end
+    return settlements.conclude(queue, group, flight, event, settle[4], settle[5], settle[6], settle[7])
+end
+
+-- Acks of first attempts of one range in a row are settled together.
+local function ack_run(queue, group, settles, place)
+    local first = settles[place]
+    if first[1] ~= "ack" or first[4] then
+        return nil
+    end
+    local lease = leases.at(group, first[2])
+    if not lease or lease.token ~= first[3] or lease.ends_at <= queue.now then
+        return nil
+    end
+    local last = first[2]
+    local count = 1
+    while settles[place + count] do
+        local one = settles[place + count]
+        if one[1] ~= "ack" or one[4] or one[3] ~= first[3] or one[2] ~= last + 1 or one[2] > lease.last then
+            break
+        end
+        last, count = one[2], count + 1
+    end
+    leases.split(group, lease, first[2], last)
+    settlements.succeed(queue, group, lease, first[2], last)
+    return count
+end
+
+function settlements.succeed(queue, group, lease, first, last)
+    outcomes.finish(queue, group, {
+        event = "ack", state = "succeeded", first = first, last = last, by = lease.consumer, attempt = 1,
+        token = lease.token,
+    }, lease.lane, true)
+end
+
+local function settle_in_order(queue, group, settles)
+    local results, left = {}, {}
+    for place = 1, #settles do
+        left[place] = place
+    end
+    table.sort(left, function(one, other)
+        if settles[one][2] ~= settles[other][2] then
+            return settles[one][2] < settles[other][2]
+        end
+        return one < other
+    end)
+    while #left > 0 do
+        local refused = {}
+        for _, place in ipairs(left) do
+            results[place] = settle_one(queue, group, settles[place])
+            if results[place] == "order" then
+                refused[#refused + 1] = place
+            end
+        end
+        if #refused == #left then
+            break
+        end
+        left = refused
+    end
+    return results
+end
+
+local function reader(key, now, given)
+    local queue = queues.find(key, now)
+    return queue, queue and groups.find(queue, given.group)
+end
+
+-- Settle each of given.settles: {event, position, token, reason, delay_seconds, code, random}.
+function settlements.settle(key, now, given)
+    local queue, group = reader(key, now, given)
+    local results = {}
+    if not group then
+        for place = 1, #given.settles do
+            results[place] = "lost"
+        end
+        return results
+    end
+    if queues.keeps_order(queue) then
+        return settle_in_order(queue, group, given.settles)
+    end
+    local place = 1
+    while place <= #given.settles do
+        local count = ack_run(queue, group, given.settles, place)
+        for i = place, place + (count or 1) - 1 do
+            results[i] = count and "succeeded" or settle_one(queue, group, given.settles[i])
+        end
+        place = place + (count or 1)
+    end
+    return results
+end
+
+-- Ack a whole receive of first attempts, given as ranges; 0, with nothing changed, when part of it is not leased.
+function settlements.ack_all(key, now, given)
+    local queue, group = reader(key, now, given)
+    if not group then
+        return 0
+    end
+    local ranges = given.ranges
+    local held_ranges, count = {}, 0
+    for _, lease in ipairs(leases.between(group, ranges[1][1], ranges[#ranges][2])) do
+        if lease.token == given.token then
+            if lease.ends_at <= now then
+                return 0
+            end
+            held_ranges[#held_ranges + 1] = lease
+            count = count + lease.last - lease.first + 1
+        end
+    end
+    -- The leases are the ranges, divided otherwise perhaps.
+    local wanted, place = 0, 1
+    for _, range in ipairs(ranges) do
+        local at = range[1]
+        wanted = wanted + range[2] - range[1] + 1
+        while at <= range[2] do
+            local lease = held_ranges[place]
+            if not lease or lease.first ~= at or lease.last > range[2] then
+                return 0
+            end
+            at, place = lease.last + 1, place + 1
+        end
+    end
+    if count ~= wanted or queues.keeps_order(queue) and count ~= settlements.in_flight(group, given.token) then
+        return 0
+    end
+    for _, lease in ipairs(held_ranges) do
+        leases.drop(group, lease)
+        settlements.succeed(queue, group, lease, lease.first, lease.last)
+    end
+    return 1
+end
+
+function settlements.in_flight(group, token)
+    local count = 0
+    for _, lease in ipairs(leases.between(group, 0, END)) do
+        count = count + (lease.token == token and lease.last - lease.first + 1 or 0)
+    end
+    for _, member in ipairs(call("ZRANGE", group.tracked .. "l", 0, -1)) do
+        count = count + (tracked.find(group, tonumber(member)).token == token and 1 or 0)
+    end
+    return count
+end
+
+-- -- extending ----------------------------------------------------------------------------------------------------
+
+-- Extend a whole range that is asked for, if all its messages get the same end.
+local function extend_range(queue, group, lease, asked, seconds, ends)
+    local key = whole(lease.token) .. ":"
+    local ends_at
+    for position = lease.first, lease.last do
+        if not asked[key .. whole(position)] then
+            return false
+        end
+        local own = decisions.extended_end(leases.flight_in(queue, lease, position), lease.ends_at, queue.now, seconds)
+        if ends_at and own ~= ends_at then
+            return false
+        end
+        ends_at = own
+    end
+    leases.drop(group, lease)
+    leases.add(group, lease.first, lease.last, lease.token, lease.lane, lease.consumer, ends_at)
+    for position = lease.first, lease.last do
+        ends[key .. whole(position)] = ends_at
+    end
+    return true
+end
+
+local function extend_one(queue, group, flight, seconds)
+    local ends_at = decisions.extended_end(flight, flight.ends_at, queue.now, seconds)
+    leases.end_lease(group, flight)
+    leases.track(group, flight, {
+        state = "leased", attempt = flight.attempt, until_at = ends_at, expires_at = flight.expires_at,
+        consumer = flight.consumer, reason = flight.reason,
+    })
+    return ends_at
+end
+
+function settlements.extend(key, now, given)
+    local queue, group = reader(key, now, given)
+    local asked, ends, results = {}, {}, {}
+    for _, one in ipairs(given.leases) do
+        asked[whole(one[1]) .. ":" .. whole(one[2])] = true
+    end
+    for place, one in ipairs(given.leases) do
+        local mark = whole(one[1]) .. ":" .. whole(one[2])
+        local flight = group and not ends[mark] and leases.flight(queue, group, one[1], one[2])
+        if flight and not (flight.lease and extend_range(queue, group, flight.lease, asked, given.seconds, ends)) then
+            ends[mark] = extend_one(queue, group, flight, given.seconds)
+        end
+        results[place] = ends[mark] or false
+    end
+    return results
+end
+
+-- -- lapsed leases ------------------------------------------------------------------------------------------------
+
+local function lapsed_flights(queue, group, consumer)
+    local found, ended = {}, leases.lapsed(group, queue.now)
+    if consumer then
+        for _, lease in ipairs(leases.between(group, 0, END)) do
+            if lease.consumer == consumer and lease.ends_at > queue.now then
+                ended[#ended + 1] = lease
+            end
+        end
+    end
+    for _, lease in ipairs(ended) do
+        for position = lease.first, lease.last do
+            found[#found + 1] = leases.flight_in(queue, lease, position)
+        end
+        leases.drop(group, lease)
+    end
+    for _, position in ipairs(tracked.upto(group, "l", consumer and END or queue.now)) do
+        local row = tracked.find(group, position)
+        if row.until_at <= queue.now or row.consumer == consumer then
+            found[#found + 1] = leases.tracked_flight(queue, position, row)
+            tracked.remove(group, position)
+        end
+    end
+    table.sort(found, function(one, other)
+        return one.position < other.position
+    end)
+    return found
+end
+
+-- End lapsed leases of the group, and with `consumer` all leases of that consumer. Every lease is dropped before any
+-- message is settled: an ordered queue must not release what has lapsed.
+function lapsed.reclaim(queue, group, consumer)
+    local flights = lapsed_flights(queue, group, consumer)
+    local heads = {}
+    for _, flight in ipairs(flights) do
+        -- In an ordered queue the consumer was processing the first message of its lease; the others did not fail. At
+        -- most once: how far the consumer got is unknown, so none may be delivered again.
+        local event = "lease_end"
+        if queues.keeps_order(queue) then
+            local mark = whole(flight.token) .. ":" .. whole(flight.shard)
+            event = heads[mark] and "release" or event
+            heads[mark] = true
+        end
+        local reason = consumer and flight.consumer == consumer and filled(REASONS.consumer_gone, consumer) or nil
+        flight.lease = nil
+        settlements.conclude(queue, group, flight, event, reason)
+    end
+    return #flights
+end
+
+-- End retries of the group that expired before they were delivered again.
+function lapsed.expire_tracked(queue, group)
+    local count = 0
+    for _, position in ipairs(tracked.upto(group, "x", queue.now)) do
+        local row = tracked.find(group, position)
+        local event = row.x and row.x <= queue.now and "expire" or queues.at_most_once(queue) and "deadline"
+        if event then
+            tracked.remove(group, position)
+            outcomes.finish(queue, group, {
+                event = event, state = "expired", first = position, last = position, by = "system",
+                reason = REASONS[event], attempt = row.attempt,
+            }, row.lane, true)
+            count = count + 1
+        end
+    end
+    return count
+end

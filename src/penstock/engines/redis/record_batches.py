@@ -1,0 +1,111 @@
+"""The rows of a window as Arrow record batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from penstock.domain.errors import RangeTrimmed
+from penstock.domain.message import BYTES, SYSTEM
+from penstock.domain.results import Part
+from penstock.engines import tables
+from penstock.engines.contract import Table
+from penstock.engines.redis.connection import RedisDatabase
+from penstock.engines.redis.windows import require
+
+if TYPE_CHECKING:
+    import pyarrow
+
+Rows = list[list[Any]]
+# The byte limit of a record batch, and the most rows that one call reads.
+BATCH_BYTES = 16 * 1024 * 1024
+CALL_ROWS = 1000
+
+# The order of the columns in the replies.
+_MESSAGE = (
+    "position", "id", "created_at", "priority", "shard", "content_type", "headers", "expires_at", "deadline_at",
+    "address", "key", "batch", "created_by", "available_at", "payload",
+)  # fmt: skip
+_ENTRY = ("entry", "group", "state", "reason", "attempt", "by", "at", "event", "token")
+_READ: dict[Table, tuple[str, ...]] = {
+    "messages": _MESSAGE,
+    "archive": (*_MESSAGE, "entry", "group", "outcome", "reason", "attempts", "by", "finished_at", "event", "token"),
+    "audit": ("position", "id", "created_at", *_ENTRY),
+    "dead_letters": (*_MESSAGE, "group", "outcome", "reason", "attempts", "died_at"),
+}
+_DEFAULTS = {"content_type": BYTES, "created_by": SYSTEM, "by": SYSTEM}
+
+
+def read(
+    database: RedisDatabase, part: Part, batch_rows: int, columns: Sequence[str] | None
+) -> Iterator[pyarrow.RecordBatch]:
+    """Check the arguments immediately; the rows are read lazily."""
+    table = tables.check_table(part.table)
+    return _batches(database, part, table, batch_rows, tables.check_columns(table, columns))
+
+
+def _batches(
+    database: RedisDatabase, part: Part, table: Table, batch_rows: int, columns: tuple[str, ...]
+) -> Iterator[pyarrow.RecordBatch]:
+    require(database, part.queue)
+    schema = tables.schema(table, columns)
+    rows: Rows = []
+    count = size = 0
+    payload = _READ[table].index("payload") if "payload" in columns else None
+    for row in _rows(database, part, table, columns):
+        rows.append(row)
+        size += 0 if payload is None else len(row[payload])
+        if len(rows) == batch_rows or size >= BATCH_BYTES:
+            count += len(rows)
+            yield _record_batch(rows, _READ[table], schema, part.queue)
+            rows, size = [], 0
+    if rows:
+        count += len(rows)
+        yield _record_batch(rows, _READ[table], schema, part.queue)
+    if count != part.count and table != "dead_letters":
+        raise RangeTrimmed(
+            f"{part.count - count} of {part.count} {table} of queue {part.queue!r} between {part.start} and {part.end} "
+            "were removed while they were being read: the queue was flushed, or they are past retention"
+        )
+
+
+def _rows(database: RedisDatabase, part: Part, table: Table, columns: tuple[str, ...]) -> Iterator[list[Any]]:
+    given = {"payload": "payload" in columns, "headers": "headers" in columns, "limit": CALL_ROWS, "size": BATCH_BYTES}
+    for first, last in part.ranges:
+        if table == "messages":
+            after = first - 1
+            while after < last:
+                found, after = database.read("read_messages", part.queue, after=after, last=last, **given)
+                yield from found
+        elif table == "dead_letters":
+            place, total = 0, part.count
+            while place < total:
+                found, place, total = database.read(
+                    "read_letters", part.queue, first=first, last=last, place=place, **given
+                )
+                yield from found
+        else:
+            entry, position = first, 0
+            while entry <= last:
+                found, entry, position = database.read(
+                    "read_entries", part.queue, entry=entry, position=position, last=last,
+                    messages=table == "archive", **given,
+                )  # fmt: skip
+                yield from found
+
+
+def _record_batch(rows: Rows, names: tuple[str, ...], schema: pyarrow.Schema, queue: str) -> pyarrow.RecordBatch:
+    arrow = tables.pyarrow_module()
+    columns = dict(zip(names, zip(*rows, strict=True), strict=True))
+    columns["queue"] = (queue,) * len(rows)
+    if "available_at" in columns:
+        pairs = zip(columns["available_at"], columns["created_at"], strict=True)
+        columns["available_at"] = tuple(created if due is None else due for due, created in pairs)
+    return arrow.record_batch([_column(arrow, columns[field.name], field) for field in schema], schema=schema)
+
+
+def _column(arrow: Any, values: tuple[Any, ...], field: pyarrow.Field) -> pyarrow.Array:
+    default = _DEFAULTS.get(field.name)
+    if field.type == arrow.string():
+        values = tuple(one.decode() if isinstance(one, bytes) else default if one is None else one for one in values)
+    return arrow.array(values, field.type)

@@ -1,0 +1,25 @@
+"""The maintenance pass: queue by queue, in short calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.domain.results import SweepReport
+from penstock.engines.redis import schedules
+
+if TYPE_CHECKING:
+    from penstock.engines.redis.engine import RedisEngine
+
+
+def sweep(engine: RedisEngine) -> SweepReport:
+    fired = schedules.fire(engine)
+    totals = [0] * 6
+    for name in engine.database.registered():
+        has_more = 1
+        while has_more:
+            *counts, has_more = engine.database.write("sweep", name, random=engine.database.random())
+            totals = [total + count for total, count in zip(totals, counts, strict=True)]
+    if any(totals):
+        engine.database.publish()
+    reclaimed, promoted, expired, trimmed, purged, removed = totals
+    return SweepReport(reclaimed, promoted, expired, fired, trimmed, purged, removed)

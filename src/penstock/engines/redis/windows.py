@@ -1,0 +1,162 @@
+"""Windows: how Spark reads. The functions answer with ranges and counts; the parts are planned here, because what lies
+before the horizon does not change between calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from penstock.domain.errors import InvalidInput, RangeTrimmed
+from penstock.domain.results import Part
+from penstock.engines.contract import Mark, Table
+from penstock.engines.redis import marks, refusals
+from penstock.engines.redis.connection import RedisDatabase
+from penstock.engines.redis.marks import LogPlace
+
+# Ranges this close to each other are read as one: skipping a few foreign rows is cheaper than another call.
+NEAR = 64
+LAST = 2**53 - 1
+
+
+def require(database: RedisDatabase, queue: str) -> None:
+    if not database.has(queue):
+        raise refusals.no_queue(queue, database.queue_names())
+
+
+def cut(
+    database: RedisDatabase, queue: str, start: Mark, end: Mark, rows: int | None, size: int | None, table: Table
+) -> Mark:
+    require(database, queue)
+    first, last = marks.parse(start).number, marks.parse(end).number
+    if size is not None and table != "messages":
+        raise InvalidInput(f"{table} has no size: limit it by rows")
+    if table == "dead_letters":
+        return end
+    upto = last
+    if rows is not None:
+        upto = (
+            _cut_rows(database, queue, first, last, rows)
+            if table == "messages"
+            else _cut_entries(database, queue, first, last, rows, table)
+        )
+    if size is not None:
+        upto = _cut_size(database, queue, first, upto, size)
+    return end if upto == last else marks.at_number(database, queue, table, upto).mark
+
+
+def _cut_rows(database: RedisDatabase, queue: str, start: int, end: int, rows: int) -> int:
+    left = max(1, rows)
+    for first, last in _ranges(database, queue, start, end):
+        if last - first + 1 >= left:
+            return first + left - 1
+        left -= last - first + 1
+    return end
+
+
+def _cut_size(database: RedisDatabase, queue: str, start: int, end: int, size: int) -> int:
+    left = size
+    upto: int | None = None
+    for first, last in _ranges(database, queue, start, end):
+        while first <= last:
+            for position, length in database.read("sizes", queue, first=first, last=last):
+                left -= length
+                if left < 0 and upto is not None:
+                    return upto
+                upto = first = position
+            first += 1
+    return end
+
+
+def _cut_entries(database: RedisDatabase, queue: str, start: int, end: int, rows: int, table: Table) -> int:
+    left = rows
+    upto: int | None = None
+    for entry, count in _entries(database, queue, start, end, table):
+        left -= count
+        if left < 0 and upto is not None:
+            return upto
+        upto = entry
+    return end
+
+
+def _ranges(database: RedisDatabase, queue: str, start: int, end: int) -> list[tuple[int, int]]:
+    return [(first, last) for first, last in database.read("ranges", queue, start=start, upto=end)]
+
+
+def _entries(database: RedisDatabase, queue: str, start: int, end: int, table: Table) -> Iterator[tuple[int, int]]:
+    """Each entry between two numbers, and how many rows it has."""
+    while start < end:
+        found, start = database.read("entries", queue, start=start, upto=end, ended=table == "archive")
+        yield from found
+
+
+# -- windows and their parts ---------------------------------------------------------------------------------------
+
+
+def window(database: RedisDatabase, queue: str, start: Mark, end: Mark, parts: int, table: Table) -> list[Part]:
+    require(database, queue)
+    if table == "dead_letters":
+        _, _, count = database.read(
+            "read_letters", queue, first=0, last=LAST, place=0, limit=0, size=0, payload=False, headers=False
+        )
+        return [Part(queue, ((0, LAST),), count, "dead_letters")] if count else []
+    first, last = marks.parse(start), marks.parse(end)
+    _check(database, queue, table, first, last)
+    if last.number <= first.number:
+        return []
+    plan = _message_parts if table == "messages" else _entry_parts
+    found = plan(database, queue, first.number, last.number, max(1, parts), table)
+    return [Part(queue, tuple(ranges), count, table, first.number, last.number) for ranges, count in found]
+
+
+def _check(database: RedisDatabase, queue: str, table: Table, start: LogPlace, end: LogPlace) -> None:
+    marks.check(database, queue, table, start)
+    marks.check(database, queue, table, end)
+    begins = marks.last_row(database, queue, table, trimmed=True).number
+    if start.number < begins and end.number > start.number:
+        raise RangeTrimmed(
+            f"{start.number + 1} to {min(end.number, begins)} of the {table} of queue {queue!r} are past "
+            f"retention; what is left begins after {begins}"
+        )
+
+
+Planned = tuple[list[tuple[int, int]], int]
+
+
+def _message_parts(
+    database: RedisDatabase, queue: str, start: int, end: int, parts: int, _: Table
+) -> Iterator[Planned]:
+    ranges = _ranges(database, queue, start, end)
+    size = max(1, -(-sum(last - first + 1 for first, last in ranges) // parts))
+    piece: list[tuple[int, int]] = []
+    room = size
+    for first, last in ranges:
+        while first <= last:
+            upto = min(last, first + room - 1)
+            if piece and first - piece[-1][1] <= NEAR:
+                piece[-1] = (piece[-1][0], upto)
+            else:
+                piece.append((first, upto))
+            room -= upto - first + 1
+            first = upto + 1
+            if room == 0:
+                yield piece, size
+                piece, room = [], size
+    if piece:
+        yield piece, size - room
+
+
+def _entry_parts(
+    database: RedisDatabase, queue: str, start: int, end: int, parts: int, table: Table
+) -> Iterator[Planned]:
+    entries = list(_entries(database, queue, start, end, table))
+    total = sum(count for _, count in entries)
+    share, passed, piece = 0, 0, (0, 0, 0)
+    for entry, count in entries:
+        passed += count
+        own = (passed - 1) * parts // total if total else 0
+        if piece[2] and own != share:
+            yield [(piece[0], piece[1])], piece[2]
+            piece = (0, 0, 0)
+        share = own
+        piece = (piece[0] or entry, entry, piece[2] + count)
+    if piece[2]:
+        yield [(piece[0], piece[1])], piece[2]
