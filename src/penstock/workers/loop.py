@@ -10,16 +10,14 @@ import concurrent.futures
 import logging
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 from penstock.client.aio.store import AsyncStore
 from penstock.client.slot import current_slot
-from penstock.domain.errors import LeaseLost
 from penstock.engines.contract import Engine
 from penstock.workers.calls import CallResult, handle
 from penstock.workers.lease_batch import AnyDelivery, Item
-from penstock.workers.slots import WorkSlot
+from penstock.workers.slots import Slots, WorkSlot
 from penstock.workers.source import QueueSource
 
 logger = logging.getLogger("penstock.worker")
@@ -120,27 +118,21 @@ class LoopSlot(WorkSlot):
 
     def enter(self) -> None:
         """After a blocking wait on the loop: no other task could run, so the slot is still free."""
-        self.slots.come_back(self)
+        self.slots._count_back(self)
 
     async def enter_async(self) -> None:
         await self.slots.enter(self)
 
 
-class LoopSlots:
-    can_grow = False
-
+class LoopSlots(Slots):
     def __init__(self, source: QueueSource, thread: LoopThread) -> None:
-        self.source = source
+        super().__init__(source)
         self._thread = thread
-        self.call: Callable[..., Any] = source.handler.signature.call
         self._loop = thread.loop
         self._slots: set[LoopSlot] = set()
         self._returning: list[asyncio.Future[None]] = []
-        self._busy = 0
-        self._away = 0
         self._notified = False
         self._timer: asyncio.TimerHandle | None = None
-        self._stopping = False
 
     @property
     def capacity(self) -> int:
@@ -158,22 +150,8 @@ class LoopSlots:
             return True
         return bool(thread.given_up) and self.stuck > max(MAX_STUCK, self.source.concurrency)
 
-    @property
-    def busy(self) -> int:
-        return self._busy
-
-    @property
-    def unfinished(self) -> int:
-        return self._busy + self._away
-
     def running(self) -> list[WorkSlot]:
         return [slot for slot in list(self._slots) if slot.several]
-
-    def start(self) -> None:
-        """Tasks are started on demand."""
-
-    def grow(self) -> None:
-        """Tasks need no preparation."""
 
     def notify(self) -> None:
         if not self._notified:
@@ -183,9 +161,6 @@ class LoopSlots:
     def stop(self) -> None:
         self._stopping = True
         self.notify()
-
-    def close(self) -> None:
-        """The tasks ended with their handlers."""
 
     def give_up(self, slot: WorkSlot, reason: str) -> list[AnyDelivery]:
         assert isinstance(slot, LoopSlot)
@@ -203,10 +178,8 @@ class LoopSlots:
     def _end(self, slot: LoopSlot) -> None:
         """Cancel the handler. One that ignores the cancellation is abandoned."""
         self._slots.discard(slot)
-        if slot.away:
-            self._away -= 1
-        else:
-            self._busy -= 1
+        self._count_out(slot)
+        if not slot.away:
             self._free_priority_slot()
         slot.task.cancel()
         self._start()
@@ -280,9 +253,7 @@ class LoopSlots:
 
     def leave(self, slot: LoopSlot) -> None:
         if slot.given_up is None and slot.several:
-            slot.away = True
-            self._busy -= 1
-            self._away += 1
+            self._count_away(slot)
             self._free_priority_slot()
             self._start()
             self.source.wake()
@@ -306,16 +277,4 @@ class LoopSlots:
             if priority_slots is None or priority_slots.enter(slot.priority):
                 break
             await asyncio.sleep(YIELD_SECONDS)
-        self.come_back(slot)
-
-    def come_back(self, slot: LoopSlot) -> None:
-        if slot.given_up is not None:
-            raise LeaseLost(f"the message was given up while its handler waited: {slot.given_up}")
-        if slot.away:
-            slot.away = False
-            self._away -= 1
-            self._busy += 1
-
-    def _free_priority_slot(self) -> None:
-        if self.source.priority_slots is not None:
-            self.source.priority_slots.leave()
+        self._count_back(slot)

@@ -122,7 +122,7 @@ class ProcessSlots(ThreadSlots):
             return min(self.source.concurrency, sum(not slot.away for slot in self._ready))
 
     @property
-    def can_grow(self) -> bool:  # type: ignore[override]  # a constant for threads
+    def can_grow(self) -> bool:
         with self._changed:
             return self._room_to_grow() > 0
 

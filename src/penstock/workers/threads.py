@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
 
 from penstock.client.slot import current_slot
-from penstock.domain.errors import LeaseLost
 from penstock.workers.calls import CallResult, finish, handle
 from penstock.workers.lease_batch import AnyDelivery, Item
-from penstock.workers.slots import WorkSlot
+from penstock.workers.slots import Slots, WorkSlot
 from penstock.workers.source import QueueSource
 
 IDLE_SECONDS = 10.0
@@ -39,24 +36,19 @@ class ThreadSlot(WorkSlot):
         self.slots.enter(self)
 
 
-class ThreadSlots:
+class ThreadSlots(Slots):
     """A thread whose call is given up runs until its handler returns. With more such threads than `concurrency`, no
     call is started until one has ended."""
 
     idle_seconds = IDLE_SECONDS
-    can_grow = False
 
     def __init__(self, source: QueueSource) -> None:
-        self.source = source
-        self.call: Callable[..., Any] = source.handler.signature.call
+        super().__init__(source)
         self._changed = threading.Condition()
         self._slots: set[ThreadSlot] = set()
         self._stuck: set[ThreadSlot] = set()
-        self._busy = 0
         self._idle = 0
-        self._away = 0
         self._returning = 0
-        self._stopping = False
 
     @property
     def capacity(self) -> int:
@@ -70,23 +62,9 @@ class ThreadSlots:
     def is_stuck(self) -> bool:
         return len(self._stuck) > self.source.concurrency
 
-    @property
-    def busy(self) -> int:
-        return self._busy
-
-    @property
-    def unfinished(self) -> int:
-        return self._busy + self._away
-
     def running(self) -> list[WorkSlot]:
         with self._changed:
             return [slot for slot in self._slots if slot.several]
-
-    def start(self) -> None:
-        """Threads are started on demand."""
-
-    def grow(self) -> None:
-        """Threads need no preparation."""
 
     def notify(self) -> None:
         ready = len(self.source.buffer)
@@ -103,9 +81,6 @@ class ThreadSlots:
             self._stopping = True
             self._changed.notify_all()
 
-    def close(self) -> None:
-        """The threads ended with their handlers, except for those that were given up."""
-
     # -- giving up -------------------------------------------------------------------------------------------------
 
     def give_up(self, slot: WorkSlot, reason: str) -> list[AnyDelivery]:
@@ -116,10 +91,7 @@ class ThreadSlots:
         assert isinstance(slot, ThreadSlot)
         with self._changed:
             self._slots.discard(slot)
-            if slot.away:
-                self._away -= 1
-            else:
-                self._busy -= 1
+            self._count_out(slot)
             self._abandon(slot)
             self._changed.notify_all()
         if not slot.away:
@@ -137,9 +109,7 @@ class ThreadSlots:
         with self._changed:
             if slot.given_up is not None or not slot.several:
                 return
-            slot.away = True
-            self._busy -= 1
-            self._away += 1
+            self._count_away(slot)
         self._free_priority_slot()
         self.notify()
         self.source.wake()
@@ -154,11 +124,7 @@ class ThreadSlots:
                     self._changed.wait(IDLE_SECONDS)
             finally:
                 self._returning -= 1
-            if slot.given_up is not None:
-                raise LeaseLost(f"the message was given up while its handler waited: {slot.given_up}")
-            slot.away = False
-            self._away -= 1
-            self._busy += 1
+            self._count_back(slot)
 
     def _has_room(self, priority: int) -> bool:
         if self._busy >= self.source.concurrency:
@@ -274,7 +240,3 @@ class ThreadSlots:
         if was_stuck:
             self.notify()
             self.source.wake()
-
-    def _free_priority_slot(self) -> None:
-        if self.source.priority_slots is not None:
-            self.source.priority_slots.leave()
