@@ -12,8 +12,9 @@ from pyspark.sql import SparkSession
 import penstock
 from penstock.engines.positional.arrow import BATCH_BYTES, PIECE_ROWS
 from penstock.spark.lake import writer
+from penstock.spark.lake.columns import arrow_schema
 from penstock.spark.lake.lake import open_lake
-from penstock.spark.lake.rows import LakePart, arrow_schema, rows
+from penstock.spark.lake.rows import LakePart, rows
 from penstock.spark.lake.verification import verify
 from tests.spark.lakes import run_archive
 

@@ -14,12 +14,12 @@ from pyspark.sql import SparkSession
 
 import penstock
 from penstock import Delivery, Queue, Store
+from penstock.spark.computed_columns import DATED, READ
 from penstock.spark.lake.compaction import drop_old
 from penstock.spark.lake.lake import Lake, open_lake
 from penstock.spark.lake.table_files import kept_frame
 from penstock.spark.lake.table_update import update_tables
 from penstock.spark.report.summary import width_for
-from penstock.spark.schemas import DATED, READ
 from tests.conformance.clock import Clock
 from tests.spark.lakes import Crash, crash_at, gone_process, run_archive
 from tests.spark.stores import fill
@@ -46,17 +46,17 @@ def _plain(value: Any) -> Any:
     return tuple(_plain(one) for one in value) if isinstance(value, list | tuple) else value
 
 
-def update(spark: SparkSession, store: Store, url: str, path: Path, *, anew: bool = False) -> tuple[Lake, bool]:
+def update(spark: SparkSession, store: Store, url: str, path: Path, *, recompute: bool = False) -> tuple[Lake, bool]:
     """Archive and compute the tables; returns whether everything was recomputed."""
     run_archive(spark, store, url, path)
     lake, said = open_lake(spark, store.engine, str(path)), list[str]()
-    update_tables(spark, lake, width_for, said.append, anew=anew)
+    update_tables(spark, lake, width_for, said.append, recompute=recompute)
     return lake, ANEW in said
 
 
 def assert_same_as_anew(spark: SparkSession, lake: Lake) -> None:
     mine = tables(spark, lake)
-    update_tables(spark, lake, width_for, anew=True)
+    update_tables(spark, lake, width_for, recompute=True)
     whole = tables(spark, lake)
     for name, rows in whole.items():
         assert mine[name] - rows == rows - mine[name] == Counter(), name

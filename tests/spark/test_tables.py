@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from penstock.domain.fingerprints import fingerprint
-from penstock.spark import schemas
+from penstock.spark import computed_columns
 from penstock.spark.failures import failing, failures, pattern, poison
 from penstock.spark.lifecycles import leases, lifecycles, outcomes
 from penstock.spark.metrics import backlog, flows, metrics
@@ -349,6 +349,6 @@ def test_tables_have_their_columns_even_without_a_row(spark: SparkSession) -> No
     }
     for name, frame in made.items():
         assert [(field.name, field.dataType) for field in frame.schema] == [
-            (field.name, field.dataType) for field in getattr(schemas, name)
+            (field.name, field.dataType) for field in getattr(computed_columns, name)
         ], name
     assert made["METRICS"].collect() == []

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from penstock.spark.audit import stretch
+from penstock.spark.computed_columns import COUNTS, OUTCOMES, READERS, conform
 from penstock.spark.metrics import (
     ENTRIES,
     KEY,
@@ -27,7 +28,6 @@ from penstock.spark.metrics import (
     percentiles,
     was_there,
 )
-from penstock.spark.schemas import COUNTS, OUTCOMES, READERS, conform
 from penstock.spark.workers import KEY as WORKER_KEY
 from penstock.spark.workers import LOADS
 

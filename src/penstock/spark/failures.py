@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from penstock.domain.fingerprints import EXAMINED_CHARACTERS, KEPT_CHARACTERS, NO_REASON, RULES
 from penstock.domain.lifecycle import Event
 from penstock.spark.audit import FAILING, count_when, has_ended, is_event, state_name, state_number
-from penstock.spark.schemas import FAILURES, POISON, conform
+from penstock.spark.computed_columns import FAILURES, POISON, conform
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,10 +22,10 @@ from penstock.client.pipeline import (
 )
 from penstock.domain.errors import InvalidInput
 from penstock.domain.validation import shown
-from penstock.spark.lake.archive import ArchiveRun, archive
+from penstock.spark.lake.archive import ArchiveRun, Progress, archive
+from penstock.spark.lake.columns import LAKE_TABLES
 from penstock.spark.lake.compaction import compact, drop_old
 from penstock.spark.lake.lake import GROUP, Lake, open_lake
-from penstock.spark.lake.rows import LAKE_TABLES
 from penstock.spark.lake.table_update import update_tables
 from penstock.spark.lake.verification import Verification, verify
 from penstock.spark.report.findings import Finding, findings
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from penstock.engines.contract import Engine
-
-Say = Callable[[str], None]
 
 
 class JobTarget(msgspec.Struct, frozen=True):
@@ -67,20 +65,20 @@ class Reported(msgspec.Struct, frozen=True):
 class Job:
     """One run of a job."""
 
-    def __init__(self, name: str, target: JobTarget, say: Say) -> None:
+    def __init__(self, name: str, target: JobTarget, progress: Progress) -> None:
         self.name = name
         self.target = target
-        self.say = say
+        self.progress = progress
         self.url = absolute_url(target.url)
         self.result: dict[str, Any] = {}
 
     @contextmanager
-    def running(self) -> Iterator[tuple[Engine, SparkSession]]:
+    def run(self) -> Iterator[tuple[Engine, SparkSession]]:
         with connect(self.url) as store:
             engine = store.engine
             engine.epoch()  # fails before Spark starts when the store cannot be read
             began_at, began = engine_time(engine), time.monotonic()
-            self.say("Starting Spark")
+            self.progress("Starting Spark")
             try:
                 with open_session(f"pipeline {self.name}", self.target.master, self.target.conf) as spark:
                     yield engine, spark
@@ -90,40 +88,40 @@ class Job:
             note_run(engine, PipelineRun(self.name, began_at, time.monotonic() - began, True, self.result))
 
 
-def run_archive(target: JobTarget, upkeep: Upkeep, say: Say) -> ArchiveRun:
+def run_archive(target: JobTarget, upkeep: Upkeep, progress: Progress) -> ArchiveRun:
     check_keep_days(upkeep.keep_days)
-    job = Job("archive", target, say)
-    with job.running() as (engine, spark):
+    job = Job("archive", target, progress)
+    with job.run() as (engine, spark):
         done = _archive(job, engine, spark, upkeep)
         job.result = msgspec.to_builtins(done)
     return done
 
 
-def run_verify(target: JobTarget, say: Say) -> Verification:
-    job = Job("verify", target, say)
-    with job.running() as (engine, spark):
-        say("Comparing every row")
+def run_verify(target: JobTarget, progress: Progress) -> Verification:
+    job = Job("verify", target, progress)
+    with job.run() as (engine, spark):
+        progress("Comparing every row")
         with open_lake(spark, engine, target.lake) as lake:
             verdict = verify(spark, lake, job.url)
         job.result = msgspec.to_builtins(verdict)
     return verdict
 
 
-def run_report(target: JobTarget, out: str, say: Say) -> Reported:
+def run_report(target: JobTarget, out: str, progress: Progress) -> Reported:
     check_out(out)
-    job = Job("report", target, say)
-    with job.running() as (engine, spark):
+    job = Job("report", target, progress)
+    with job.run() as (engine, spark):
         reported = _report(job, engine, spark, out)
         job.result = {"path": reported.path}
     return reported
 
 
-def run_all(target: JobTarget, out: str, upkeep: Upkeep, say: Say) -> tuple[ArchiveRun, Reported]:
+def run_all(target: JobTarget, out: str, upkeep: Upkeep, progress: Progress) -> tuple[ArchiveRun, Reported]:
     """Archive, tables and report, with one session."""
     check_keep_days(upkeep.keep_days)
     check_out(out)
-    job = Job("run", target, say)
-    with job.running() as (engine, spark):
+    job = Job("run", target, progress)
+    with job.run() as (engine, spark):
         done = _archive(job, engine, spark, upkeep)
         reported = _report(job, engine, spark, out)
         job.result = {**msgspec.to_builtins(done), "report": reported.path}
@@ -146,15 +144,15 @@ def check_out(out: str) -> None:
 
 def _archive(job: Job, engine: Engine, spark: SparkSession, upkeep: Upkeep) -> ArchiveRun:
     lake = open_lake(spark, engine, job.target.lake, create=True, group=upkeep.group)
-    job.say("Archiving what is new")
-    done = archive(spark, lake, job.url, accept_gap=upkeep.accept_gap, say=lambda line: job.say(f"  {line}"))
+    job.progress("Archiving what is new")
+    done = archive(spark, lake, job.url, accept_gap=upkeep.accept_gap, progress=lambda line: job.progress(f"  {line}"))
     if upkeep.keep_days is not None:
         dropped = drop_old(lake, upkeep.keep_days)
-        job.say(f"  dropped {dropped:,} old files")
+        job.progress(f"  dropped {dropped:,} old files")
     if upkeep.compact:
         compacted = compact(spark, lake)
         if compacted.before:
-            job.say(f"  {compacted.before:,} small files became {compacted.after:,}")
+            job.progress(f"  {compacted.before:,} small files became {compacted.after:,}")
     _note_lake(engine, lake)
     return done
 
@@ -167,15 +165,15 @@ def _note_lake(engine: Engine, lake: Lake) -> None:
 
 def _report(job: Job, engine: Engine, spark: SparkSession, out: str) -> Reported:
     with open_lake(spark, engine, job.target.lake) as lake:
-        job.say("Computing tables")
-        tables = update_tables(spark, lake, width_for, lambda name: job.say(f"  {name}"))
-        job.say("Writing the report")
+        job.progress("Computing tables")
+        tables = update_tables(spark, lake, width_for, lambda name: job.progress(f"  {name}"))
+        job.progress("Writing the report")
         made_at = engine_time(engine)
         summary = summarise(tables, redacted(job.target.url), made_at)
     path = Path(out).absolute()
-    aside_file = path.with_name(f".{path.name}.new")
-    aside_file.write_text(page(summary), encoding="utf-8")
-    aside_file.replace(path)
+    new_file = path.with_name(f".{path.name}.new")
+    new_file.write_text(page(summary), encoding="utf-8")
+    new_file.replace(path)
     found = findings(summary)
     note_report(engine, ReportStatus(str(path), made_at, [one.sentence for one in found]))
     return Reported(out, found)

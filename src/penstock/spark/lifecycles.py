@@ -16,7 +16,7 @@ from penstock.spark.audit import (
     is_revival,
     seconds_between,
 )
-from penstock.spark.schemas import LEASES, LIFECYCLES, OUTCOMES, conform
+from penstock.spark.computed_columns import LEASES, LIFECYCLES, OUTCOMES, conform
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -25,7 +25,7 @@ from penstock.spark.audit import (
     seconds_between,
     stretch,
 )
-from penstock.spark.schemas import BACKLOG, METRICS, conform
+from penstock.spark.computed_columns import BACKLOG, METRICS, conform
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

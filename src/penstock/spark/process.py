@@ -95,9 +95,9 @@ def process(
     count = context.defaultParallelism if tasks is None else check_integer("tasks", tasks, 1, 100_000)
     with connect(url) as store:
         _check(store, plan)
-        told = _Run(spark, store, plan, count).finish()
+        counts = _Run(spark, store, plan, count).finish()
     settled: Counter[str] = Counter()
-    for one in told:
+    for one in counts:
         settled.update(one)
     return Processed(plan.job, count, dict(settled))
 
@@ -120,26 +120,26 @@ class _Run:
             while True:
                 began = time.monotonic()
                 try:
-                    told, failure = self._try()
+                    counts, failure = self._try()
                 except StoreUnavailable as error:
-                    told, failure = [], error
+                    counts, failure = [], error
                 if failure is None or self._stopped.is_set():
-                    return told
+                    return counts
                 if time.monotonic() - began > CALM_SECONDS:
                     self.tries = 0
                 self._wait(as_error("the job could not be finished", failure), failure)
                 if self._stopped.is_set():
-                    return told
+                    return counts
 
     def _try(self) -> tuple[list[dict[str, int]], Exception | None]:
         """The results of the tasks, or the failure. Tasks left running stop when the ledger entry is gone."""
-        told: list[dict[str, int]] = []
+        counts: list[dict[str, int]] = []
         failures: list[Exception] = []
 
         def run() -> None:
             try:
                 tasks = self.spark.sparkContext.parallelize(range(self.count), self.count)
-                told.extend(tasks.mapPartitionsWithIndex(_Task(self.plan)).collect())
+                counts.extend(tasks.mapPartitionsWithIndex(_Task(self.plan)).collect())
             except Exception as error:
                 failures.append(error)
 
@@ -153,7 +153,7 @@ class _Run:
                 self._stopped.set()
         finally:
             stop(self.store, self.plan.job)
-        return told, failures[0] if failures else None
+        return counts, failures[0] if failures else None
 
     def _wait(self, error: PenstockError, failure: Exception) -> None:
         """Wait before the next try. Raises errors that would recur, and the last one of a job with an end."""

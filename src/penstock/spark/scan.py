@@ -80,7 +80,7 @@ def read_part(engine: Engine, part: Part, columns: Sequence[str] | None = None) 
 
 
 class Scan:
-    """One read as its options describe it. A pattern is matched anew each time: queues may be created."""
+    """One read as its options describe it. A pattern is matched at each read: queues may be created."""
 
     def __init__(self, engine: Engine, options: ReadOptions) -> None:
         self.engine = engine

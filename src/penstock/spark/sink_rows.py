@@ -69,9 +69,10 @@ def check_rows(schema: StructType) -> None:
 def _check_type(field: StructField, name: str) -> None:
     allowed, words = _TYPES[name]
     kind = field.dataType
-    if not isinstance(kind, allowed):
-        raise InvalidInput(f"column {field.name} is {kind.simpleString()}: it must be {words}")
-    if isinstance(kind, MapType) and not (isinstance(kind.keyType, _TEXT) and isinstance(kind.valueType, _TEXT)):
+    is_other_map = isinstance(kind, MapType) and not all(
+        isinstance(one, _TEXT) for one in (kind.keyType, kind.valueType)
+    )
+    if is_other_map or not isinstance(kind, allowed):
         raise InvalidInput(f"column {field.name} is {kind.simpleString()}: it must be {words}")
 
 

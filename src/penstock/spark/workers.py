@@ -9,8 +9,8 @@ from pyspark.sql import functions as F
 
 from penstock.domain.lifecycle import Event
 from penstock.spark.audit import MICROSECONDS, count_when
+from penstock.spark.computed_columns import WORKERS, conform
 from penstock.spark.metrics import MINUTE
-from penstock.spark.schemas import WORKERS, conform
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

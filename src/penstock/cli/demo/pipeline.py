@@ -43,7 +43,7 @@ class PipelineResult:
         self.report.unlink(missing_ok=True)
 
 
-def run_pipeline(url: str, outcome: PipelineResult, say: Callable[[str], None]) -> None:
+def run_pipeline(url: str, outcome: PipelineResult, progress: Callable[[str], None]) -> None:
     """Run archive, tables and report; without Spark, record what is missing."""
     try:
         from penstock.spark.session import check_spark
@@ -56,7 +56,7 @@ def run_pipeline(url: str, outcome: PipelineResult, say: Callable[[str], None]) 
 
     place = JobTarget(url, str(outcome.lake), "local[2]", QUICK)
     try:
-        _, reported = run_all(place, str(outcome.report), Upkeep(), say)
+        _, reported = run_all(place, str(outcome.report), Upkeep(), progress)
     except PenstockError as error:
         outcome.failed = str(error)
         return

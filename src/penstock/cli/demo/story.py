@@ -32,7 +32,7 @@ CREW = {
 }
 
 Stats = dict[tuple[str, str], GroupStats]
-Say = Callable[[str], None]
+Progress = Callable[[str], None]
 Draw = Callable[[Stats], None]
 
 
@@ -49,9 +49,9 @@ class Report(msgspec.Struct):
 
 
 class Story:
-    def __init__(self, url: str, say: Say, draw: Draw) -> None:
+    def __init__(self, url: str, log: Progress, draw: Draw) -> None:
         self.url = url
-        self.say = say
+        self.log = log
         self.draw = draw
         self.report = Report()
         self._spawn = multiprocessing.get_context("spawn")
@@ -83,26 +83,26 @@ class Story:
         nightly = store.queue(plan.REPORTS).batch(plan.BATCH)
         nightly.send_many({"page": number} for number in range(plan.BATCH_COUNT))
         nightly.set_end(plan.END)
-        self.say(f"A batch of {plan.BATCH_COUNT} reports waits for its start; an end message will follow its last one.")
+        self.log(f"A batch of {plan.BATCH_COUNT} reports waits for its start; an end message will follow its last one.")
         tick = to_time(store.engine.now()) + timedelta(seconds=3)
         store.schedule(plan.SCHEDULE, f"{tick:%S %M %H %d %m} *", plan.REPORTS, plan.SCHEDULED, catch_up="one")
-        self.say(f"A schedule will send one more report at {tick:%H:%M:%S} UTC.")
+        self.log(f"A schedule will send one more report at {tick:%H:%M:%S} UTC.")
 
     def _send(self, store: Store) -> None:
         emails = store.queue(plan.EMAILS)
         emails.send_many(plan.offers())
-        self.say(f"{plan.OFFER_COUNT} emails are worthless after {plan.OFFER_TTL_SECONDS} s, and nobody reads yet.")
+        self.log(f"{plan.OFFER_COUNT} emails are worthless after {plan.OFFER_TTL_SECONDS} s, and nobody reads yet.")
         emails.send_many(plan.digests())
         for digest in plan.digests():
             try:
                 emails.send(digest.payload, address=digest.address)
             except DuplicateAddress:
                 self.report.refused_addresses += 1
-        self.say(f"{plan.DIGEST_COUNT} emails have an address; sending to these addresses again is refused.")
+        self.log(f"{plan.DIGEST_COUNT} emails have an address; sending to these addresses again is refused.")
         for producer in range(plan.ORDER_PRODUCERS):
             self._start(f"shop-{producer + 1}", producers.send_orders, self.url, producer)
         self._start("mailer", producers.send_emails, self.url)
-        self.say(
+        self.log(
             f"{plan.ORDER_PRODUCERS + 1} processes send {plan.ORDER_COUNT:,} orders in three priorities "
             f"and {plan.EMAIL_COUNT} emails, some with a delay."
         )
@@ -118,7 +118,7 @@ class Story:
         victim.kill()
         victim.join()
         del self._processes[plan.VICTIM]
-        self.say(f"A consumer took {len(self.report.killed_ids)} orders and was killed: its leases must lapse.")
+        self.log(f"A consumer took {len(self.report.killed_ids)} orders and was killed: its leases must lapse.")
 
     def _let_offers_expire(self, store: Store) -> None:
         """Wait until the offers have expired, before anyone receives emails."""
@@ -127,13 +127,13 @@ class Story:
     def _consume(self, store: Store) -> None:
         store.queue(plan.REPORTS).batch(plan.BATCH).start()
         self._go.set()
-        self.say(f"{len(CREW)} consumers work on {len(plan.READERS)} groups: they succeed, fail, try again and reject.")
+        self.log(f"{len(CREW)} consumers work on {len(plan.READERS)} groups: they succeed, fail, try again and reject.")
         self.report.drained = self._until(store, self._is_drained)
 
     def _finish(self, store: Store) -> None:
         if self.report.drained:
             self.report.waited = str(store.queue(plan.EMAILS).wait("digest-0", timeout_seconds=1))
-            self.say("Everything has ended.")
+            self.log("Everything has ended.")
         self._stop.set()
         for name, pipe in self._pipes.items():
             if pipe.poll(PATIENCE_SECONDS):

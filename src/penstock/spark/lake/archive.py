@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from penstock.engines.contract import Engine, Table
     from penstock.spark.lake.lake import Lake
 
-Say = Callable[[str], None]
+# Called with a line for each step.
+Progress = Callable[[str], None]
 # Greater than any position.
 EVERYTHING = 2**63 - 1
 GAP_ADVICE = "to go on with what is left, and leave the gap, use --accept-gap"
@@ -41,11 +42,11 @@ class ArchiveRun(msgspec.Struct, frozen=True):
 
 
 def archive(
-    spark: SparkSession, lake: Lake, url: str, *, accept_gap: bool = False, say: Say = lambda _: None
+    spark: SparkSession, lake: Lake, url: str, *, accept_gap: bool = False, progress: Progress = lambda _: None
 ) -> ArchiveRun:
     """Bring the lake up to now. Every row is added exactly once, however often runs were tried or interrupted."""
     adopt(lake)
-    with lake.changing("archive") as aside:
+    with lake.change("archive") as staging:
         upto_at = lake.engine.now()
         unread = _unread_after(lake.engine)
         spans, audit = plan(spark, lake, accept_gap)
@@ -56,14 +57,14 @@ def archive(
         for table, found in parts.items():
             if found:
                 about = "" if all(part.is_counted for part in found) else "about "
-                say(f"{table.replace('_', ' ')}: {about}{sum(part.count for part in found):,} rows")
-        files = _write(spark, url, window, parts, lake.folder.under(aside))
+                progress(f"{table.replace('_', ' ')}: {about}{sum(part.count for part in found):,} rows")
+        files = _write(spark, url, window, parts, lake.folder.under(staging))
         counts: dict[str, int] = {
             table: sum(file["rows"] for file in files if file["table"] == table) for table in parts
         }
         for table, found in parts.items():
             _check_count(table, found, counts[table])
-        adds = placed(files, lake.file_name(window), aside)
+        adds = placed(files, lake.file_name(window), staging)
         lake.manifest.stage(
             adds=tuple(adds),
             # Dead letters are a snapshot, not a history.
@@ -84,11 +85,11 @@ def _split(spark: SparkSession, lake: Lake, table: Table, spans: dict[str, Span]
     return [part for queue, span in spans.items() for part in rows.split_table(spark, lake.engine, table, queue, span)]
 
 
-def _write(spark: SparkSession, url: str, window: int, parts: dict[Table, list[Part]], aside: str) -> list[Row]:
+def _write(spark: SparkSession, url: str, window: int, parts: dict[Table, list[Part]], staging: str) -> list[Row]:
     """Write all tables in one job."""
     sources = [rows.LakePart(table, window, part) for table, found in parts.items() for part in found]
     tasks = rows.pack_tables(spark, sources)
-    return written_files(rows.map_tasks(spark, url, tasks, writer(aside), WRITTEN)) if tasks else []
+    return written_files(rows.map_tasks(spark, url, tasks, writer(staging), WRITTEN)) if tasks else []
 
 
 def _changed_letters(lake: Lake, found: list[Part], busy: set[str]) -> tuple[list[Part], dict[str, FileEntry]]:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.domain.timestamps import to_time
+from penstock.spark.lake.columns import TIMES
 from penstock.spark.lake.frames import day, placed, read_files, written_files
 from penstock.spark.lake.manifest import Span, Window
-from penstock.spark.lake.rows import TIMES
 from penstock.spark.lake.writer import WRITTEN, writer
 
 if TYPE_CHECKING:
@@ -52,12 +52,12 @@ def compact(spark: SparkSession, lake: Lake, small_files: int = SMALL_FILES) -> 
         crowded = _crowded(lake.manifest.files(table), small_files, first_open)
         if not crowded:
             continue
-        with lake.changing("compact") as aside:
+        with lake.change("compact") as staging:
             paths = [path for files in crowded.values() for path in files]
             frame = read_files(spark, lake.folder, table, paths)
-            write = partial(writer(lake.folder.under(aside)), table)
+            write = partial(writer(lake.folder.under(staging)), table)
             files = written_files(_gathered(frame, table).mapInArrow(write, WRITTEN))
-            adds = placed(files, lake.file_name(lake.manifest.state.windows), aside)
+            adds = placed(files, lake.file_name(lake.manifest.state.windows), staging)
             lake.manifest.stage(adds=tuple(adds), removes=tuple(paths))
         before, after = before + len(paths), after + len(files)
     _join_windows(lake)
@@ -103,7 +103,7 @@ def drop_old(lake: Lake, keep_days: int) -> int:
     first = f"{today - timedelta(days=keep_days):%Y-%m-%d}"
     old = [path for table in DATED for path in lake.manifest.files(table) if day_of(path) < first]
     if old:
-        with lake.changing("drop"):
+        with lake.change("drop"):
             lake.manifest.stage(removes=tuple(old), kept_from=first)
     return len(old)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
-from penstock.spark.schemas import HELD_LEASES, conform
+from penstock.spark.computed_columns import HELD_LEASES, conform
 from penstock.spark.workers import loads
 
 if TYPE_CHECKING:

@@ -80,14 +80,14 @@ class Folder:
 
     def write(self, name: str, content: bytes) -> None:
         """Write atomically, by rename."""
-        aside = f"{name}.new"
-        stream = self._files.create(self._at(aside), True)
+        temporary = f"{name}.new"
+        stream = self._files.create(self._at(temporary), True)
         try:
             stream.write(content)
         finally:
             stream.close()
         self._files.delete(self._at(name), False)
-        self._files.rename(self._at(aside), self._at(name))
+        self._files.rename(self._at(temporary), self._at(name))
 
 
 def located(path: str) -> str:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from penstock.engines import tables
+from penstock.spark.computed_columns import empty_frame
+from penstock.spark.lake.columns import TIMES, spark_schema
 from penstock.spark.lake.layout import queue_folder
 from penstock.spark.lake.manifest import FileEntry
-from penstock.spark.lake.rows import TIMES, spark_schema
-from penstock.spark.schemas import empty_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row, SparkSession
@@ -70,13 +70,13 @@ def written_files(frame: DataFrame) -> list[Row]:
     return sorted(frame.collect(), key=lambda file: (file["table"], file["day"], file["queue"], file["path"]))
 
 
-def placed(files: list[Row], name: str, aside: str) -> list[tuple[str, str, FileEntry]]:
+def placed(files: list[Row], name: str, staging: str) -> list[tuple[str, str, FileEntry]]:
     """The path of each staged file, and the path in the lake that it is moved to."""
     adds = []
     for count, file in enumerate(files):
         folder = f"{file['table']}/day={file['day']}/{queue_folder(file['queue'])}"
         entry = FileEntry(file["size"], file["rows"], file["digest"])
-        adds.append((f"{aside}/{file['path']}", f"{folder}/{name}-{count:04d}.parquet", entry))
+        adds.append((f"{staging}/{file['path']}", f"{folder}/{name}-{count:04d}.parquet", entry))
     return adds
 
 

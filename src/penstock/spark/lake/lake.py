@@ -64,7 +64,7 @@ class Lake:
         return f"{window:010d}-{self.manifest.new_name()}"
 
     @contextmanager
-    def changing(self, kind: str) -> Iterator[str]:
+    def change(self, kind: str) -> Iterator[str]:
         """Run one change: yields the staging directory, and publishes what the caller has staged."""
         self.finish()
         self.manifest.begin(kind, self.staging())

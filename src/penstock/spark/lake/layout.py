@@ -41,7 +41,7 @@ def adopt(lake: Lake) -> int:
         if folder.startswith(FIRST_PREFIX):
             moves.append((path, f"{table}/{day}/{folders[folder]}/{name}", entry))
     if moves:
-        with lake.changing("adopt"):
+        with lake.change("adopt"):
             lake.manifest.stage(adds=tuple(moves), removes=tuple(path for path, _, _ in moves))
         lake.sign()
     return len(moves)

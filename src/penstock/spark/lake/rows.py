@@ -13,6 +13,7 @@ from penstock.domain.results import Part
 from penstock.engines import tables
 from penstock.engines.contract import Table
 from penstock.spark.engine_cache import engine_at
+from penstock.spark.lake.columns import LAKE_TABLES, arrow_schema, spark_schema
 from penstock.spark.lake.manifest import Marks, Span
 from penstock.spark.scan import pack, read_part, split
 
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 
     from penstock.engines.contract import Engine
 
-LAKE_TABLES: tuple[Table, ...] = ("audit", "archive", "dead_letters")
-# The time of a row; its day names the directory.
-TIMES = {"audit": "at", "archive": "finished_at", "dead_letters": "died_at"}
 SEND_COLUMNS = ("position", "id", "queue", "created_at", "created_by", "available_at")
 # Larger than for the source: each task writes at least one file for each queue it reads.
 ROWS_PER_TASK = 250_000
@@ -148,16 +146,3 @@ def _with_window(batch: pyarrow.RecordBatch, schema: pyarrow.Schema, window: int
     arrays = [batch.column(field.name).cast(field.type) for field in list(schema)[:-1]]
     arrays.append(arrow.repeat(arrow.scalar(window, arrow.int64()), batch.num_rows))
     return arrow.record_batch(arrays, schema=schema)
-
-
-def arrow_schema(table: Table) -> pyarrow.Schema:
-    """The columns of a lake's table: those of the store, nullable as in Spark, and the window that added the row."""
-    arrow = tables.pyarrow_module()
-    fields = [field.with_nullable(True) for field in tables.schema(table)]
-    return arrow.schema([*fields, arrow.field("window", arrow.int64())])
-
-
-def spark_schema(table: Table) -> StructType:
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    return from_arrow_schema(arrow_schema(table))

@@ -9,11 +9,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, StructField, StructType
 
 from penstock.domain.timestamps import to_time
+from penstock.spark.computed_columns import DATED, LIFECYCLES, dated, empty_frame
 from penstock.spark.lake.compaction import SETTLED, SMALL_FILES
 from penstock.spark.lake.layout import TABLES
 from penstock.spark.lake.manifest import FileEntry, TablesState
 from penstock.spark.lake.writer import open_output
-from penstock.spark.schemas import DATED, LIFECYCLES, dated, empty_frame
 
 if TYPE_CHECKING:
     import pyarrow
@@ -28,7 +28,7 @@ LIVES = "lives"
 READ_LIVES = f"{LIVES}/is_read=true"
 
 
-class Aside:
+class StagedTables:
     """The staged tables of one update. Tables partitioned by day keep the files of days that are not `rewritten`; all
     others are replaced."""
 
@@ -37,11 +37,11 @@ class Aside:
         self.lake = lake
         self.path = path
         self.rewritten: set[str] = set()
-        self.is_anew = False
+        self.is_recomputed = False
 
     def replace_all(self, *, is_unknown: bool) -> None:
         """Replace all tables. Tables of an earlier version are not in the manifest."""
-        self.is_anew = True
+        self.is_recomputed = True
         if is_unknown:
             self.lake.folder.remove(TABLES)
 
@@ -49,12 +49,12 @@ class Aside:
 
     def kept(self, name: str, schema: StructType) -> DataFrame:
         """A table as the last update left it."""
-        return kept_frame(self.spark, self.lake, name, schema, [] if self.is_anew else None)
+        return kept_frame(self.spark, self.lake, name, schema, [] if self.is_recomputed else None)
 
     def kept_days(self, name: str, schema: StructType) -> DataFrame | None:
         """The rows of rewritten days."""
         paths = [path for path in self.lake.manifest.files(f"{TABLES}/{name}") if _day(path) in self.rewritten]
-        return None if self.is_anew or not paths else kept_frame(self.spark, self.lake, name, schema, paths)
+        return None if self.is_recomputed or not paths else kept_frame(self.spark, self.lake, name, schema, paths)
 
     # -- staged tables -----------------------------------------------------------------------------------------------
 
@@ -109,7 +109,7 @@ class Aside:
         self.lake.manifest.stage(adds=tuple(adds), removes=tuple(removes), history=history)
 
     def _is_replaced(self, path: str) -> bool:
-        return self.is_anew or _table(path) not in DATED or NO_DAY in path or _day(path) in self.rewritten
+        return self.is_recomputed or _table(path) not in DATED or NO_DAY in path or _day(path) in self.rewritten
 
 
 def kept_frame(

@@ -25,16 +25,17 @@ from pyspark.sql import functions as F
 from penstock.domain.lifecycle import Event
 from penstock.domain.timestamps import to_time
 from penstock.spark.audit import has_ended, is_event
+from penstock.spark.computed_columns import COUNTS, DATED, HELD_LEASES, LIFECYCLES, POISON, READ, dated
 from penstock.spark.counts import counted, counted_flows, counted_loads, joined, taken_away
 from penstock.spark.failures import failing, poison
+from penstock.spark.lake.archive import Progress
+from penstock.spark.lake.columns import spark_schema
 from penstock.spark.lake.compaction import day_of
 from penstock.spark.lake.deliveries import LATE_MICROS, split_deliveries
 from penstock.spark.lake.frames import group_positions, read_files
 from penstock.spark.lake.manifest import TablesState
-from penstock.spark.lake.rows import spark_schema
-from penstock.spark.lake.table_files import Aside, crowded_days, kept_frame
+from penstock.spark.lake.table_files import StagedTables, crowded_days, kept_frame
 from penstock.spark.lifecycles import deliveries, lives
-from penstock.spark.schemas import COUNTS, DATED, HELD_LEASES, LIFECYCLES, POISON, READ, dated
 from penstock.spark.tables import Tables, tables_of, utc
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
     from penstock.spark.lake.lake import Lake
 
-Say = Callable[[str], None]
 Width = Callable[[float], float]
 # Version of the kept files; a change makes the next run recompute everything.
 VERSION = 1
@@ -56,16 +56,16 @@ SLACK = timedelta(days=1)
 
 
 def update_tables(
-    spark: SparkSession, lake: Lake, width: Width, say: Say = lambda _: None, *, anew: bool = False
+    spark: SparkSession, lake: Lake, width: Width, progress: Progress = lambda _: None, *, recompute: bool = False
 ) -> Tables:
     """Bring every table up to the last archive run, which is also where the period ends."""
-    with lake.changing("tables") as path:
-        update = _Update(spark, lake, Aside(spark, lake, path), width, say)
+    with lake.change("tables") as path:
+        update = _Update(spark, lake, StagedTables(spark, lake, path), width, progress)
         try:
-            history = update.compute(None if anew else lake.manifest.history())
+            history = update.compute(None if recompute else lake.manifest.history())
         finally:
             update.release()
-        update.aside.stage(history)
+        update.staged.stage(history)
     poison = kept_frame(spark, lake, "poison", READ["poison"])
     return Tables(width(_seconds(history)), _period(history), poison=poison, **update.tables)
 
@@ -82,12 +82,12 @@ class _Seen(NamedTuple):
 class _Update:
     """One update of the tables."""
 
-    def __init__(self, spark: SparkSession, lake: Lake, aside: Aside, width: Width, say: Say) -> None:
+    def __init__(self, spark: SparkSession, lake: Lake, staged: StagedTables, width: Width, progress: Progress) -> None:
         self.spark = spark
         self.lake = lake
-        self.aside = aside
+        self.staged = staged
         self.width = width
-        self.say = say
+        self.progress = progress
         self.files = lake.manifest.files("audit")
         self.tables: dict[str, pyarrow.Table] = {}
         self._held: list[DataFrame] = []
@@ -99,8 +99,8 @@ class _Update:
             seen = _seen(new)
             if not self._is_overtaken(known, seen):
                 return self._compute(known, new, seen)
-        self.say("everything is computed anew")
-        self.aside.replace_all(is_unknown=known is None)
+        self.progress("everything is computed anew")
+        self.staged.replace_all(is_unknown=known is None)
         new = self._audit(list(self.files))
         return self._compute(TablesState(VERSION), new, _seen(new))
 
@@ -139,7 +139,7 @@ class _Update:
     def _again(self, known: TablesState, new: DataFrame, opened: DataFrame) -> DataFrame | None:
         """The earlier entries of messages that had ended and have new entries: their send is not new, and they were not
         live."""
-        if self.aside.is_anew:
+        if self.staged.is_recomputed:
             return None
         messages = new.groupBy(*MESSAGE).agg(
             F.max(is_event(Event.SEND)).alias("is_sent"), F.min("created_at").alias("created_at")
@@ -163,40 +163,40 @@ class _Update:
     def _compute(self, known: TablesState, new: DataFrame, seen: _Seen) -> TablesState:
         history = self._next(known, seen)
         width_seconds = self.width(_seconds(history))
-        opened = self.aside.kept("_open", spark_schema("audit"))
+        opened = self.staged.kept("_open", spark_schema("audit"))
         again = self._again(known, new, opened)
         entries = new.unionByName(opened)
         entries = entries if again is None else entries.unionByName(again)
         # All tables group entries by message: this is the only shuffle, unless there are too many to keep.
         by_message = entries.repartition(*MESSAGE)
-        if not self.aside.is_anew or self._row_count() <= FEW_ENTRIES:
+        if not self.staged.is_recomputed or self._row_count() <= FEW_ENTRIES:
             entries = self._hold(by_message)
-            new = entries if self.aside.is_anew else new
+            new = entries if self.staged.is_recomputed else new
         found = self._write_lives(by_message, history)
         days = found.select(*MESSAGE, "day", F.lit(True).alias("is_known")).distinct()
         failed = self._hold(failing(entries).join(days, MESSAGE, "left"))
         is_open = F.coalesce("is_known", F.lit(False)) & F.col("day").isNull()
         live = found.where("day is null").select(*MESSAGE)
-        self.aside.write("_open", entries.join(live, MESSAGE, "left_semi").select(*spark_schema("audit").names))
+        self.staged.write("_open", entries.join(live, MESSAGE, "left_semi").select(*spark_schema("audit").names))
         delivered = self._hold(deliveries(entries))
-        workers = split_deliveries(delivered, self.aside.kept("_leases", HELD_LEASES), known.window, history.upto_at)
-        self.aside.write("_leases", workers.waiting.repartition(1))
+        workers = split_deliveries(delivered, self.staged.kept("_leases", HELD_LEASES), known.window, history.upto_at)
+        self.staged.write("_leases", workers.waiting.repartition(1))
         kept = [
-            self.aside.kept("_counts", COUNTS),
+            self.staged.kept("_counts", COUNTS),
             counted_flows(new, width_seconds),
             *counted(found.where("day is not null"), failed.where(~is_open)),
             counted_loads(workers.final_loads(width_seconds)),
         ]
         if again is not None:
             kept += [taken_away(counts) for counts in self._count_again(again, history)]
-        self.aside.write("_counts", joined(kept, width_seconds).repartition(1))
+        self.staged.write("_counts", joined(kept, width_seconds).repartition(1))
         counts = [
-            self.aside.read("_counts", COUNTS),
+            self.staged.read("_counts", COUNTS),
             *counted(found.where("day is null"), failed.where(is_open)),
             counted_loads(workers.other_loads(width_seconds)),
         ]
         self._write_tables(joined(counts, width_seconds), width_seconds, _period(history)[1])
-        self.aside.write("poison", poison(failed, schema=dated(POISON)), by_day=True)
+        self.staged.write("poison", poison(failed, schema=dated(POISON)), by_day=True)
         self._rewrite_days(again)
         return self._with_ended(history)
 
@@ -231,24 +231,24 @@ class _Update:
         return lives(entries, readers).withColumn("day", day)
 
     def _write_lives(self, entries: DataFrame, history: TablesState) -> DataFrame:
-        self.say("lifecycles")
-        self.aside.write_lives(self._lives(entries, history))
-        return self.aside.read("lifecycles", dated(LIFECYCLES))
+        self.progress("lifecycles")
+        self.staged.write_lives(self._lives(entries, history))
+        return self.staged.read("lifecycles", dated(LIFECYCLES))
 
     def _count_again(self, again: DataFrame, history: TablesState) -> list[DataFrame]:
         """The counts to subtract; marks the days that hold these messages for rewriting."""
         found = self._hold(self._lives(again, history).where("is_read"))
-        self.aside.rewritten |= {row["day"] for row in found.select("day").distinct().collect()}
+        self.staged.rewritten |= {row["day"] for row in found.select("day").distinct().collect()}
         return counted(found, failing(again))
 
     def _rewrite_days(self, again: DataFrame | None) -> None:
         """Rewrite days that lost messages, and past days with many small files."""
-        self.aside.rewritten |= crowded_days(self.lake)
+        self.staged.rewritten |= crowded_days(self.lake)
         for name, schema in DATED.items():
-            rows = self.aside.kept_days(name, dated(schema))
+            rows = self.staged.kept_days(name, dated(schema))
             if rows is not None:
                 left = rows if again is None else rows.join(again.select(*MESSAGE).distinct(), MESSAGE, "left_anti")
-                self.aside.write(name, left.select(*dated(schema).names), by_day=True)
+                self.staged.write(name, left.select(*dated(schema).names), by_day=True)
 
     def _write_tables(self, counts: DataFrame, width_seconds: float, until: datetime | None) -> None:
         """Counts are usually few. As a local relation in one partition they are grouped, sorted and joined without a
@@ -257,15 +257,15 @@ class _Update:
         is_few = first.num_rows <= FEW_COUNTS
         counts = self.spark.createDataFrame(first).coalesce(1) if is_few else self._hold(counts)
         for name, frame in tables_of(counts, width_seconds, until).items():
-            self.say(name)
+            self.progress(name)
             self.tables[name] = frame.toArrow()
-            self.aside.write_arrow(name, self.tables[name])
+            self.staged.write_arrow(name, self.tables[name])
 
     def _with_ended(self, history: TablesState) -> TablesState:
         """Record what the next run needs to know of messages whose counts are final."""
         ended = set(history.ended)
         skipped = {queue: dict(groups) for queue, groups in history.skipped.items()}
-        for row in self.aside.ended_and_skipped().collect():
+        for row in self.staged.ended_and_skipped().collect():
             if row["ended"]:
                 ended.add(row["queue"])
             if row["position"] is not None:

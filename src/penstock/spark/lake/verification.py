@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from penstock.domain.errors import NotFound, RangeTrimmed
 from penstock.spark.lake import rows
+from penstock.spark.lake.columns import LAKE_TABLES
 from penstock.spark.lake.frames import day, read_table, sums_of
 from penstock.spark.lake.samples import unlike
 from penstock.spark.lake.writer import digest_of
@@ -67,8 +68,8 @@ def verify(spark: SparkSession, lake: Lake, url: str) -> Verification:
 
 def _files(spark: SparkSession, lake: Lake) -> tuple[list[str], list[str]]:
     """Files that are missing or changed, and files that are not in the manifest."""
-    known = {path: entry for table in rows.LAKE_TABLES for path, entry in lake.manifest.files(table).items()}
-    there = {file.path: file.size for table in rows.LAKE_TABLES for file in lake.folder.list(table, "")}
+    known = {path: entry for table in LAKE_TABLES for path, entry in lake.manifest.files(table).items()}
+    there = {file.path: file.size for table in LAKE_TABLES for file in lake.folder.list(table, "")}
     whole = [path for path, entry in known.items() if there.get(path) == entry.size]
     digests = _digests(spark, lake, whole)
     missing = sorted(path for path, entry in known.items() if digests.get(path) != entry.digest)

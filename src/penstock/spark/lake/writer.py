@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from penstock.engines import tables
 from penstock.engines.contract import Table
-from penstock.spark.lake.rows import TIMES, arrow_schema
+from penstock.spark.lake.columns import TIMES, arrow_schema
 
 if TYPE_CHECKING:
     import pyarrow
@@ -31,11 +31,11 @@ OPEN_FILES = 64
 PIECE_BYTES = 1 << 20
 
 
-def writer(aside: str) -> Callable[[Table, Batches], Iterator[pyarrow.RecordBatch]]:
+def writer(staging: str) -> Callable[[Table, Batches], Iterator[pyarrow.RecordBatch]]:
     """A function that writes rows of a table to files below a directory and returns a row for each file."""
 
     def write(table: Table, batches: Batches) -> Iterator[pyarrow.RecordBatch]:
-        files = _Files(table, aside)
+        files = _Files(table, staging)
         for batch in batches:
             files.add(batch)
         yield files.close()
@@ -46,9 +46,9 @@ def writer(aside: str) -> Callable[[Table, Batches], Iterator[pyarrow.RecordBatc
 class _Files:
     """The files of one task: one for each day and queue, or more when too many were open."""
 
-    def __init__(self, table: Table, aside: str) -> None:
+    def __init__(self, table: Table, staging: str) -> None:
         self.table = table
-        self.aside = aside
+        self.staging = staging
         self.open: dict[tuple[str, str], _File] = {}
         self.written: list[tuple[str, str, str, str, int, int, str]] = []
 
@@ -58,7 +58,7 @@ class _Files:
             if key not in self.open:
                 if len(self.open) == OPEN_FILES:
                     self._close(next(iter(self.open)))
-                self.open[key] = _File(self.table, self.aside)
+                self.open[key] = _File(self.table, self.staging)
             self.open[key].add(part)
         while sum(file.waiting for file in self.open.values()) >= ROW_GROUP_BYTES:
             max(self.open.values(), key=lambda file: file.waiting).flush()
@@ -93,12 +93,12 @@ def split(batch: pyarrow.RecordBatch, time: str) -> Iterator[tuple[str, str, pya
 
 
 class _File:
-    def __init__(self, table: Table, aside: str) -> None:
+    def __init__(self, table: Table, staging: str) -> None:
         from pyarrow import parquet
 
         self.path = f"{table}/{uuid4().hex}.parquet"
         self._schema = arrow_schema(table)
-        self._stream = _HashingFile(open_output(f"{aside}/{self.path}"))
+        self._stream = _HashingFile(open_output(f"{staging}/{self.path}"))
         few = [name for name in self._schema.names if name in FEW_VALUES]
         # Numbers and times grow in small steps: differences are shorter, and faster to write than compressed values.
         steps = {field.name: "DELTA_BINARY_PACKED" for field in self._schema if _is_whole(field.type)}

@@ -112,12 +112,12 @@ def _outcomes(summary: Summary) -> Chart:
             )
             for state, count in sorted(reader.outcomes.items(), key=lambda pair: _order(pair[0]))
         ]
-        told = (
+        detail = (
             f"{share(reader.outcomes.get('succeeded', 0), ended)} of {plural(ended, 'message')}"
             if ended
             else "none ended"
         )
-        rows.append((name_of(summary, (reader.queue, reader.group)), told, parts))
+        rows.append((name_of(summary, (reader.queue, reader.group)), detail, parts))
     states = sorted({state for reader in summary.readers for state in reader.outcomes}, key=_order)
     legend = [(_state_name(state), _colour(state)) for state in states]
     return Chart(

@@ -96,11 +96,11 @@ def _failure_sentence(summary: Summary, failure: FailureKind) -> str:
     error = quoted(failure.example if failure.messages == 1 else failure.pattern)
     if failure.most_failures >= REPEATED:
         often = f"failed {failure.most_failures} times with the same error"
-        told = f"{messages_of(failure.repeated)} of {where} {often}: {error}."
+        text = f"{messages_of(failure.repeated)} of {where} {often}: {error}."
         if failure.messages == failure.repeated:
-            return told
+            return text
         end = f", and {number(failure.dead)} ended that way" if failure.dead else ""
-        return f"{told} In all it happened {number(failure.failures)} times to {messages_of(failure.messages)}{end}."
+        return f"{text} In all it happened {number(failure.failures)} times to {messages_of(failure.messages)}{end}."
     if failure.dead == failure.messages:
         return f"{plural(failure.messages, 'message')} of {where} ended with {error}."
     if not failure.dead:

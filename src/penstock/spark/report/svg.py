@@ -97,10 +97,10 @@ def _hovers(
     """Tooltips of the buckets."""
     drawn = []
     for index, time in enumerate(times):
-        told = [f"{line.name}: {label(line.values[index] or 0)}" for line in series if line.values[index] is not None]
-        if told:
+        detail = [f"{line.name}: {label(line.values[index] or 0)}" for line in series if line.values[index] is not None]
+        if detail:
             x, wide = across(index), across(index + 1) - across(index)
-            text = "&#10;".join(safe(one) for one in (moment(time), *told))
+            text = "&#10;".join(safe(one) for one in (moment(time), *detail))
             drawn.append(
                 f'<rect class="hover" x="{x:.1f}" y="{TOP}" width="{max(wide, 0.5):.1f}" '
                 f'height="{HEIGHT - TOP - BOTTOM}"><title>{text}</title></rect>'
@@ -191,24 +191,23 @@ class Share(NamedTuple):
     name: str
     colour: str
     value: float
-    told: str
+    detail: str
 
 
 def stacked(rows: Sequence[tuple[str, str, Sequence[Share]]], title: str = "") -> str:
     """A stacked bar for each row, with its label and total above."""
     most = max((sum(part.value for part in parts) for _, _, parts in rows), default=0) or 1
     tall, drawn = 40, []
-    for place, (name, told, parts) in enumerate(rows):
+    for place, (name, detail, parts) in enumerate(rows):
         y = place * tall
-        drawn.append(f'<text class="name" x="0" y="{y + 13}">{safe(_cut(name, 46))}</text>')
-        drawn.append(f'<text class="told" x="{WIDTH}" y="{y + 13}" text-anchor="end">{safe(told)}</text>')
+        drawn.append(_row_labels(y, name, detail))
         x = 0.0
         for part in parts:
             wide = WIDTH * part.value / most
             if part.value:
                 drawn.append(
                     f'<rect class="bar {part.colour}" x="{x:.1f}" y="{y + 19}" width="{max(wide, 1.5):.1f}" '
-                    f'height="12" rx="2"><title>{safe(f"{part.name}: {part.told}")}</title></rect>'
+                    f'height="12" rx="2"><title>{safe(f"{part.name}: {part.detail}")}</title></rect>'
                 )
             x += wide
     return _svg(drawn, max(1, len(rows)) * tall, title)
@@ -224,10 +223,9 @@ def strips(
     tall = 38
     wide = WIDTH / max(1, len(times))
     drawn = []
-    for place, (name, told, parts) in enumerate(rows):
+    for place, (name, detail, parts) in enumerate(rows):
         y = place * tall
-        drawn.append(f'<text class="name" x="0" y="{y + 13}">{safe(_cut(name, 46))}</text>')
-        drawn.append(f'<text class="told" x="{WIDTH}" y="{y + 13}" text-anchor="end">{safe(told)}</text>')
+        drawn.append(_row_labels(y, name, detail))
         drawn.append(f'<rect class="track" x="0" y="{y + 19}" width="{WIDTH}" height="11" rx="2"/>')
         for index, time in enumerate(times):
             value = parts.get(time, 0)
@@ -240,6 +238,13 @@ def strips(
     height = max(1, len(rows)) * tall
     drawn.append(_time_labels(times, width_seconds, lambda index: wide * index, height + 10))
     return _svg(drawn, height + 16, title)
+
+
+def _row_labels(y: float, name: str, detail: str) -> str:
+    return (
+        f'<text class="name" x="0" y="{y + 13}">{safe(_cut(name, 46))}</text>'
+        f'<text class="detail" x="{WIDTH}" y="{y + 13}" text-anchor="end">{safe(detail)}</text>'
+    )
 
 
 def _cut(name: str, limit: int) -> str:
