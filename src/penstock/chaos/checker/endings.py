@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from penstock.chaos.checker.timeline import FINAL, Delivered, Letter, Sent, Settling, Timeline, Violation
+from penstock.chaos.checker.timeline import FINAL, Delivered, Letter, SentMessage, SettleCall, Timeline, Violation
 
 
 def one_ending(timeline: Timeline) -> Iterator[Violation]:
@@ -49,11 +49,11 @@ def one_dead_letter(timeline: Timeline) -> Iterator[Violation]:
             yield Violation("law 5: one dead letter", text, (message,))
 
 
-def _ends(settling: Settling) -> bool:
+def _ends(settling: SettleCall) -> bool:
     return settling.state == "ok" and (settling.outcome in FINAL or settling.verb in ("ack", "reject"))
 
 
-def _unfounded(timeline: Timeline, sent: Sent, several: list[Delivered], letter: Letter) -> str | None:
+def _unfounded(timeline: Timeline, sent: SentMessage, several: list[Delivered], letter: Letter) -> str | None:
     """What speaks against a dead letter."""
     rules = timeline.rule(sent.queue)
     if any(one.settled("ack", surely=True) for one in several):

@@ -6,7 +6,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterator
 
-from penstock.chaos.checker.timeline import SLACK, Delivered, Receive, Sent, Timeline, Violation
+from penstock.chaos.checker.timeline import SLACK, Delivered, Receive, SentMessage, Timeline, Violation
 
 
 def keys_are_in_order(timeline: Timeline) -> Iterator[Violation]:
@@ -20,15 +20,15 @@ def keys_are_in_order(timeline: Timeline) -> Iterator[Violation]:
                 yield from _disorder(timeline, earlier, later)
 
 
-def _keys(timeline: Timeline) -> dict[tuple[str, str], list[Sent]]:
-    keys: dict[tuple[str, str], list[Sent]] = defaultdict(list)
+def _keys(timeline: Timeline) -> dict[tuple[str, str], list[SentMessage]]:
+    keys: dict[tuple[str, str], list[SentMessage]] = defaultdict(list)
     for sent in timeline.sent.values():
         if sent.is_ok and sent.key is not None and timeline.rule(sent.queue).ordered:
             keys[sent.queue, sent.key].append(sent)
     return keys
 
 
-def _successors(several: list[Sent]) -> Iterator[tuple[Sent, Sent]]:
+def _successors(several: list[SentMessage]) -> Iterator[tuple[SentMessage, SentMessage]]:
     """Each message with the next few that were surely sent after it: order is transitive."""
     several.sort(key=lambda one: one.asked)
     for place, first in enumerate(several):
@@ -70,7 +70,7 @@ def priorities_are_kept(timeline: Timeline) -> Iterator[Violation]:
             yield from _inversions(timeline, receive, ready)
 
 
-def _untouched(timeline: Timeline, queue: str, group: str) -> list[tuple[Sent, int]]:
+def _untouched(timeline: Timeline, queue: str, group: str) -> list[tuple[SentMessage, int]]:
     """Messages without a delay, with the time until which they were surely ready: their first attempt's receive."""
     found = []
     for sent in timeline.sent.values():
@@ -94,7 +94,7 @@ def _alone(several: list[Receive]) -> Iterator[Receive]:
         busy_until = max(busy_until, answered)
 
 
-def _inversions(timeline: Timeline, receive: Receive, ready: list[tuple[Sent, int]]) -> Iterator[Violation]:
+def _inversions(timeline: Timeline, receive: Receive, ready: list[tuple[SentMessage, int]]) -> Iterator[Violation]:
     worst = max((_priority(timeline, one) for one in receive.taken), default=0)
     if not worst or receive.answered is None:
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from penstock.chaos.checker.timeline import Sent, Timeline, Violation
+from penstock.chaos.checker.timeline import SentMessage, Timeline, Violation
 
 
 def acknowledged_sends_end(timeline: Timeline) -> Iterator[Violation]:
@@ -21,7 +21,7 @@ def acknowledged_sends_end(timeline: Timeline) -> Iterator[Violation]:
                 yield Violation("law 1: no acknowledged send is lost", text, (sent.message,))
 
 
-def _has_ended(timeline: Timeline, sent: Sent, group: str) -> bool:
+def _has_ended(timeline: Timeline, sent: SentMessage, group: str) -> bool:
     place = (sent.queue, group, sent.message)
     if timeline.letters.get(place):
         return True
@@ -68,7 +68,7 @@ def a_send_is_one_message(timeline: Timeline) -> Iterator[Violation]:
 
 def a_call_sends_all_or_nothing(timeline: Timeline) -> Iterator[Violation]:
     drained = {event["queue"] for event in timeline.others["drained"]}
-    calls: dict[tuple[str, int], list[Sent]] = defaultdict(list)
+    calls: dict[tuple[str, int], list[SentMessage]] = defaultdict(list)
     for sent in timeline.sent.values():
         if sent.state == "unknown" and sent.queue in drained and not sent.conditional and sent.ttl is None:
             calls[sent.call].append(sent)

@@ -42,7 +42,7 @@ class Rules:
 
 
 @dataclass
-class Sent:
+class SentMessage:
     """One message of a send; `state` is ok, fail or unknown. `conditional`: sent by the store itself, if at all."""
 
     message: str
@@ -66,7 +66,7 @@ class Sent:
 
 
 @dataclass
-class Settling:
+class SettleCall:
     verb: str
     asked: int
     state: str = "unknown"
@@ -89,7 +89,7 @@ class Delivered:
     ends: int
     over: int
     receive: tuple[str, int]
-    settlings: list[Settling] = field(default_factory=list)
+    settlings: list[SettleCall] = field(default_factory=list)
 
     @property
     def released_at(self) -> int:
@@ -120,7 +120,7 @@ class Receive:
 class Timeline:
     def __init__(self, events: Iterable[Event]) -> None:
         self.rules: dict[str, Rules] = {}
-        self.sent: dict[str, Sent] = {}
+        self.sent: dict[str, SentMessage] = {}
         self.delivered: dict[Place, list[Delivered]] = defaultdict(list)
         self.receives: dict[tuple[str, int], Receive] = {}
         self.letters: dict[Place, list[Letter]] = defaultdict(list)
@@ -153,7 +153,7 @@ class Timeline:
         for several in self.delivered.values():
             yield from several
 
-    def was_seen(self, sent: Sent) -> bool:
+    def was_seen(self, sent: SentMessage) -> bool:
         if any(several for _, several in self.of(sent.queue, sent.message)):
             return True
         groups = self.rule(sent.queue).groups
@@ -249,7 +249,7 @@ class Timeline:
     def _read_settle(self, event: Event) -> None:
         call = (event["process"], event["call"])
         if event["type"] == "invoke":
-            settling = Settling(event["verb"], event["t"], delay=_micro(event.get("delay")))
+            settling = SettleCall(event["verb"], event["t"], delay=_micro(event.get("delay")))
             held = self._held.get(((event["queue"], event["group"], event["message"]), event["token"]))
             if held is not None:
                 held.settlings.append(settling)
@@ -277,8 +277,8 @@ class Timeline:
         self.letters[place].append(Letter(event["outcome"], event["attempts"]))
 
 
-def _sent(one: Event, event: Event, call: tuple[str, int]) -> Sent:
-    return Sent(
+def _sent(one: Event, event: Event, call: tuple[str, int]) -> SentMessage:
+    return SentMessage(
         one["message"],
         event["queue"],
         call,
