@@ -1,4 +1,4 @@
-"""The source files that the architecture tests look at."""
+"""The source files for the architecture tests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def shown(path: Path) -> str:
 
 @cache
 def imported_modules(path: Path) -> frozenset[str]:
-    """Every module a file names in an import, also inside functions; type-checking imports count as well."""
+    """All modules that a file imports, also inside functions and for type checking."""
     found: set[str] = set()
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):

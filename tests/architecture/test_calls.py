@@ -1,4 +1,4 @@
-"""How many Python calls the servers make for one message, the engine not counted: every layer shows here."""
+"""Limits of the Python calls that the servers make per message, without the engine."""
 
 from __future__ import annotations
 

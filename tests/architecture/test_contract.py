@@ -38,7 +38,7 @@ def test_the_engine_is_the_queue_and_every_facet() -> None:
 
 
 def test_every_method_is_called_by_the_package() -> None:
-    """Engines themselves do not count."""
+    """Calls inside engines do not count."""
     uncalled = [
         name
         for facet in ("queue", *sorted(EVERY_FACET))

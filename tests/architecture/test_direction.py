@@ -1,4 +1,4 @@
-"""Who may import whom: domain <- engines <- client <- workers <- servers, spark <- cli."""
+"""Import direction: domain <- engines <- client <- workers <- servers, spark <- cli."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "cli": {"domain", "engines", "client", "workers", "servers", "settings", "spark", "chaos"},
     "pyspark_penstock": {"spark"},
 }
-# What comes from outside, and who may use it.
+# Third-party packages, and the parts that may import them.
 OUTSIDE = {
     "adbc_driver_postgresql": {"engines"},
     "apsw": {"engines", "cli", "chaos"},
@@ -45,7 +45,7 @@ OUTSIDE = {
     "pytest": {"testing"},
     "redis": {"engines"},
     "rich": {"cli"},
-    # Only where the object that a caller hands in comes from it: Penstock does not need it.
+    # Only for objects that a caller passes in: Penstock does not depend on it.
     "sqlalchemy": {"engines"},
     "starlette": {"servers"},
     "typer": {"cli"},
@@ -70,7 +70,7 @@ def test_a_part_knows_only_what_lies_before_it(part: str) -> None:
 
 
 def _part(path: Path) -> str:
-    """The folder of the package, or the file that lies beside the folders; a package beside ours is a part too."""
+    """The part of a module: its folder in the package, or its file beside the folders."""
     if not path.is_relative_to(PACKAGE):
         return path.relative_to(SRC).parts[0]
     first = path.relative_to(PACKAGE).parts[0]
@@ -89,7 +89,7 @@ def _is_allowed(part: str, module: str) -> bool:
 
 
 def test_the_judge_of_histories_knows_nothing_of_the_package() -> None:
-    """It shares no code with what it judges."""
+    """The checker shares no code with what it judges."""
     for path in python_files("src/penstock/chaos/checker"):
         ours = {module for module in imported_modules(path) if module.startswith("penstock")}
         wrong = {one for one in ours if not one.startswith(("penstock.chaos.checker", "penstock.chaos.history"))}
@@ -106,7 +106,7 @@ def test_engines_do_not_know_each_other() -> None:
 
 
 def test_only_the_client_uses_private_attributes_of_a_store() -> None:
-    """Servers and workers reach the engine by `store.executor` and its public methods."""
+    """Servers and workers call the engine through `store.executor` and public methods only."""
     wrong = []
     for path in python_files("src/penstock"):
         if path.is_relative_to(PACKAGE / "client"):

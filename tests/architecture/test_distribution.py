@@ -1,4 +1,4 @@
-"""What is published: a distribution with a name of its own, and texts that say how to install it."""
+"""The published distribution: its name, and texts that say how to install it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.architecture.sources import ROOT
 
 NAME = "penstock-queue"
 INSTALLED = re.compile(r"pip install '?([\w.-]+)(?:\[([\w,]+)\])?")
-# `penstock` on the package registry is somebody else's.
+# The name `penstock` belongs to another project on the package registry.
 OTHERS_NAME = re.compile(r"\bpenstock\[(?:all|embedded|metrics|postgres|redis|server|spark|tracing)")
 TEXTS = [
     path

@@ -56,7 +56,7 @@ OTHER_WORDS = {
 
 
 def test_engines_refuse_a_call_with_the_same_sentence() -> None:
-    """A sentence of the positional engines stands in PostgreSQL's functions too, or has a reason not to."""
+    """Error texts of the positional engines are also in PostgreSQL's functions, or listed as exceptions."""
     functions = "\n".join(path.read_text(encoding="utf-8") for path in sql_files() if "functions" in path.parts)
     functions = re.sub(r"'\s*\n\s*'", "", functions).replace("''", "'")
     texts = list(_raised(ROOT / "src" / "penstock" / "engines" / "positional"))
@@ -68,7 +68,7 @@ def test_engines_refuse_a_call_with_the_same_sentence() -> None:
 
 
 def _raised(folder: Path) -> Iterator[str]:
-    """The texts of raised errors with %s for each value; one that is followed by a suggestion, without it."""
+    """The texts of raised errors with %s for each value, without a suggestion at the end."""
     for path in sorted(folder.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and node.exc.args:

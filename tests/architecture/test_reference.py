@@ -1,4 +1,4 @@
-"""Reference pages, schemas and SQL functions say the same as the tables of the domain."""
+"""Reference pages, schemas and SQL functions agree with the tables of the domain."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_http_schema_has_the_type_and_bounds_of_the_field(field: PolicyField) ->
 
 
 def _described(schema: dict[str, Any]) -> dict[str, Any]:
-    """The part of a JSON schema that says which values are allowed."""
+    """The part of a JSON schema that restricts values."""
     words = ("type", "minimum", "exclusiveMinimum", "maximum", "enum", "maxLength")
     return {word: schema[word] for word in words if word in schema}
 

@@ -1,4 +1,4 @@
-"""The tables of `docs/seeds.md` that go through a document sentence by sentence name tests that exist."""
+"""The tests that the tables of `docs/seeds.md` name exist."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_every_sentence_has_a_test_that_exists(section: str, usual: str) -> None
         said, call, tests = row[1:4]
         named = NAMED.findall(tests)
         assert named or "not part of Penstock" in call, f"no test for: {said}"
-        # A file that is named once stands for the tests before it that name none, unless they are in the usual one.
+        # A named file also applies to the tests before it without one, unless they are in the default file.
         last = next((file for _, file in reversed(named) if file), "")
         for name, file in named:
             files = {file or usual, last or usual}

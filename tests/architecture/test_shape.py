@@ -1,4 +1,4 @@
-"""Names, sizes and habits of the code that a reader relies on."""
+"""Names, sizes and forbidden constructs of the code."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_no_file_is_too_long() -> None:
 
 
 def test_an_engine_over_positions_is_small() -> None:
-    """Whatever does not depend on the database belongs to engines/positional."""
+    """Code that does not depend on the database belongs to engines/positional."""
     lines = sum(path.read_text(encoding="utf-8").count("\n") for path in python_files("src/penstock/engines/sqlite"))
     assert 0 < lines <= MAX_ENGINE_LINES
 

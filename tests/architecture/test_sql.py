@@ -1,4 +1,4 @@
-"""SQL lives in .sql files, in named blocks, each with a sentence that says what it does, and each used."""
+"""SQL is in .sql files, in named and described blocks, each of them used."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STATEMENT = re.compile(
     | (commit|rollback)\s*;?\s*$ | (savepoint|release)\s+\w | vacuum\b | attach\s )""",
     re.IGNORECASE | re.DOTALL | re.VERBOSE,
 )
-# What may stand in Python: the start of a statement that is not one, with the reason.
+# Texts in Python that look like SQL, with the reason.
 ALLOWED: dict[str, str] = {}
 # It calls the SQL functions as a user's program does, and keeps no statements of its own.
 USERS_SIDE = PACKAGE / "chaos"
@@ -176,7 +176,7 @@ def test_migrations_are_numbered_without_gaps_and_say_what_they_add() -> None:
 
 
 def test_what_the_database_offers_has_a_sentence() -> None:
-    """Functions and views of the schema that people may call; those that begin with an underscore are inner parts."""
+    """Public functions and views of the schema; names that begin with an underscore are internal."""
     made = re.compile(r"(\S[^\n]*)?\ncreate or replace (?:function|view) penstock\.([a-z]\w*)")
     found = [
         (shown(path), name, before)
@@ -188,8 +188,8 @@ def test_what_the_database_offers_has_a_sentence() -> None:
     assert not [f"{path}: {name}" for path, name, before in found if not before.startswith("--")]
 
 
-# Who may ask PostgreSQL for the snapshot of now, in which the asking transaction counts as ended. A cursor or mark that
-# keeps such a snapshot passes over what the transaction writes later: those ask penstock._snapshot.
+# Functions that may read the current snapshot, in which the calling transaction counts as ended. A stored cursor or
+# mark with such a snapshot would skip what the transaction writes later: those use penstock._snapshot.
 SNAPSHOTS = {
     "_snapshot": "adds the transaction itself",
     "_decided_position": "compares transaction numbers of others",
@@ -220,7 +220,7 @@ def test_a_snapshot_that_is_kept_has_its_own_transaction_in_it() -> None:
 
 
 def test_whoever_takes_a_position_has_said_so_before() -> None:
-    """Readers that follow positions look at who is sending."""
+    """Readers by position check for open senders."""
     made = re.compile(r"^create or replace function ", re.MULTILINE)
     taking = [
         (path, function)

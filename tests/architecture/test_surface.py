@@ -12,7 +12,7 @@ import pytest
 
 import penstock
 
-# What each call takes, in the words of the design. More parameters are welcome, other names are not.
+# The parameters of each call in the design. More are allowed, other names are not.
 CALLS: dict[str, list[str]] = {
     "connect": ["url"],
     "connect_async": ["url"],
@@ -199,7 +199,7 @@ def _named(call: str) -> Any:
 
 
 def test_every_type_of_a_public_signature_is_public() -> None:
-    """Whoever annotates a function of their own must find the type in the package."""
+    """Types that users need for annotations are exported."""
     hidden = {
         f"{kind.__module__}.{kind.__qualname__} of {where}"
         for where, function in _public_functions()

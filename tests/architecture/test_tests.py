@@ -14,5 +14,5 @@ def test_every_folder_of_tests_is_in_the_readme() -> None:
 
 
 def _places(name: str) -> list[str]:
-    """The folder itself, or the one that it refines."""
+    """The folder, or its parent."""
     return [name, name.rpartition("/")[0]]

@@ -1,4 +1,4 @@
-"""What README and guide show happens, and the glossary has every word of the design."""
+"""Examples in README and guide run as shown, and the glossary is complete."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 def test_the_python_sessions_of_a_page_run_as_shown(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One after the other, as somebody would type them."""
+    """In one session, one after the other."""
     monkeypatch.chdir(tmp_path)
     run_session("\n".join(_sessions(page.read_text(encoding="utf-8"))))
 

@@ -1,4 +1,4 @@
-"""Receiving what must be there, and the checks of laws 5 and 7 that many tests end with."""
+"""Receives that must return a message, and the checks of laws 5 and 7."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOTHING = GroupStats(
 
 
 def take(queue: Queue, **options: Any) -> Delivery:
-    """Receive one message, which must be there."""
+    """Receive one message; there must be one."""
     deliveries = queue.receive(**options)
     assert len(deliveries) == 1, f"expected one delivery, got {deliveries}"
     return deliveries[0]
@@ -44,7 +44,7 @@ def ids(items: list[Any]) -> list[str]:
 
 
 def trail(queue: Queue, message_id: str, group: str = "default") -> list[tuple[Event, State]]:
-    """What happened to a message as one group saw it."""
+    """The audit entries of a message in one group."""
     return [(entry.event, entry.state) for entry in group_entries(queue, message_id, group)]
 
 
@@ -53,8 +53,8 @@ def group_entries(queue: Queue, message_id: str, group: str = "default") -> list
 
 
 def assert_trail_is_legal(queue: Queue, message_id: str, group: str = "default") -> None:
-    """Law 7: each step of a message starts where the one before it ended, and stands in the lifecycle table.
-    Law 5: attempts have no gaps."""
+    """Law 7: each audit entry is a transition of the lifecycle table from the state before. Law 5: attempts have no
+    gaps."""
     state: State | None = None
     attempt = 0
     entries = group_entries(queue, message_id, group)
@@ -94,5 +94,5 @@ def assert_books_balance(queue: Queue, sent: int, group: str = "default") -> Gro
 
 
 def nonzero(outcomes: dict[str, int]) -> dict[str, int]:
-    """Outcomes that happened."""
+    """Outcomes with a count above zero."""
     return {outcome: count for outcome, count in outcomes.items() if count}

@@ -20,7 +20,7 @@ import msgspec
 import penstock
 from penstock import Ack, Nak, Reject, Reschedule, Store
 
-# Longer than any test may take: a call that hangs fails with a trace of where, before the run is killed.
+# Longer than any test may take: a hanging call fails with a stack trace before the run is killed.
 PATIENCE_SECONDS = 90
 
 

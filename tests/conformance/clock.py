@@ -1,4 +1,4 @@
-"""Time and chance as tests need them: standing still until they are moved."""
+"""The injected clock and random source."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from random import Random
 from penstock.domain.timestamps import microseconds, to_time
 from penstock.domain.validation import from_time
 
-# Thursday, with an odd fraction of a second: a value that is rounded or cut somewhere on its way shows.
+# A Thursday with a fraction of a second, so that rounding is noticed.
 START = datetime(2026, 3, 5, 7, 11, 13, 170_019, tzinfo=UTC)
 
 
 class Clock:
-    """The engine's clock, moved by hand."""
+    """The engine's clock, which only the test advances."""
 
     def __init__(self, start: datetime = START) -> None:
         self._at = from_time("start", start)
@@ -33,7 +33,7 @@ class Clock:
 
 
 class Chance:
-    """Randomness that is the same in every run, or one known value, so that a backoff can be computed."""
+    """A seeded random source, or a constant, so that a backoff can be computed."""
 
     def __init__(self) -> None:
         self.value: float | None = None

@@ -13,7 +13,7 @@ from tests.conformance.clients import CLIENTS, Opener
 from tests.conformance.clock import Chance, Clock
 from tests.conformance.engines import EVERY_ENGINE, EngineRow
 
-# All values differ, so that a field mixed up with another one is noticed.
+# All values differ, so that mixed-up fields are noticed.
 POLICY: dict[str, Any] = {
     "lease_seconds": 37,
     "max_retries": 3,

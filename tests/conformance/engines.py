@@ -39,7 +39,7 @@ def _redis(folder: Path) -> str:
 
 
 def _warm(url: str) -> dict[str, Any]:
-    """Connections that were used before."""
+    """Reused connections."""
     from tests.engines.postgres.server import shared_pool
 
     return {"pool": shared_pool(url)}

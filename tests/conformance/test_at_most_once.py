@@ -1,4 +1,4 @@
-"""at_most_once: handed out again only after an explicit nak."""
+"""at_most_once: delivered again only after an explicit nak."""
 
 from __future__ import annotations
 

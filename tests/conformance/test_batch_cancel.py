@@ -1,4 +1,4 @@
-"""Cancelling a batch: what is not in flight ends at once, one abort message when the rest has ended."""
+"""Cancelling a batch: members that are not in flight end at once; one abort message when the others have ended."""
 
 from __future__ import annotations
 
@@ -261,7 +261,7 @@ def test_that_a_batch_is_cancelled_is_said_before_anything_about_addresses(queue
 
 @pytest.mark.parametrize("ordered", [False, True])
 def test_a_cancelled_batch_is_over_in_every_group_whenever_it_comes(store: Store, ordered: bool) -> None:
-    """Also what the primary group had finished before, and in a group that begins only then."""
+    """Also members that the primary group had finished, and in groups that begin later."""
     queue = store.queue("orders", ordered=ordered)
     assert queue.receive(group="early") == []
     batch = queue.batch("nightly")

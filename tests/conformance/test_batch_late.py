@@ -1,4 +1,4 @@
-"""Members that come when their batch has ended: refused, never put into a new batch that nobody starts."""
+"""Sends to an ended batch are refused, and never open a new batch that nobody starts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROUNDS = 15
 
 @pytest.fixture
 def finished(queue: Queue) -> Batch:
-    """A batch with one member, which is done."""
+    """A batch with one finished member."""
     batch = queue.batch("nightly")
     batch.send("monday")
     batch.start()
@@ -109,7 +109,7 @@ def test_a_send_by_name_begins_the_first_batch_but_none_after_it(queue: Queue) -
 
 @pytest.mark.usefixtures("finished")
 def test_numbers_of_batches_that_are_gone_are_not_used_again(queue: Queue) -> None:
-    """An object that knew the last batch before it was removed means the next one, all the time."""
+    """A Batch object bound before the removal is bound to the next batch of the name."""
     again = queue.batch("nightly")
     queue.send(1, address="desk")
     with pytest.raises(DuplicateAddress):
@@ -146,7 +146,7 @@ def test_law_9_a_member_sent_with_the_last_ack_joins_or_is_refused(live_queue: Q
 
 
 def _at_once(last: Delivery, producer: Batch) -> int:
-    """The last ack and a late send at the same moment; 1 when the send came too late."""
+    """The last ack and a concurrent send; returns 1 when the send was refused."""
     ready = threading.Barrier(2)
 
     def send() -> int:

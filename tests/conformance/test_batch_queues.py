@@ -1,4 +1,4 @@
-"""Batches whose members lie in several queues: held, started, ended and cancelled together."""
+"""Batches with members in several queues: held, started, ended and cancelled together."""
 
 from __future__ import annotations
 
@@ -304,7 +304,7 @@ def test_the_last_members_of_two_queues_ended_at_once_send_one_end_message(open_
         last = [take(stores[0].queue("reports")), take(stores[1].queue("emails"))]
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(lambda delivery: delivery.ack(), last))
-        # Where neither could wait for the other, the next sweep or receive decides.
+        # When neither transaction could wait for the other, the next sweep or receive ends the batch.
         stores[0].sweep()
         assert batch.state == "finished"
         assert payloads(take_all(queue)) == ["all done"]

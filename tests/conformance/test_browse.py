@@ -1,4 +1,4 @@
-"""browse: messages of the log in order, whatever became of them, in either direction and between any two positions."""
+"""browse: messages of the log in order, in any state, in both directions and between any two positions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.conformance.clock import Clock
 
 
 def _interleaved(queue: Queue, store: Store) -> list[int]:
-    """The positions of a queue whose messages lie between those of another, in several lanes."""
+    """A queue with several lanes whose positions interleave with those of another queue."""
     other = store.queue("other")
     for number in range(12):
         queue.send_many([Outgoing(payload=number, priority=number % 3), Outgoing(payload=number, priority=2)])

@@ -1,4 +1,4 @@
-"""Many threads and several openings at once: law 3, at most one live lease per message."""
+"""Many threads and several open stores: law 3, at most one live lease per message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Consumers: a place in birth order, kept by heartbeats."""
+"""Consumers: registration, birth order and heartbeats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""dead_letters: what ended without success."""
+"""dead_letters: messages that ended without success."""
 
 from __future__ import annotations
 

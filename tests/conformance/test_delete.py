@@ -1,4 +1,5 @@
-"""Deleting a queue: nothing of it stays, its name is free, and those who would make it anew are named."""
+"""Deleting a queue removes all its rows and frees its name; consumers and schedules that would create it again are
+named."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from tests.conformance.clock import Clock
 
 
 def fill(queue: Queue) -> None:
-    """Something in every table that knows the queue."""
+    """Rows in every table that refers to the queue."""
     queue.send_many([Outgoing(payload=number, priority=number % 2, ttl_seconds=5000) for number in range(6)])
     queue.send("delayed", delay_seconds=60)
     queue.send("addressed", address="here", id="7d444840-9dc0-11d1-b245-5ffdce74fad2")
@@ -77,7 +78,7 @@ def test_leases_of_a_deleted_queue_settle_nothing(queue: Queue, group: str) -> N
     for settle in (delivery.ack, delivery.nak, lambda: delivery.extend(60)):
         with pytest.raises(LeaseLost):
             settle()
-    # A send makes the queue and its primary group again, but no other group.
+    # A send creates the queue and its primary group again, but no other group.
     queue.send(2)
     for settle in (delivery.ack, delivery.nak, lambda: delivery.extend(60)):
         with pytest.raises(LeaseLost):

@@ -1,4 +1,4 @@
-"""doctor: what is wrong with a store, and what to do about it."""
+"""doctor: findings and advice."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def test_a_healthy_store_has_nothing_but_good_findings(queue: Queue, store: Stor
     take(queue).ack()
     checks = store.doctor()
     if store.engine.name in ("postgres", "redis"):
-        # The server of the tests does not wait for the disk, and the doctor says so.
+        # The test servers run without fsync, which doctor reports.
         assert [check.name for check in checks if check.level == "warning"] == ["durability"]
         checks = [check for check in checks if check.name != "durability"]
     assert len(checks) >= 3
@@ -54,7 +54,7 @@ def test_a_primary_group_that_only_others_read_is_explained(queue: Queue, store:
 
 
 def test_a_group_that_nobody_uses_is_not_received_from(queue: Queue, store: Store, clock: Clock) -> None:
-    """A receive would take a message that nobody handles then."""
+    """A receive would lease a message that no handler processes."""
     queue.send_many([1, 2])
     take(queue).ack()
     take(queue, group="billing").ack()

@@ -1,4 +1,4 @@
-"""After the end of a lease its token settles nothing, also while nobody else has the message."""
+"""An ended lease settles nothing, even if no one else has received the message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stack traces of last errors: with the retry or the dead letter, and gone with it."""
+"""Stack traces of last errors: stored with the retry or dead letter, and removed with it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_what_succeeded_has_none(queue: Queue) -> None:
 
 
 def test_a_running_message_keeps_nothing_new(queue: Queue) -> None:
-    """Its lease was lost to another who runs it now."""
+    """Its lease was lost to another consumer, which runs it now."""
     queue.send(1)
     delivery = take(queue)
     keep(queue, delivery.position)

@@ -1,4 +1,4 @@
-"""ttl: a message is never delivered after `expires_at`, whatever it was doing when that came."""
+"""ttl: a message is never delivered after `expires_at`, whatever its state was."""
 
 from __future__ import annotations
 

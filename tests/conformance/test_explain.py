@@ -1,4 +1,4 @@
-"""explain: where a message is, why it is not running, and what to do about it."""
+"""explain: the state of a message, why it is not running, and advice."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_an_unknown_message_cannot_be_explained(queue: Queue, store: Store) -> N
 
 
 def test_advice_is_a_command_that_a_shell_understands(store: Store) -> None:
-    """With the group for which it was asked, and names as they are."""
+    """The advice names the group, and quotes names."""
     queue = store.queue("two words; rm")
     message_id = queue.send(1)
     take(queue, group="it's mine").nak("busy", delay_seconds=0)

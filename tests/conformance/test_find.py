@@ -1,4 +1,4 @@
-"""find: one message by its id, wherever it is."""
+"""find: a message by id, in any state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""flush: as if the queue had just been made."""
+"""flush: the queue is empty as after its creation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ids of many messages at once are those of each alone."""
+"""Ids computed for many messages equal those computed singly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""leases, take_over, browse, unread and forget: what the servers need, which know messages by id only."""
+"""leases, take_over, browse, unread and forget: methods for the servers, which know messages by id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ledger: small facts that the pipeline keeps in the store, changed together or not at all."""
+"""The ledger: entries of the pipeline in the store, changed atomically."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What an engine allows is what the lifecycle table says: in every state, every event leads where the table leads, and
-what the table does not have changes nothing."""
+"""Every engine follows the lifecycle table: in every state each event leads where the table says, and other events
+change nothing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Edge = tuple[State | None, Event, State]
 
 
 class Subject(NamedTuple):
-    """A message under test; the token is the last it was handed out with."""
+    """A message under test, with the token of its last delivery."""
 
     store: Store
     queue: Queue
@@ -32,7 +32,7 @@ class Subject(NamedTuple):
 
     @property
     def trail(self) -> list[tuple[Event, State]]:
-        """As the group sees it; nothing when the message is gone."""
+        """The trail in the group; empty when the message was removed."""
         try:
             entries = self.queue.audit(self.id)
         except NotFound:
@@ -78,7 +78,7 @@ AT_ONCE: dict[Event, Callable[[Subject], object]] = {
 
 
 class Kind(NamedTuple):
-    """A message that differs from a plain one in what can happen to it."""
+    """A kind of message with other possible transitions than a plain one."""
 
     delivery: Literal["at_least_once", "at_most_once"] = "at_least_once"
     max_retries: int = 7
@@ -95,7 +95,7 @@ KINDS = {
     "member of a cancelled batch": Kind(is_member=True, is_cancelled=True),
     "addressed": Kind(address="desk"),
 }
-# How a message comes into a state, from ready; the six outcomes are reached through `leased`, or by time.
+# How to bring a ready message into a state; the six outcomes are reached through `leased`, or by time.
 ROADS: dict[State, tuple[Event, ...]] = {
     State.READY: (),
     State.LEASED: (Event.RECEIVE,),
@@ -110,7 +110,7 @@ ROADS: dict[State, tuple[Event, ...]] = {
 
 
 def put(store: Store, clock: Clock, kind: Kind, state: State) -> Subject | None:
-    """A message of that kind in that state; None when the kind does not come there by that road."""
+    """A message of that kind in that state; None when the kind cannot reach it this way."""
     queue = store.queue("life", delivery=kind.delivery, max_retries=kind.max_retries)
     queue.flush()
     sender = queue.batch("nightly") if kind.is_member else queue
@@ -131,7 +131,7 @@ def put(store: Store, clock: Clock, kind: Kind, state: State) -> Subject | None:
 
 
 def steps(one: Subject, event: Event, happen: Callable[[Subject], object]) -> Iterator[Edge]:
-    """What an event did to a message, as edges of the lifecycle."""
+    """The transitions that an event caused."""
     before, cancelled = one.trail, one.queue.stats("default").outcomes["cancelled"]
     try:
         happen(one)
@@ -140,7 +140,7 @@ def steps(one: Subject, event: Event, happen: Callable[[Subject], object]) -> It
     after = one.trail
     state = before[-1][1]
     if not after:
-        # It is gone with its trail: only the count tells whether it ended now.
+        # Its trail was removed with it: only the count shows whether it ended now.
         if one.queue.stats("default").outcomes["cancelled"] > cancelled:
             yield state, Event.REMOVE, State.CANCELLED
         return
@@ -150,7 +150,7 @@ def steps(one: Subject, event: Event, happen: Callable[[Subject], object]) -> It
         state = reached
 
 
-@pytest.mark.parametrize("client_kind", ["sync"], indirect=True)  # it is the engine that is held against the table
+@pytest.mark.parametrize("client_kind", ["sync"], indirect=True)  # the engine is compared with the table
 def test_every_event_in_every_state_does_what_the_table_says(store: Store, clock: Clock) -> None:
     legal: set[Edge] = {(source, row.event, row.target) for row in TABLE for source in row.sources}
     seen: set[Edge] = set()
@@ -160,7 +160,7 @@ def test_every_event_in_every_state_does_what_the_table_says(store: Store, clock
             for event, happen in [*EVENTS.items(), *AT_ONCE.items()]:
                 if name != "plain" and not is_telling(name, event):
                     continue
-                # One that was left as it was is good for the next event too.
+                # An unchanged message is used for the next event too.
                 one = one or put(store, clock, kind, state)
                 if one is None:
                     break
@@ -174,7 +174,7 @@ def test_every_event_in_every_state_does_what_the_table_says(store: Store, clock
 
 
 def is_telling(kind: str, event: Event) -> bool:
-    """Where another kind than a plain one may differ."""
+    """Transitions that differ for other kinds than the plain one."""
     if kind == "addressed":
         return event is Event.SEEK
     if kind.startswith("member"):
@@ -186,7 +186,7 @@ def is_telling(kind: str, event: Event) -> bool:
 
 
 def born(store: Store, clock: Clock) -> Iterator[Edge]:
-    """The first steps of all: sent, held, and what happens to held ones that were never handed out."""
+    """The first transitions: send, held, and events of messages that were never delivered."""
     for event in (Event.DUE, Event.EXPIRE, Event.DEADLINE, Event.REMOVE, Event.BATCH_START, Event.BATCH_CANCEL):
         queue = store.queue("life", delivery="at_most_once")
         queue.flush()

@@ -26,7 +26,7 @@ Waiter = Callable[..., Future[list[Delivery]]]
 
 @pytest.fixture
 def waiting() -> Iterator[Waiter]:
-    """Starts a receive that waits, in a thread, and returns when that receive is about to begin."""
+    """Start a waiting receive in a thread; returns just before the receive begins."""
     with ThreadPoolExecutor(8) as pool:
 
         def start(queue: Queue, **options: Any) -> Future[list[Delivery]]:

@@ -1,4 +1,4 @@
-"""Messages by state: every live or ended message is in the list of its state, page by page, in order, without gaps."""
+"""Messages by state: each live or ended message is listed under its state, in pages without gaps."""
 
 from __future__ import annotations
 

@@ -416,7 +416,7 @@ def test_shards_do_not_wait_for_each_other(lanes: Queue) -> None:
 
 
 def test_a_lapsed_message_holds_back_the_later_ones_of_its_lease(line: Queue, clock: Clock) -> None:
-    """It will be tried again, although nobody has noticed yet that its lease is over."""
+    """It will be retried, although its ended lease was not reclaimed yet."""
     line.send_many([1, 2])
     _first, second = take_all(line)
     second.extend(101)

@@ -1,4 +1,4 @@
-"""pause and resume: nothing is handed out, everything else goes on."""
+"""pause and resume: receives return nothing, everything else works."""
 
 from __future__ import annotations
 

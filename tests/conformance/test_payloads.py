@@ -169,7 +169,7 @@ class Line(pydantic.BaseModel):
 
 
 class Order(pydantic.BaseModel):
-    """With what makes a model more than its fields: aliases, nested models, times, and a value that is computed."""
+    """A model with aliases, nested models, times and a computed field."""
 
     model_config = pydantic.ConfigDict(extra="forbid")
 

@@ -1,4 +1,4 @@
-"""peek: what would be received next, without receiving it."""
+"""peek: the next messages, without receiving them."""
 
 from __future__ import annotations
 

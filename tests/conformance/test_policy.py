@@ -1,4 +1,4 @@
-"""Policies: declared by field, kept otherwise, refused when wrong."""
+"""Policies: declared fields are set, the others keep their value, invalid ones are refused."""
 
 from __future__ import annotations
 

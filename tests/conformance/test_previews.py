@@ -1,4 +1,4 @@
-"""What a seek or a shorter retention would do is counted before it is done: the same numbers as come out then."""
+"""Previews of a seek or a shorter retention have the numbers of the later change."""
 
 from __future__ import annotations
 

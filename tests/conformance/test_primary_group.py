@@ -1,4 +1,4 @@
-"""primary_group: whom addresses, batches and unread deaths follow; None for nobody."""
+"""primary_group: the group of addresses, batches and unread expiries; None for no such group."""
 
 from __future__ import annotations
 

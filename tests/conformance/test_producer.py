@@ -1,4 +1,4 @@
-"""producer: gathered sends, nothing dropped in silence."""
+"""producer: batched sends, without silent loss."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 class Life:
-    """Makes one random move after another, and knows what was sent and who holds what."""
+    """Makes random calls, and keeps track of sends and leases."""
 
     def __init__(self, queue: Queue, clock: Clock, seed: int) -> None:
         self.queue = queue

@@ -1,4 +1,4 @@
-"""redrive and purge: what can become of dead letters."""
+"""redrive and purge of dead letters."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_redriven_message_is_the_same_message_tried_anew(queue: Queue, clock: 
 
 
 def test_a_redriven_member_still_tells_its_batch(queue: Queue) -> None:
-    """Though it no longer counts for it."""
+    """Although the dead letter is not counted any more."""
     message_id = queue.batch("nightly").send(b"x")
     queue.batch("nightly").start()
     take(queue).reject("no")

@@ -167,7 +167,7 @@ def test_what_trim_does_not_take(queue: Queue, arguments: dict[str, object]) -> 
 
 
 def test_at_random_nothing_else_is_lost_or_doubled(store: Store, clock: Clock, seed: int) -> None:
-    """Priorities and shards put a queue into several lanes, and other queues lie in between."""
+    """A queue with several lanes, interleaved with other queues."""
     dice = random.Random(seed)
     queue, other = store.queue("several lanes", shards=3, max_retries=None), store.queue("between")
     live = {queue.send(1): 1}

@@ -1,4 +1,4 @@
-"""repair: what faults left behind is found by doctor, mended by repair, and gone afterwards."""
+"""repair: flaws found by doctor are repaired and not found again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def named(store: Store, name: str) -> list[str]:
 
 @pytest.fixture
 def stranded(queue: Queue, clock: Clock) -> Queue:
-    """A batch that has finished, and a message under its name that came later."""
+    """A finished batch, and a later message with its name."""
     batch = queue.batch("nightly")
     batch.send("member")
     batch.start()

@@ -11,7 +11,7 @@ from tests.conformance.conftest import POLICY
 
 
 def seconds_until_ready(queue: Queue, clock: Clock, expected: float) -> bool:
-    """Nothing is ready a moment before, something is a moment after."""
+    """Assert that a message is not ready just before a time, and ready just after it."""
     clock.advance(seconds=expected - 0.001)
     early = queue.peek()
     clock.advance(seconds=0.002)

@@ -1,4 +1,4 @@
-"""An id that the caller chose: sending it again is the same send."""
+"""Ids chosen by the caller: sending an id again is the same send."""
 
 from __future__ import annotations
 

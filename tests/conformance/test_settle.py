@@ -1,4 +1,4 @@
-"""ack, nak, reject, reschedule: what a consumer says of one delivery."""
+"""ack, nak, reject and reschedule of single deliveries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Staging: messages put aside in parts, then sent all at once and only once."""
+"""Staging: messages staged in parts, then sent exactly once in one transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A token of an earlier delivery: it changes nothing, whatever brought the message back."""
+"""Tokens of earlier deliveries change nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.conformance.clock import Clock
 
 
 def read_again(queue: Queue, clock: Clock) -> tuple[Delivery, Delivery]:
-    """A delivery that was acked, and that of the same message after the group was moved back: a first attempt again."""
+    """An acked delivery, and the delivery of the same message after a seek back: a first attempt again."""
     queue.send_many([1, 2])
     first = take(queue)
     first.ack()

@@ -1,4 +1,4 @@
-"""states: where many messages stand in a group, as the last entries of their trails say."""
+"""states: the states of many messages in a group, from the last entries of their trails."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.conformance.test_random_life import KINDS, Life
 
 UNKNOWN = "7d444840-9dc0-11d1-b245-5ffdce74fad2"
 CHOSEN = "5f0c1b0e-2f5c-4f5e-9d53-0a4c6c6c3f11"
-# A method of the engine alone, which is the same behind both clients.
+# A method of the engine, which both clients share.
 pytestmark = pytest.mark.parametrize("client_kind", ["sync"])
 
 
@@ -119,7 +119,7 @@ def test_every_group_has_states_of_its_own(queue: Queue) -> None:
 
 
 def test_messages_far_from_each_other_are_found_together(queue: Queue, store: Store) -> None:
-    """Some with others between them, some with a whole queue between them."""
+    """Positions with small and with large gaps between them."""
     other = store.queue("other")
     sent = []
     for number in range(3):

@@ -1,4 +1,4 @@
-"""sweep: one pass over all queues, and what it says it did."""
+"""sweep: one pass over all queues, and its report."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_two_openings_sweep_side_by_side_and_each_thing_is_done_once(
 
 
 def test_a_sweep_of_a_quiet_store_commits_nothing(store: Store, clock: Clock) -> None:
-    """Everybody who waits is woken by a commit."""
+    """A commit wakes all waiters."""
     for number in range(60):
         queue = store.queue(f"queue {number}")
         queue.send(1)
@@ -65,7 +65,7 @@ def test_claiming_a_sweep_wakes_nobody(store: Store, queue: Queue) -> None:
     engine = store.engine
     queue.send(1)
     seen = engine.seen()
-    while (latest := engine.wait(seen, 0.2)) != seen:  # until all is told, and somebody listens
+    while (latest := engine.wait(seen, 0.2)) != seen:  # until all notifications were sent, and a listener waits
         seen = latest
     assert engine.claim_sweep(0)
     assert engine.wait(seen, 0.2) == seen

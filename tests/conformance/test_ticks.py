@@ -1,4 +1,4 @@
-"""The message of a tick says which schedule sent it, and for which tick."""
+"""The message of a tick names its schedule and tick."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Retention: what the sweep removes, and what it must not."""
+"""Retention: what the sweep removes and keeps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GROUP_IDLE = 50_021
 
 
 def age(store: Store, clock: Clock, seconds: float) -> int:
-    """Note what is finished, wait, and sweep; counts what was trimmed."""
+    """Advance the clock and sweep; returns the number of trimmed messages."""
     store.sweep()
     clock.advance(seconds=seconds)
     return store.sweep().trimmed

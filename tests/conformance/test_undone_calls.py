@@ -1,4 +1,4 @@
-"""A call that is refused midway leaves nothing of its beginning (law 14)."""
+"""A call that fails midway has no effect (law 14)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A queue is made by its first use: before that it is empty, and looking does not make it."""
+"""A queue is created by its first use, not by reads."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def read(
 
 
 def later(mark: Mark, by: int) -> Mark:
-    """A mark of a store that has gone on."""
+    """A mark of another history of the store."""
     assert isinstance(mark, str)
     if "/" not in mark:
         position, at = mark.split(":")
@@ -197,7 +197,7 @@ def test_the_epoch_is_the_same_for_everybody_and_other_for_another_store(
 
 
 def test_rows_that_are_flushed_while_they_are_read_are_there_or_missed(queue: Queue) -> None:
-    """An engine may read from one snapshot, or find that some are gone; it never leaves them out in silence."""
+    """An engine may read from one snapshot, or report missing rows; it never omits them silently."""
     engine = queue.engine
     queue.send_many(list(range(20)))
     [part] = engine.window("orders", 0, engine.horizon("orders"), 1)

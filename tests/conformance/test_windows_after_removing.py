@@ -1,4 +1,4 @@
-"""Taking single messages out leaves the rest of the trail readable, and marks that were kept stay good."""
+"""After the removal of single messages the trail stays readable, and kept marks stay valid."""
 
 from __future__ import annotations
 

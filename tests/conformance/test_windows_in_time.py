@@ -1,4 +1,4 @@
-"""Law 11: a window read twice gives the same rows, whatever happens between; and windows together hold everything."""
+"""Law 11: a window read twice has the same rows, and consecutive windows have all rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def rows(engine: Engine, table: Table, start: Mark, end: Mark, parts: int = 1) -
 
 
 class Reader:
-    """Follows a table window by window, now and then, and remembers what it read."""
+    """Reads a table window by window at random times, and keeps what it read."""
 
     def __init__(self, queue: Queue, table: Table, chance: random.Random) -> None:
         self.engine = queue.engine

@@ -1,4 +1,4 @@
-"""Windows on what happened: the archive, the audit and the dead letters as tables."""
+"""Windows of the archive, the audit and the dead letters."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def read(
 
 
 def some_life(queue: Queue, clock: Clock) -> list[str]:
-    """Five messages: two succeed, one is rejected, one is tried again, one waits; and one expires while held."""
+    """Six messages: two succeed, one is rejected, one is retried, one waits, and one expires while held."""
     ids = [
         queue.send({"n": 1}, headers={"trace": "t-1"}, created_by="shop"),
         queue.send(b"two", priority=3, key="k-2"),
@@ -76,7 +76,7 @@ def test_the_archive_has_each_ending_in_the_order_of_ending(queue: Queue, clock:
     assert rows[2]["payload"] == b"two"
     assert rows[2]["priority"] == 3
     assert rows[2]["content_type"] == "application/octet-stream"
-    # What ended while it was held ended for all groups alike.
+    # A message that ended while held ended in all groups.
     assert [row["group"] for row in rows] == ["default"] * 4 + [None]
     assert rows[4]["priority"] == 0
 
@@ -219,7 +219,7 @@ def test_a_follower_of_the_trail_holds_back_trimming_until_it_has_passed(
     queue: Queue, store: Store, clock: Clock
 ) -> None:
     engine, other = queue.engine, store.queue("other")
-    for _ in range(9):  # so that what happened is not counted as messages are
+    for _ in range(9):  # so that entries and messages have different counts
         other.send(0)
         take(other).nak("no", delay_seconds=0)
         take(other).ack()

@@ -1,4 +1,4 @@
-"""A PostgreSQL store, and what its consumers get."""
+"""A PostgreSQL store, and the messages that its consumers receive."""
 
 from tests.engines.postgres.fixtures import postgres_url, queue, store, watcher
 

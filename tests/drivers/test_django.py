@@ -66,7 +66,7 @@ def numbers() -> list[int]:
 
 
 def test_the_connection_binds_on_the_client() -> None:
-    """What makes this different from a connection of psycopg as it comes."""
+    """The differences from a default psycopg connection."""
     from psycopg import ClientCursor
 
     connection.ensure_connection()

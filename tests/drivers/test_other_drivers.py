@@ -1,4 +1,4 @@
-"""Drivers whose connections cannot be used: the error names the driver and says what to do instead."""
+"""Unsupported drivers: the error names the driver and an alternative."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_psycopg2(queue: Queue, postgres_url: str) -> None:
 
 
 def _run_advice(told: str, connection: psycopg2.extensions.connection) -> None:
-    """The statement that the error names is one that works."""
+    """The statement in the error message works."""
     _, statement, _ = told.split("`")
     with connection, connection.cursor() as cursor:
         cursor.execute(statement, ("orders", '{"by": "SQL"}'))

@@ -1,4 +1,4 @@
-"""Connections of psycopg whose program has given them habits of its own."""
+"""psycopg connections with settings of the calling program."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_a_session(queue: Queue, engine: sqlalchemy.Engine, ending: str) -> None
 
 
 def test_a_session_that_commits_late_loses_nothing(queue: Queue, engine: sqlalchemy.Engine) -> None:
-    """A message that was sent later and committed earlier is read before it, and does not hide it."""
+    """A message sent later but committed earlier is read first, and does not hide the other."""
     with Session(engine) as session:
         queue.send("early", transaction=session)
         queue.send("overtakes")
@@ -145,7 +145,7 @@ Scenario = Callable[[AsyncQueue, AsyncEngine], Awaitable[None]]
 
 
 def sent(url: str, scenario: Scenario) -> tuple[list[Any], list[int]]:
-    """What a scenario has left in the queue and in the table."""
+    """The messages and rows that a scenario left."""
 
     async def run() -> tuple[list[Any], list[int]]:
         async with await penstock.connect_async(url) as store, _engine(url) as engine:
@@ -221,7 +221,7 @@ def test_an_asynchronous_connection(postgres_url: str) -> None:
     assert sent(postgres_url, scenario) == (["kept", "in a block"], [1])
 
 
-# SQLAlchemy leaves the attempt to connect behind.
+# SQLAlchemy does not close the failed connection attempt.
 @pytest.mark.filterwarnings("ignore:coroutine 'AsyncConnection.connect' was never awaited:RuntimeWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_the_blocking_client_takes_an_asynchronous_session_that_is_connected(queue: Queue, postgres_url: str) -> None:

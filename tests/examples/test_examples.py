@@ -1,4 +1,4 @@
-"""The examples do what they say."""
+"""The examples run and produce their documented results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ways into a store that law 10 compares, each with the same few verbs."""
+"""The interfaces that law 10 compares, with the same few verbs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.cli.program import app
 
 
 class Got(NamedTuple):
-    """A delivery as every interface can tell it; `handle` is what this interface settles it with."""
+    """A delivery with the fields that all interfaces return; `handle` is what this interface settles it with."""
 
     payload: Any
     attempt: int
@@ -24,7 +24,7 @@ class Got(NamedTuple):
 
 
 class Interface(Protocol):
-    """`url` is where its store is; some interfaces have no words for why a message was acked."""
+    """`url` is the store's URL; some interfaces have no reason for an ack."""
 
     url: str
     forgets_ack_reasons: bool
@@ -89,7 +89,7 @@ class AsyncInterface:
         return self.runner.run(call)
 
     def _queue(self, name: str, **policy: Any) -> Any:
-        """As the twin has it: a queue is had at once or awaited, both are fine."""
+        """A queue is returned directly or awaited."""
 
         async def had() -> Any:
             queue = self.store.queue(name, **policy)
@@ -184,7 +184,7 @@ class CliInterface:
 
 
 def _text(payload: Any) -> str:
-    """Spelled as Python's interface spells it: the command line keeps JSON byte for byte."""
+    """Formatted as Python's interface formats JSON: the command line keeps its bytes."""
     return json.dumps(payload, separators=(",", ":"))
 
 

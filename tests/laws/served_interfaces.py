@@ -68,7 +68,7 @@ class HttpInterface:
 
 
 class RedisInterface:
-    """QACK takes no reason, and replies 0 where the other interfaces say "done already"."""
+    """QACK takes no reason, and returns 0 for a repeated ack."""
 
     forgets_ack_reasons = True
 
@@ -125,7 +125,7 @@ class RedisInterface:
         return count
 
     def sweep(self) -> None:
-        """The server does, all the time."""
+        """The server sweeps by itself."""
 
     def close(self) -> None:
         self.wire.socket.close()

@@ -32,7 +32,7 @@ class SqlInterface:
         self._call("declare", queue, Jsonb(policy))
 
     def send(self, queue: str, payload: Any, **options: Any) -> str:
-        """The bytes that Python would send: PostgreSQL's own JSON has other spaces."""
+        """The bytes that Python would send: PostgreSQL formats JSON differently."""
         content = json.dumps(payload, separators=(",", ":")).encode()
         if "headers" in options:
             options["headers"] = Jsonb(options["headers"])

@@ -23,7 +23,7 @@ INTERFACES: dict[str, Callable[[str, Path], Interface]] = {
     "redis protocol": RedisInterface,
     "sql": SqlInterface,
 }
-# SQLite's tables are nobody's interface.
+# SQLite has no SQL interface.
 COMPARED = [
     (engine, name)
     for engine in ENGINES
@@ -34,7 +34,7 @@ CHOSEN_ID = "00000000-0000-4000-8000-00000000002a"
 
 
 def script(interface: Interface) -> list[Any]:
-    """A bit of everything; what it gives back must be the same through every interface, and so must what it leaves."""
+    """A script of all verbs, whose results and final state must be the same through every interface."""
     said: list[Any] = []
     interface.declare("orders", max_retries=1, lease_seconds=600)
     interface.send("orders", {"n": 1}, priority=1)
@@ -70,7 +70,7 @@ def script(interface: Interface) -> list[Any]:
 
 
 def left_behind(url: str) -> dict[str, Any]:
-    """All that can be observed, without what is different in every run: times and made ids."""
+    """The observable state, without times and made ids."""
     with penstock.connect(url) as store:
         queue = store.queue("orders")
         found = {entry.message.id for entry in queue.archive(limit=100)} | {one.id for one in queue.peek(100)}

@@ -47,7 +47,7 @@ def test_law_13_any_text_is_kept_as_it_is_everywhere(text: str) -> None:
 
 
 def use_everywhere(store: penstock.Store, text: str) -> None:
-    """As the name of everything that has one, as payload, header and reason; and read back from everywhere."""
+    """Use the text as every name, payload, header and reason, and read it back through every call."""
     bystander = store.queue("bystander")
     bystander.send(b"untouched")
     queue = store.queue(text, primary_group=text)

@@ -18,7 +18,7 @@ from penstock import Queue
 
 
 def finish(queue: Queue, limit: int = 100) -> list[bytes]:
-    """Receive what there is and ack it."""
+    """Receive all ready messages and ack them."""
     deliveries = queue.receive(limit=limit)
     queue.ack_many(deliveries)
     return [delivery.payload for delivery in deliveries]
@@ -31,10 +31,10 @@ def test_law_8_a_sender_that_holds_its_transaction_open_is_passed_by_and_not_for
         queue.send(b"first", transaction=slow)
         for number in range(5):
             queue.send(f"later {number}".encode())
-            # Nothing stalls behind the open transaction ...
+            # Readers do not wait for the open transaction ...
             assert finish(queue) == [f"later {number}".encode()]
         slow.commit()
-    # ... and nothing of it is lost.
+    # ... and its message is not lost.
     assert finish(queue) == [b"first"]
     assert finish(queue) == []
     assert queue.stats("default").done == 6
@@ -57,7 +57,7 @@ def test_law_8_several_slow_senders_commit_in_the_opposite_order(postgres_url: s
 def test_law_8_a_window_in_the_middle_of_being_read_keeps_what_commits_meanwhile(
     postgres_url: str, queue: Queue
 ) -> None:
-    """The cursor stands inside a window when older transactions end."""
+    """The cursor is inside a window when older transactions commit."""
     with psycopg.connect(postgres_url) as slow:
         queue.send(b"slow", transaction=slow)
         queue.send_many([f"{number}".encode() for number in range(10)])
@@ -131,8 +131,8 @@ def _payloads(queue: Queue, start: int | str, end: int | str) -> list[bytes]:
 
 
 def test_law_8_dawdling_senders_and_hasty_readers(postgres_url: str, queue: Queue, seed: int) -> None:
-    """Transactions of every kind, ending in any order, while two consumers read on: what was committed is delivered
-    exactly once (no lease ends here), what was not never."""
+    """Transactions of every kind that end in any order while two consumers read: committed messages are delivered
+    exactly once (no lease ends here), others never."""
     sent: dict[str, bool] = {}
     over = threading.Event()
     received: list[list[bytes]] = [[], []]
@@ -211,7 +211,7 @@ def test_law_8_windows_that_are_cut_and_split_anywhere_hold_everything_once(
     chance = random.Random(seed)
     engine, mark = queue.engine, queue.engine.earliest("orders")
     open_: list[tuple[psycopg.Connection, list[bytes]]] = []
-    # Its lanes are there before anybody holds a transaction open.
+    # Create its lanes before any transaction is held open.
     sent = [f"first {priority}".encode() for priority in range(3)]
     queue.send_many([penstock.Outgoing(payload=one, priority=priority) for priority, one in enumerate(sent)])
     read: list[bytes] = []

@@ -21,7 +21,7 @@ from tests.conformance.engines import ENGINES, EngineRow
 
 
 class Clock:
-    """Time that passes when the test says so."""
+    """A clock that the test advances."""
 
     def __init__(self) -> None:
         self.now = 1_800_000_000_000_000
@@ -64,14 +64,14 @@ def queue(store: Store) -> Queue:
 
 
 def own_connection(url: str) -> Any:
-    """A connection to the store's database that is not the store's."""
+    """A separate connection to the store's database."""
     if url.startswith("sqlite"):
         return apsw.Connection(url.removeprefix("sqlite:///"))
     return psycopg.connect(url, autocommit=True)
 
 
 def conserved(queue: Queue, sent: int) -> bool:
-    """Law 7, which every test here ends with."""
+    """Check law 7 at the end of a test."""
     return all(
         stats.held + stats.available + stats.redo + stats.in_progress + sum(stats.outcomes.values()) == sent
         for stats in queue.stats().values()

@@ -21,7 +21,7 @@ ARCHIVE = """insert into messages.message_archive (created_at, message, result, 
 
 
 def check(store: penstock.Store, name: str, ids: list[str]) -> None:
-    """Every trail is one that a message can have, and every message is counted once."""
+    """Every trail is legal, and every message is counted once."""
     queue = store.queue(name)
     for message_id in ids:
         state = None
@@ -34,7 +34,7 @@ def check(store: penstock.Store, name: str, ids: list[str]) -> None:
 
 
 def test_any_mix_of_calls_gives_legal_trails(sql: Sql, store: penstock.Store, seed: int) -> None:
-    """One client after the other does anything at all, through three interfaces; what is refused changes nothing."""
+    """Random calls through three interfaces; refused ones change nothing."""
     dice = random.Random(seed)
     sql("select penstock.create_queue_schema('jobs')")
     sql("select penstock.create_message_schema('messages', 'jobs')")

@@ -1,1 +1,1 @@
-"""Programs of users, as type checkers see them."""
+"""Programs of users under type checkers."""

@@ -1,4 +1,4 @@
-"""Small programs that use Penstock. In the wrong one, each line that a type checker must refuse says so."""
+"""Small programs that use Penstock. In the invalid one, a comment marks each line that a type checker must refuse."""
 
 RIGHT = """
 import asyncio

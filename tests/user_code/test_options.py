@@ -1,4 +1,4 @@
-"""The types of keyword options name what the calls take, with the same types: one list cannot fall behind the other."""
+"""The TypedDicts of keyword options agree with the signatures."""
 
 from __future__ import annotations
 
