@@ -7,7 +7,7 @@ from scripts.mutants.rule import Rule
 RULES = (
     Rule(
         "a producer sends again what a lost reply had answered for",
-        "if not (self._was_tried and not self._is_safe and self._is_in(engine, queue)):",
+        "if not (self._was_tried and not self._is_safe and self._is_stored(engine, queue)):",
         "if True:",
         ("tests/engines/postgres/test_lost_replies.py",),
     ),
