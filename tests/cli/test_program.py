@@ -98,7 +98,8 @@ def test_reading_another_programs_database_creates_no_tables(cli: Cli) -> None:
     ("url", "told"),
     [
         ("nowhere", "is not a store URL"),
-        ("sqllite:///x.db", "postgres, postgresql+embedded; did you mean 'sqlite'?"),
+        ("sqllite:///x.db", "this version knows sqlite, postgresql, postgres, postgresql+embedded, "),
+        ("sqllite:///x.db", "; did you mean 'sqlite'?"),
         ("sqlite://x.db", "has no path"),
         ("sqlite:///missing/folder/x.db", "missing/folder"),
     ],
