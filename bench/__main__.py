@@ -1,4 +1,4 @@
-"""`python -m bench`: run the scenarios, print what they found, and leave JSON and a plot behind."""
+"""`python -m bench`: run the scenarios, print the results, and write JSON and a plot."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def main() -> None:
     out = Path(arguments.out)
     out.mkdir(parents=True, exist_ok=True)
     chosen = {name: run for name, run in SCENARIOS.items() if arguments.only in (None, name)}
-    # Beside the results and not in the system's temporary folder, which may be memory: there fsync costs nothing.
+    # Beside the results, not in the temporary directory, which may be in memory: there fsync costs nothing.
     with tempfile.TemporaryDirectory(prefix="stores-", dir=out) as folder:
         plan = Plan(Path(folder), arguments.seconds, quick=arguments.quick, full=arguments.full)
         surroundings = machine.describe(plan.folder)

@@ -32,7 +32,7 @@ from penstock.settings import HttpSettings
 
 WARM_UP = 20
 COUNTED = 5
-# Replies come in one piece; what the server does after it is counted too.
+# Replies arrive in one read; the calls that the server makes afterwards are counted too.
 QUIET_SECONDS = 0.05
 Counts = Counter[tuple[str, str]]
 

@@ -1,4 +1,4 @@
-"""What a scenario found: numbers for machines, a table for people, and how it stands against its targets."""
+"""The result of a scenario: numbers, a table, and the comparison with its targets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Target:
-    """What was hoped for, and what was measured."""
+    """A target, and the measured value."""
 
     text: str
     measured: float
@@ -30,7 +30,7 @@ class Finding:
 
 
 def spread(samples: Sequence[float]) -> dict[str, Any]:
-    """A median with the smallest and largest sample: a lone number hides how much the machine wavers."""
+    """A median with the smallest and largest sample, which show the noise."""
     return {"median": statistics.median(samples), "low": min(samples), "high": max(samples), "samples": list(samples)}
 
 

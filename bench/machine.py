@@ -1,4 +1,4 @@
-"""What the numbers were measured on."""
+"""The machine of the measurement."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def describe(folder: Path) -> dict[str, Any]:
 
 
 def surroundings(folder: Path) -> dict[str, Any]:
-    """What matters to every benchmark."""
+    """Properties that matter to every benchmark."""
     return {
         "measured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "system": f"{platform.system()} {platform.machine()}",
@@ -39,8 +39,8 @@ def surroundings(folder: Path) -> dict[str, Any]:
 
 
 def fsync_microseconds(folder: Path) -> dict[str, float]:
-    """What a durable write of one page costs here, over old data and at the end of a file that grows. Every contender
-    pays it, so it bounds them all."""
+    """The cost of a durable write of one page, over old data and at the end of a growing file. It bounds all
+    contenders."""
     path = folder / "fsync"
     sync = getattr(os, "fdatasync", os.fsync)  # as SQLite does: without the time of the change, where that is possible
     costs: dict[str, list[float]] = {"over": [], "growing": []}

@@ -1,4 +1,4 @@
-"""Processor time of processes: it wavers less than rates do on a machine that does other things too."""
+"""Processor time of processes, which varies less than rates on a busy machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much to measure, and where the stores lie meanwhile."""
+"""Sizes of the measurement, and the location of the stores."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Plan:
 
     @property
     def rounds(self) -> int:
-        """Contenders take turns this often, so that a busy moment of the machine hits all of them."""
+        """Number of rounds in which contenders take turns, so that noise affects all of them."""
         return 3 if self.quick else 15
 
     @property
@@ -36,5 +36,5 @@ class Plan:
 
 
 def payload(number: int) -> bytes:
-    """Distinct texts of one size: nothing can be shared or compressed away, and peers that only take text can play."""
+    """Distinct texts of one size, which cannot be shared or compressed, and which text-only peers accept."""
     return f"{number:020d}".encode() + b"x" * (PAYLOAD_BYTES - 20)

@@ -68,7 +68,7 @@ def _as_json(finding: Finding) -> dict[str, Any]:
 
 
 def _plot(picture: Path, findings: Sequence[Finding]) -> None:
-    # Imported here: measuring must not begin with a second of drawing code, nor carry its memory.
+    # Imported late, so that measurements do not include loading the plot library.
     from matplotlib.figure import Figure
 
     columns = min(2, len(findings))

@@ -1,4 +1,4 @@
-"""Taking turns: A B C A B C, because what a machine can do changes from minute to minute."""
+"""Turns A B C A B C, because the load of a machine changes."""
 
 from __future__ import annotations
 
@@ -35,5 +35,5 @@ def _rate(work: Work, seconds: float) -> float:
 
 
 def ratios(measured: Mapping[str, list[float]], one: str, other: str) -> list[float]:
-    """One against the other, round by round: both met the same weather."""
+    """The ratio of two contenders, round by round."""
     return [left / right for left, right in zip(measured[one], measured[other], strict=True)]

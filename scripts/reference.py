@@ -31,7 +31,7 @@ def main() -> int:
 
 
 def differences() -> list[str]:
-    """A diff of each page that is not what its table says."""
+    """A diff of each stale page."""
     found = []
     for name, page in PAGES.items():
         old, new = (DOCS / name).read_text(encoding="utf-8"), page()

@@ -64,7 +64,7 @@ def main() -> int:
 
 
 def differences() -> dict[Path, tuple[str, str]]:
-    """The twins that are not as they should be: what should be there, and how it differs."""
+    """Stale twins: the expected text, and the difference."""
     stale = {}
     for path, text in twins().items():
         found = path.read_text() if path.exists() else ""
@@ -103,7 +103,7 @@ def asynchronous(text: str, used: set[str]) -> str:
 
 
 def formatted(text: str) -> str:
-    """Names grow, so lines break elsewhere."""
+    """Formatted, because longer names change line breaks."""
     for command in (["check", "--quiet", "--select", "I", "--fix"], ["format", "--quiet"]):
         ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(ROOT / CLIENT / "aio" / "twin.py"), "-"]
         text = subprocess.run(ruff, input=text, capture_output=True, text=True, check=True, cwd=ROOT).stdout

@@ -1,1 +1,1 @@
-"""What the dashboard costs: how soon its pages answer on a full store, and what open tabs take from the workers."""
+"""The cost of the dashboard: response times of its pages on a full store, and the effect of open tabs on workers."""

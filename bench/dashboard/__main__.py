@@ -32,7 +32,7 @@ def main() -> None:
     out = Path(arguments.out)
     out.mkdir(parents=True, exist_ok=True)
     document: dict[str, Any] = {"machine": {"load": os.getloadavg()[0], "cores": os.cpu_count()}, "engines": {}}
-    # Beside the results and not in the system's temporary folder, which may be memory: there fsync costs nothing.
+    # Beside the results, not in the temporary directory, which may be in memory: there fsync costs nothing.
     with tempfile.TemporaryDirectory(prefix="stores-", dir=out) as name:
         folder = Path(name).resolve()
         if arguments.url:
@@ -57,7 +57,7 @@ def _measure(url: str, out: Path, arguments: argparse.Namespace) -> dict[str, An
         filling.fill(url, arguments.waiting, arguments.finished, arguments.dead)
     found: dict[str, Any] = {"fill_seconds": time.perf_counter() - began}
     with _serving(url, out) as (port, pid):
-        # The first sweep of a store that nobody has swept counts what is there.
+        # The first sweep counts all messages.
         pages.measure(port, pages.paths(url), 1)
         found["pages"] = pages.measure(port, pages.paths(url), arguments.page_rounds)
         turns = tabs.measure(url, port, pid, arguments.rounds, arguments.seconds)

@@ -1,4 +1,4 @@
-"""What two things measured side by side in many rounds have to do with each other, and how sure that is."""
+"""The ratio of two things measured in the same rounds, with its confidence interval."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SURE = 1.96
 
 
 class Compared(NamedTuple):
-    """A ratio, and between which it lies with 95 % confidence."""
+    """A ratio with its 95 % confidence interval."""
 
     ratio: float
     low: float

@@ -1,4 +1,4 @@
-"""A store as it is after a long time: a million messages wait, a million are finished, some died, others are small."""
+"""An aged store: a million messages wait, a million are finished, some are dead; other queues are small."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REASONS = ("HTTP 503 from gateway {0}", "customer {0} not found", "timeout after
 def fill(url: str, waiting: int, finished: int, dead: int) -> None:
     with penstock.connect(url) as store:
         store.migrate()
-        # A small queue from before: what is read of it must not cost what came after it.
+        # A small, older queue: reading it must not cost more because of later messages.
         mail = store.queue(SMALL)
         mail.send_many([{"to": f"user{number}@example.com"} for number in range(40)])
         mail.ack_many(mail.receive(limit=20))

@@ -1,4 +1,4 @@
-"""How soon each page answers, on a connection that is open already."""
+"""Response times of all pages on an open connection."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bench.dashboard.filling import LARGE, SMALL
 
 
 def paths(url: str) -> dict[str, str]:
-    """Every page, for the large queue and for the small one that lies behind it."""
+    """Every page, for the large queue and for the small, older one."""
     with penstock.connect(url) as store:
         orders = store.queue(LARGE)
         waiting, letter = orders.peek(1)[0].id, orders.dead_letters(limit=1)[0].id

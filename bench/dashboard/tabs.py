@@ -24,7 +24,7 @@ from bench.dashboard.filling import LARGE
 from bench.meter import Meter, database_meter
 
 BATCH = 100
-# As the pages themselves wait between two reads.
+# The interval at which the pages read again.
 READ_AGAIN_SECONDS = 3.0
 QUEUE = f"/queues/{quote(LARGE)}"
 TABS = (
@@ -176,7 +176,7 @@ class Tab:
             return b""
 
     def close(self) -> None:
-        """At once, and not with the next event."""
+        """Close at once, not at the next event."""
         self._stream.sock.shutdown(socket.SHUT_RDWR)
         self._thread.join()
         self._stream.close()

@@ -1,1 +1,1 @@
-"""The HTTP door against the Redis-protocol door of the same server, in one run."""
+"""HTTP against the Redis protocol of the same server, in one run."""

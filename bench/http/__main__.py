@@ -25,7 +25,7 @@ def main() -> None:
     out = Path(arguments.out)
     out.mkdir(parents=True, exist_ok=True)
     document: dict[str, Any] = {}
-    # Beside the results and not in the system's temporary folder, which may be memory: there fsync costs nothing.
+    # Beside the results, not in the temporary directory, which may be in memory: there fsync costs nothing.
     with tempfile.TemporaryDirectory(prefix="stores-", dir=out) as folder, HttpServer(Path(folder)) as server:
         server.start()
         for batch in BATCHES:

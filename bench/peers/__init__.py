@@ -40,7 +40,7 @@ PEERS: dict[str, Callable[[Path], Peer]] = {
 
 
 class NotDurable(Exception):
-    """A contender that risks what the others do not would win for the wrong reason."""
+    """Check that all contenders have the same durability."""
 
 
 def opened(name: str, folder: Path) -> Peer:

@@ -21,7 +21,7 @@ class HueyStorage:
         return sum(self.storage.dequeue() is not None for _ in payloads)
 
     def tidy(self) -> None:
-        """Nothing: it keeps nothing."""
+        """It keeps no finished messages."""
 
     def durability(self) -> tuple[str, int]:
         connection = self.storage.conn

@@ -14,7 +14,7 @@ class LitequeueQueue:
 
     def __init__(self, folder: Path) -> None:
         self.queue = LiteQueue(str(folder / "litequeue.db"))
-        # It chooses NORMAL by itself, which may lose the last commits in a power cut.
+        # Its default is NORMAL, which may lose the last commits in a power cut.
         self.queue.conn.execute("pragma synchronous = full")
 
     def cycle(self, payloads: list[bytes]) -> int:

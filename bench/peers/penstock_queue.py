@@ -25,7 +25,7 @@ class PenstockQueue:
         return self.queue.ack_many(self.queue.receive(limit=len(payloads)))
 
     def tidy(self) -> None:
-        """Nothing: finished messages stay for a day, and cost nothing meanwhile."""
+        """Finished messages are kept for a day at no cost."""
 
     def durability(self) -> tuple[str, int]:
         engine = self.store.engine

@@ -22,7 +22,7 @@ class PersistqueueAck:
         return sum(self.queue.ack(id=item["pqid"]) is not None for item in items)
 
     def tidy(self) -> None:
-        """It looks for the next message from the beginning of its table, past all that are done."""
+        """It searches the next message from the start of its table, past all finished ones."""
         self.queue.clear_acked_data(max_delete=1_000_000, keep_latest=0)
 
     def durability(self) -> tuple[str, int]:

@@ -20,7 +20,7 @@ def main() -> None:
     arguments = _arguments()
     out = Path(arguments.out)
     out.mkdir(parents=True, exist_ok=True)
-    # Beside the results and not in the system's temporary folder, which may be memory: there fsync costs nothing.
+    # Beside the results, not in the temporary directory, which may be in memory: there fsync costs nothing.
     with tempfile.TemporaryDirectory(prefix="servers-", dir=out) as folder, running(Path(folder).resolve()) as server:
         field = Field(
             server,

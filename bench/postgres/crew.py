@@ -1,4 +1,4 @@
-"""Processes at work on one contender, and how fast they are."""
+"""The processes of one contender, and their rates."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ import psycopg
 from bench.postgres.contenders import Contender
 from bench.postgres.tally import FIRST_SENDER, FIRST_TAKER, Tally
 
-# A sender rests while this many wait, so that every contender works near an empty queue unless a backlog was put there.
+# A sender pauses while this many messages wait, so that all contenders work near an empty queue unless there is a
+# backlog.
 MOST_WAITING = 20_000
 READY_SECONDS = 60.0
 END_SECONDS = 60.0
 
 
 class Stuck(Exception):
-    """Nothing moves: a rate of zero would be a wrong answer to the wrong question."""
+    """No progress: fail instead of reporting a rate of zero."""
 
 
 class Crew:
@@ -50,7 +51,7 @@ class Crew:
         return samples
 
     def rate_until_dry(self, count: int, seconds: float) -> float:
-        """Of taking so many messages, or as many of them as the time allows."""
+        """The rate of receiving this many messages, or as many as the time allows."""
         before, began = self.tally.taken, time.perf_counter()
         while self.tally.taken < count and time.perf_counter() - began < seconds:
             time.sleep(0.002)
@@ -90,7 +91,7 @@ def at_work(
 
 
 def _settle_down(url: str) -> None:
-    """What those before have left in memory is written: everybody begins alike, and it falls into nobody's turn."""
+    """Write dirty pages of earlier turns, so that all turns start alike."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("checkpoint")
 

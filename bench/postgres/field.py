@@ -1,4 +1,4 @@
-"""Where contenders meet: the server, how long to measure, and who takes part."""
+"""The shared server, the durations, and the contenders."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Field:
         return url
 
     def url(self, contender: Contender) -> str:
-        """The contender's database, as the scenario before has left it."""
+        """The contender's database, as the previous scenario left it."""
         return self._urls.get(contender.name) or self.fresh(contender)
 
 
 def tell(text: str) -> None:
-    """Measuring takes minutes: say what is going on, where it does not get into the results."""
+    """Report progress on stderr, because measuring takes minutes."""
     print(f"  … {text}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""A line to each contender: one end sends times, the other hears them, as soon as its own way of waiting allows."""
+"""Latency measurement of each contender: one end sends times, the other receives them by its own way of waiting."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from bench.postgres.contenders import PENSTOCK, PGMQ
 
 
 class Line(Protocol):
-    """One end sends a time, the other hears it."""
+    """One end sends a time, the other receives it."""
 
     def send(self, sent_at: float) -> None: ...
     def hear(self) -> list[float]:
         """The times that came, waiting for them up to a second."""
 
     def finish(self) -> None:
-        """Settle what was heard."""
+        """Settle the received messages."""
 
     def close(self) -> None: ...
 
@@ -78,7 +78,7 @@ class PgmqLine:
 
 
 class WorkerLine:
-    """For contenders that have no way to wait but their worker: it runs on a thread of its own; its handler tells."""
+    """For contenders that can only wait in their worker: it runs in a thread, and its handler reports."""
 
     def __init__(self, url: str) -> None:
         self.times: queue.SimpleQueue[float] = queue.SimpleQueue()
@@ -121,7 +121,7 @@ class WorkerLine:
         self.hearing.close()
 
     def _work(self) -> None:
-        with suppress(asyncio.CancelledError):  # that is how it ends
+        with suppress(asyncio.CancelledError):  # raised at the end
             self.hearing.run_until_complete(self.working)
 
 

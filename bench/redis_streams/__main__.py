@@ -19,7 +19,7 @@ from bench.redis_streams import idle, rates
 from bench.redis_streams.contenders import PENSTOCK, PENSTOCK_STREAMS, running
 from bench.report import markdown
 
-# What the server was built to reach.
+# Targets of the server.
 LEAST_RATIO = {"1": 0.5, "16": 0.3}
 LONE_P99_MILLISECONDS = 5.0
 IDLE_CPU_PERCENT = 2.0
@@ -31,7 +31,7 @@ def main() -> None:
     arguments = _arguments()
     out = Path(arguments.out)
     out.mkdir(parents=True, exist_ok=True)
-    # Beside the results and not in the system's temporary folder, which may be memory: there fsync costs nothing.
+    # Beside the results, not in the temporary directory, which may be in memory: there fsync costs nothing.
     with tempfile.TemporaryDirectory(prefix="stores-", dir=out) as folder:
         document: dict[str, Any] = {"machine": _machine(Path(folder))}
         if "rates" in arguments.only:

@@ -37,7 +37,7 @@ class Contender:
 
 @contextlib.contextmanager
 def running(folder: Path) -> Iterator[list[Contender]]:
-    """All of them, each with a server of its own that has nothing in it yet."""
+    """All contenders, each with its own empty server."""
     folder.mkdir()
     contenders = [
         Contender(REDIS, RedisServer(_place(folder, "redis"), durable=True), "streams"),

@@ -1,4 +1,4 @@
-"""The same three steps (send, get, ack) in the words of each contender, as bytes that are ready to be written."""
+"""Send, get and ack in the commands of each contender, encoded in advance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a thousand consumers cost that wait for a message and get none."""
+"""The cost of a thousand blocked consumers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.servers.clients.processes import ServerProcess
 from tests.servers.clients.wire import Wire, frame
 
 QUEUE = "idle"
-# What making the consumers cost is over by then.
+# Long enough that creating the consumers is not measured.
 SETTLING_SECONDS = 3.0
 
 
@@ -53,7 +53,7 @@ def _measure(contender: Contender, consumers: int, seconds: float, queues: list[
 
 
 def _cpu_percent(server: ServerProcess, seconds: float) -> float:
-    """Of one core, while nothing happens."""
+    """Share of one core while idle."""
     began, used = time.monotonic(), server.cpu_seconds()
     time.sleep(seconds)
     return 100 * (server.cpu_seconds() - used) / (time.monotonic() - began)

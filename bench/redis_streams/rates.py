@@ -13,14 +13,14 @@ PIPELINES = (1, 16)
 
 
 def measure(contenders: Sequence[Contender], rounds: int, seconds: float) -> dict[str, Any]:
-    """Contenders take turns; a ratio compares two of the same round, which met the same weather."""
+    """Contenders take turns; a ratio compares two of the same round, under the same load."""
     return {str(pipeline): _pipeline(contenders, rounds, seconds, pipeline) for pipeline in PIPELINES}
 
 
 def _pipeline(contenders: Sequence[Contender], rounds: int, seconds: float, pipeline: int) -> dict[str, Any]:
     samples: dict[str, list[dict[str, float]]] = {contender.name: [] for contender in contenders}
     for number in range(rounds):
-        # Every other round the other way round: nobody always runs after the same neighbour.
+        # Every other round runs in reverse order, so that neighbours change.
         for contender in contenders if number % 2 == 0 else reversed(contenders):
             samples[contender.name].append(_sample(contender, seconds, pipeline))
     redis = [sample["rate"] for sample in samples[REDIS]]

@@ -1,4 +1,4 @@
-"""What is measured, one file each: a function from a plan to a finding."""
+"""The scenarios, one file each: a function from a plan to a finding."""
 
 from __future__ import annotations
 

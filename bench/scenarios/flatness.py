@@ -1,4 +1,4 @@
-"""A long queue must not be a slow queue: what one message costs while many others wait."""
+"""The cost of a message while many others wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waiting: what a process pays for a long receive while nothing comes, and how soon it hears of another's send."""
+"""The cost of a long receive on an idle queue, and the latency of the wake-up by another process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking at a queue with a long past: milliseconds per call."""
+"""Reads of a queue with a long history, in milliseconds per call."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run(plan: Plan) -> Finding:
 
 
 def _finish(peer: PenstockQueue, count: int) -> list[str]:
-    """Let that many messages succeed; some of their ids."""
+    """Process this many messages; returns some of their ids."""
     ids = []
     for start in range(0, count, FILL):
         sent = peer.queue.send_many([payload(number) for number in range(start, start + FILL)])

@@ -23,7 +23,7 @@ TOGETHER = f"{TASKS} tasks"
 def run(plan: Plan) -> Finding:
     folder = plan.place("many-tasks")
     blocking = PenstockQueue(folder)
-    # Both use one store, in turns, so that neither has a file that is shorter or warmer.
+    # Both use one store in turns, so that file size and caches are the same.
     warm(folder, partial(blocking.queue.send_many, [payload(number) for number in range(100)]))
     try:
         measured = asyncio.run(_measure(plan, blocking))

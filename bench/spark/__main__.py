@@ -21,7 +21,7 @@ from penstock.spark.session import open_session
 PAYLOAD_BYTES = 160
 PAYLOAD = b"x" * PAYLOAD_BYTES
 CHUNK = 10_000
-# What the pipeline was built to reach on PostgreSQL.
+# Targets on PostgreSQL.
 LEAST_READ_RATIO = 1.2
 LEAST_SINK_RATIO = 2.0
 LEAST_STREAM_RATE = 250_000

@@ -1,4 +1,4 @@
-"""Whether a row costs the same in a long queue: reading one to Parquet, at ever more messages."""
+"""Cost of a row at growing queue sizes, read to Parquet."""
 
 from __future__ import annotations
 

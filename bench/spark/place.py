@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def running(arguments: argparse.Namespace) -> Iterator[tuple[str, Path]]:
-    """The URL of the store, and a folder that is gone afterwards."""
+    """The URL of the store, and a temporary directory."""
     out = Path(arguments.out).absolute()
     out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="spark-", dir=out) as made:

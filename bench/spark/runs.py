@@ -1,4 +1,4 @@
-"""What is measured: reading a queue to Parquet in one go and as a stream, and sending rows to a queue."""
+"""The runs: reading a queue to Parquet in batch and as a stream, and sending rows to a queue."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from bench.spark.tables import COLUMNS, READ_TABLE, WRITE_TABLE, Peer, empty_written
 
 PARTITIONS = 2
-# What somebody sets who wants speed: ten times Spark's batch, and the driver of PostgreSQL makes one statement of many.
+# Tuned JDBC settings: ten times Spark's batch size, and rewritten batch inserts.
 TUNED = {"batchsize": "10000", "reWriteBatchedInserts": "true"}
 
 
@@ -104,7 +104,7 @@ class Runs:
         return self.count / seconds
 
     def _rows(self, partitions: int) -> DataFrame:
-        """Rows that lie ready in memory: making them costs Spark as much as sending them."""
+        """Cached rows: creating them costs Spark as much as sending them."""
         if partitions not in self.made:
             payload = F.rpad(F.col("id").cast("string"), self.payload, "x").cast("binary")
             rows = self.spark.range(0, self.count, 1, partitions).select(

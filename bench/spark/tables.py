@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 READ_TABLE = "bench_read"
 WRITE_TABLE = "bench_written"
-# What all messages have that were sent as bytes.
+# The content type of messages sent as bytes.
 CONTENT_TYPE = "application/octet-stream"
 # What both sides read: the same columns of the same rows.
 COLUMNS = ("position", "id", "created_at", "priority", "content_type", "payload")

@@ -45,7 +45,7 @@ def _measure(url: str, place: Path, arguments: argparse.Namespace) -> tuple[list
     with penstock.connect(url) as store, open_session("archive", arguments.master) as spark:
         store.migrate()
         lake = open_lake(spark, store.engine, str(place), create=True)
-        # The first, small one only warms Java up.
+        # The first, small one warms up Java.
         for size in [arguments.messages // 50, *arguments.steps * [arguments.messages]]:
             _fill(store, size)
             began = time.perf_counter()

@@ -40,7 +40,7 @@ def processed_milliseconds(number: int) -> int:
 
 
 def history(spark: SparkSession, messages: int, tick_milliseconds: int = 2, partitions: int | None = None) -> DataFrame:
-    """The audit of so many messages, with the columns that a lake has."""
+    """The audit of a number of messages, with the columns of a lake."""
     begins = int(BEGINS.timestamp() * 1_000_000)
     number = F.col("id")
     fate = number % PERIOD

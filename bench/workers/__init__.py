@@ -1,1 +1,1 @@
-"""Workers with handlers that do nothing, beside those of others: what a message costs when its work costs nothing."""
+"""Workers with no-op handlers, beside those of peers: the overhead per message."""

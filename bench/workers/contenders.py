@@ -23,7 +23,7 @@ CHUNK = 1_000
 
 
 class Timer:
-    """From the start of the worker to the moment it is done with the last message."""
+    """From the start of the worker to the end of the last message."""
 
     def __init__(self) -> None:
         self.began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""From send to handler at light load: one message at a time, now and then, from another process."""
+"""Latency from send to handler at light load, from another process."""
 
 from __future__ import annotations
 

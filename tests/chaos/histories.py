@@ -1,4 +1,4 @@
-"""Synthetic histories: a small good one, written as the processes of a run would, to plant violations in."""
+"""Synthetic histories: a small legal one, in which tests plant violations."""
 
 from __future__ import annotations
 

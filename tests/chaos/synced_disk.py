@@ -57,7 +57,7 @@ class SyncedVfs(apsw.VFS):
 
 @contextmanager
 def synced_disk() -> Iterator[SyncedDisk]:
-    """Every database opened in this block lives on the disk that remembers."""
+    """Every database opened in this block uses this VFS."""
     ordinary = apsw.vfs_names()[0]
     disk = SyncedDisk()
     vfs = SyncedVfs(f"synced-{id(disk)}", disk, ordinary)

@@ -21,7 +21,7 @@ def test_a_synchronous_standby_takes_over_without_a_loss() -> None:
 
 @pytest.mark.slow
 def test_what_an_asynchronous_standby_never_got_is_found_missing() -> None:
-    """The standby lags by two seconds: what was acknowledged meanwhile is undone, and the run says so."""
+    """The standby lags by two seconds: acknowledged commits are lost, and the run reports it."""
     verdict = run(RunOptions(None, 10, 42, FAULTS, PROTOCOLS, server="async-pair"))
     assert verdict.word == "violation"
     assert {one.law[:5] for one in verdict.violations} & {"law 1", "law 7"}

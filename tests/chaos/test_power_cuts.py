@@ -1,4 +1,4 @@
-"""A power cut the moment a call has returned: what it answered for is on the disk."""
+"""A power cut right after a call: what it acknowledged is on the disk."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_an_at_least_once_receive_that_sqlite_forgot_cannot_be_settled(tmp_path:
 
 @pytest.fixture(scope="module")
 def lazy_server() -> Iterator[Server]:
-    """A server that writes its log for nobody but commits that wait for it: what did not wait is lost by a crash."""
+    """A server that writes its log only for commits that wait for it: a crash loses the others."""
     with tempfile.TemporaryDirectory(prefix="penstock-power-", dir="/var/tmp") as folder:
         Path(folder).chmod(0o755)
         lazy = {
@@ -147,7 +147,7 @@ def test_postgres_has_on_the_disk_what_a_call_has_answered_for(name: str, lazy_s
 
 
 def test_the_lazy_server_forgets_an_at_least_once_receive(lazy_server: Server) -> None:
-    """So the test above can fail."""
+    """Shows that the test above can fail."""
     with penstock.connect(lazy_server.url(), listen=False) as store:
         store.queue("control").send(b"one")
         (lost,) = store.queue("control").receive(lease_seconds=300)

@@ -20,7 +20,7 @@ MINUTE = 60_000_000
 
 
 class Handle:
-    """What another process needs to settle a delivery: nothing but its token and its place."""
+    """A delivery for another process: its token and position."""
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self.id: str = fields["id"]
@@ -56,7 +56,7 @@ RACES: dict[str, Callable[[penstock.Store, Any], Any]] = {
 
 
 def main(what: str, url: str, ahead_minutes: str, argument: str) -> None:
-    # A clock that stands still, minutes ahead: every process sees the same ticks as due.
+    # A stopped clock, minutes ahead: every process finds the same ticks due.
     ahead = time.time_ns() // 1000 + int(ahead_minutes) * MINUTE
     settings: dict[str, Any] = {"clock": lambda: ahead} if int(ahead_minutes) else {}
     with penstock.connect(url, **settings) as store:

@@ -25,7 +25,7 @@ class Cutter(Protocol):
     def reached(self) -> int: ...
 
     def content(self) -> Any:
-        """Every row of the store, but for notes on when somebody last looked."""
+        """Every row of the store, except the times at which it was last read or swept."""
 
 
 class Interrupts:

@@ -10,7 +10,7 @@ import apsw
 
 
 class Disk:
-    """What the next operations on files of the failing kind will do."""
+    """The configured failures of file operations."""
 
     def __init__(self) -> None:
         self.operations = 0

@@ -15,12 +15,12 @@ from tests.conformance.engines import EngineRow
 from tests.faults.actor import READY
 from tests.faults.forked_process import ForkedProcess
 
-# Far longer than it takes, also on a machine that has much else to do.
+# Much longer than needed, for busy machines.
 END_SECONDS = 60
 
 
 class Processes:
-    """The processes of one test; whatever is left of them ends with the `with` block."""
+    """The processes of one test, which end with the `with` block."""
 
     def __init__(self, folder: Path, seed: int, engine: EngineRow) -> None:
         self.folder = folder
@@ -45,13 +45,13 @@ class Processes:
         return self.run("tests.faults.worker_process", self.url, str(self.histories), name)
 
     def run(self, module: str, *arguments: str) -> ForkedProcess:
-        # Standard error goes to a file: nobody reads a pipe while the members run, and one that is full stops them.
+        # Standard error goes to a file: a full pipe that nobody reads would block the processes.
         member = ForkedProcess(module, arguments, self._said / str(len(self._members)))
         self._members.append(member)
         return member
 
     def said(self, member: ForkedProcess | None = None) -> str:
-        """What a member, or each of them, wrote to standard error: for the message of an assertion."""
+        """The standard error of one or all processes, for assertion messages."""
         if member is not None:
             path = self._said / str(self._members.index(member))
             return path.read_text() if path.exists() else ""
@@ -59,13 +59,13 @@ class Processes:
         return "\n".join(f"process {number}:\n{said}" for number, one in every if (said := self.said(one)))
 
     def kill(self, member: ForkedProcess) -> None:
-        """At once, with no chance to say anything."""
+        """Kill at once (SIGKILL)."""
         os.kill(member.pid, signal.SIGKILL)
         member.wait()
         self.kills += 1
 
     def terminate(self, member: ForkedProcess) -> None:
-        """Politely: it may finish what it has begun."""
+        """Terminate gracefully: it may finish its work."""
         os.kill(member.pid, signal.SIGTERM)
 
     def freeze(self, member: ForkedProcess) -> None:
@@ -75,11 +75,11 @@ class Processes:
         os.kill(member.pid, signal.SIGCONT)
 
     def finish(self, member: ForkedProcess) -> None:
-        """Politely: its standard input ends. A member that failed by itself fails the test, with what it said."""
+        """Stop gracefully by closing its standard input. A process that failed fails the test, with its output."""
         self.await_end(member, -signal.SIGKILL)
 
     def await_end(self, member: ForkedProcess, *allowed: int) -> None:
-        """One that does not end says what its threads are doing."""
+        """Dump the stacks of a process that does not end."""
         try:
             member.communicate(timeout=END_SECONDS)
         except subprocess.TimeoutExpired:
@@ -114,7 +114,7 @@ def await_ready(member: ForkedProcess) -> None:
 
 
 def await_until(true: Callable[[], bool], within_seconds: float = END_SECONDS) -> None:
-    """The moment a thing that other processes bring about has come."""
+    """Wait for a condition that other processes bring about."""
     ends = time.monotonic() + within_seconds
     while not true():
         assert time.monotonic() < ends, "it did not happen in time"

@@ -23,7 +23,7 @@ from tests.faults.cut_statements import Cutter, cut_triggers, interrupts
 from tests.faults.verb_calls import CALLS, Scene, drain, prepare, seen
 
 SQLITE = ENGINES[0]
-# A sweep commits piece by piece: what a cut one has done stays, and the next one does the rest.
+# A sweep commits in parts: those of an interrupted sweep stay, and the next one does the rest.
 PIECEWISE = ("sweep",)
 
 
@@ -56,7 +56,7 @@ def is_cut(cutter: Cutter, at: int, way: str, call: Callable[[], object]) -> boo
 
 
 def uncut(verb: str) -> Any:
-    """What it does on an engine where nothing was cut: the same on all of them."""
+    """The result without a cut, the same on all engines."""
     clock = Clock()
     with penstock.connect("sqlite:///:memory:", clock=clock, random=Random(7).random) as store:
         CALLS[verb](prepare(store, clock))

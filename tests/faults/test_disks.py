@@ -1,4 +1,4 @@
-"""A disk that is full or fails: every call happens wholly or not at all, and the store goes on when the disk does."""
+"""Full and failing disks: every call is atomic, and the store works again when the disk does."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def verbs(store: penstock.Store, queue: penstock.Queue, delivery: penstock.Deliv
 
 
 def look(queue: penstock.Queue, ids: list[str]) -> object:
-    """All that can be seen, to be compared: nothing half-written may change it."""
+    """The observable state, for comparison: half-written data must not change it."""
     stats = {group: (one.total, one.available, one.in_progress, one.outcomes) for group, one in queue.stats().items()}
     trails = [[(entry.event, entry.state, entry.attempt) for entry in queue.audit(one)] for one in ids]
     return stats, trails, [one.payload for one in queue.peek(100)], queue.policy()
@@ -153,7 +153,7 @@ def fail_once(disk: Disk, url: str, verb: str, fail_at: int) -> bool:
 
 
 def judge(url: str) -> None:
-    """A look from a sound disk: whole sends, whole settles, whole batches, and legal trails."""
+    """Check from a healthy disk: whole sends, settlements and batches, and legal trails."""
     with penstock.connect(url, clock=lambda: 1_000_000_001) as store:
         queue = store.queue("work")
         stats = queue.stats("default")

@@ -1,4 +1,4 @@
-"""Files that cannot be used as they are: read-only, damaged, something else, or locked by somebody else."""
+"""Unusable files: read-only, damaged, not a store, or locked."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def open_folder() -> Iterator[Path]:
 
 @contextmanager
 def without_privileges() -> Iterator[None]:
-    """The administrator may write everything, so as somebody else."""
+    """Run as another user, because root may write everything."""
     before = os.geteuid()
     if before == 0:
         os.seteuid(NOBODY)
@@ -167,7 +167,7 @@ def test_a_writer_waits_for_a_short_lock(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["removed", "replaced"])
 def test_a_file_that_is_gone_takes_no_more_messages(tmp_path: Path, how: str) -> None:
-    """Whoever has it open could write on, into a file that nobody will ever find."""
+    """A process that has it open could keep writing to a deleted file."""
     path = tmp_path / "store.db"
     with penstock.connect(f"sqlite:///{path}") as store:
         queue = store.queue("orders")

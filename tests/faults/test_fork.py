@@ -1,4 +1,4 @@
-"""A store opened before a fork: the child gets a clear answer, and the parent's store stays healthy."""
+"""A store opened before a fork: the child gets a clear error, and the parent's store stays intact."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _register(url: str) -> None:
 
 
 def test_a_fork_in_the_middle_of_other_threads_work_leaves_the_child_a_working_store(tmp_path: Path) -> None:
-    """A thread that is inside SQLite when another one forks has locks there which nobody in the child could open."""
+    """SQLite locks held by another thread at the fork are never released in the child."""
     with penstock.connect(f"sqlite:///{tmp_path}/store.db") as store:
         queue, idle = store.queue("work"), store.queue("idle")
         over = threading.Event()

@@ -81,7 +81,7 @@ def test_consumers_killed_at_random_leave_work_that_others_finish(processes: Pro
 
 
 def judge(processes: Processes) -> None:
-    """Take out what is left, and check every law that a history can show."""
+    """Drain the queue, and check every law on the history."""
     with penstock.connect(processes.url) as store:
         drain = Drain(store, Recorder(processes.histories, "drain"), QUEUES)
         drain.run()

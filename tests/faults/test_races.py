@@ -1,4 +1,4 @@
-"""Several processes do the same thing at the same moment, and exactly one of them does it."""
+"""Several processes make the same call at once, and exactly one takes effect."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_one_delivery_acked_by_four_processes_ends_its_batch_once(processes: Pro
         batch.send(b"1")
         batch.start()
         handle = _handle(store.queue("race").receive()[0])
-    # The same settle with the same token again is harmless, whoever says it.
+    # A repeated settlement with the same token is harmless, by any process.
     assert race(processes, "last_acks", [[handle]] * 4) == [[True]] * 4
     with penstock.connect(processes.url) as store:
         assert batch_end(store, "end") == 1
@@ -83,7 +83,7 @@ def test_one_delivery_acked_by_four_processes_ends_its_batch_once(processes: Pro
 
 
 def batch_end(store: penstock.Store, payload: str) -> int:
-    """How many end messages there are; takes them out."""
+    """Receive all end messages; returns how many."""
     got = store.queue("race").receive(limit=100)
     store.queue("race").ack_many(got)
     return sum(one.payload == payload.encode() for one in got)

@@ -38,7 +38,8 @@ def test_what_a_killed_worker_held_is_taken_over_after_two_heartbeats(processes:
         others = [processes.start_worker()]
 
         def is_taken_over() -> bool:
-            # The message kills everybody who runs it, perhaps first in the other group: then the next one takes over.
+            # The message kills every worker that runs it, perhaps first in the other group; then the next one takes
+            # over.
             if others[-1].poll() is not None:
                 others.append(processes.start_worker())
             return bool(lease_ends(queue, ids))

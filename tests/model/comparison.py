@@ -1,4 +1,4 @@
-"""A real store and the reference model side by side: what must agree, and how the model keeps up with the clock."""
+"""Compares a real store with the reference model, and advances the model with the clock."""
 
 from __future__ import annotations
 
@@ -164,7 +164,7 @@ class Comparison(RuleBasedStateMachine):
         return sorted(found, key=lambda one: self.model.notes[one[1]].position or 0)
 
     def _catch_up(self, got: list[penstock.Delivery] | None = None) -> None:
-        """Apply to the model what the engine wrote down because time had passed, and learn positions and new ids."""
+        """Apply audit entries that time caused in the engine to the model, and learn positions and new ids."""
         progress = True
         while progress:
             progress = False
@@ -180,7 +180,7 @@ class Comparison(RuleBasedStateMachine):
             self._take_cancellations()
 
     def _next_step(self, group: str, key: bytes, place: Place) -> tuple[Event, State] | None:
-        """What the engine wrote down that the model has not taken yet."""
+        """Audit entries of the engine that the model has not applied yet."""
         ahead = self._real_trail(group, key)[len(place.trail) :]
         return (ahead[0].event, ahead[0].state) if ahead else None
 
@@ -189,7 +189,7 @@ class Comparison(RuleBasedStateMachine):
         return [one for one in entries if one.group in (None, group) and one.event is not Event.DUE]
 
     def _take_cancellations(self) -> None:
-        """Batches follow the primary group; what a cancellation does to the others, the engine may choose."""
+        """Batches follow the primary group; the effect of a cancellation on other groups is the engine's choice."""
         for group, key, place in self.model.places():
             cancelled = self.model.is_cancelled(key, place)
             if group == PRIMARY or not cancelled or place.state not in WAITING:
@@ -198,10 +198,10 @@ class Comparison(RuleBasedStateMachine):
                 self.model._end(group, key, place, Event.BATCH_CANCEL, State.CANCELLED, self.now)
 
     def _learn_ids(self, got: list[penstock.Delivery]) -> None:
-        """The last words of a batch are sent by the engine, so their ids are found by their payloads."""
+        """The engine sends the end and abort messages of batches; their ids are found by their payloads."""
         unknown = [note for note in self.model.notes.values() if note.id is None]
         if unknown:
-            # A group that never receives could read the whole log; looking does not make it exist.
+            # A group that never received could read the whole log; reads do not create it.
             seen = {message.payload: message.id for message in self.queue.peek(limit=1000, group="nobody")}
             seen |= {delivery.payload: delivery.id for delivery in got}
             for note in unknown:

@@ -37,7 +37,7 @@ CHOICES = {
     "ordering_key": st.sampled_from(["x", "y"]),
     "id": st.integers(1, 6).map(lambda number: str(uuid.UUID(int=number))),
 }
-# What a send may say: mostly a thing or two.
+# Random options of a send, mostly one or two.
 OPTIONS = st.lists(
     st.one_of([st.tuples(st.just(name), values) for name, values in CHOICES.items()]),
     max_size=2,
@@ -80,7 +80,7 @@ class QueueMachine(Comparison):
         self._learn_positions()
 
     def _declared(self, name: str, batch: Batch | None) -> None:
-        """Now and then a batch gets its last words before its first member."""
+        """Sometimes a batch gets its end message before its first member."""
         if batch is None or batch.ended:
             self.set_last_words(name)
 
@@ -108,7 +108,7 @@ class QueueMachine(Comparison):
         if self.model.policy.paused:
             assert got == [], f"a paused queue handed out {got}"
             return
-        # The last words of a batch that ended by this very receive may come with it, or with the next one.
+        # The end message of a batch that this receive ended may be returned by it or by the next one.
         new = set(self.model.notes) - before - {one.payload for one in got}
         expected = self.model.handed_out(group, limit, self.now, without=new)
         assert [one.payload for one in got] == expected, f"received by {group}, against the model"
@@ -122,7 +122,7 @@ class QueueMachine(Comparison):
 
     @rule(plans=st.lists(st.tuples(VERBS, SETTLE_DELAYS), min_size=1, max_size=5), group=READERS)
     def work(self, plans: list[tuple[str, float | None]], group: str | None) -> None:
-        """Receive, and settle what came at once: most of a queue's life is this."""
+        """Receive and settle at once, the most common sequence."""
         before = len(self.deliveries)
         self.receive(limit=len(plans), group=group, lease=None)
         for which, (verb, delay) in zip(range(before, len(self.deliveries)), plans, strict=False):
@@ -154,7 +154,8 @@ class QueueMachine(Comparison):
         for (delivery, key, verb, delay), result in answered:
             expected = self._settle_model(delivery, key, verb, delay)
             if isinstance(expected, LeaseLost | OutOfOrder):
-                # One that is out of order is tried again after the others, which may have settled the same message.
+                # A settlement refused as out of order is repeated after the others, which may have settled the same
+                # message.
                 is_named_twice = [one.id for one, *_ in chosen].count(delivery.id) > 1
                 refusals = (LeaseLost, OutOfOrder) if is_named_twice else type(expected)
                 assert isinstance(result.error, refusals), f"a {verb} of {key!r} answered {result}"
@@ -165,7 +166,7 @@ class QueueMachine(Comparison):
     @precondition(lambda self: self.deliveries)
     @rule(which=RECENT)
     def ack_many(self, which: int) -> None:
-        """A whole receive at once: the fast path must do what acking each would."""
+        """Ack a whole receive: the fast path must equal single acks."""
         token = self._delivery(which)[0].token
         chosen = [(one, key) for one, key in self.deliveries if one.token == token]
         real = self._call(lambda: self.queue.ack_many([one for one, _ in chosen]))
@@ -225,19 +226,19 @@ class QueueMachine(Comparison):
         self.touched |= set(keys)
 
     def _gets_its_address(self, key: bytes) -> bool:
-        """A message comes back to its address, unless another live message has it now."""
+        """A redriven message gets its address back, unless another live message has it."""
         holder = self.model.holder(self.model.notes[key].draft.address, self.now)
         return holder is None or holder == key
 
     def _is_certain(self, key: bytes, group: str) -> bool:
-        """Left out: whose address has several takers at once, or one that is over its time but not yet noticed."""
+        """Excludes messages whose address is contended, or held by an expired message that was not swept yet."""
         address = self.model.notes[key].draft.address
         if address is not None and group == PRIMARY:
             takers = [one for one in self.model.letters(group) if self.model.notes[one].draft.address == address]
             overdue = {one for _, one, _ in self._overdue()}
             if len(takers) > 1 or self.model.addresses[address] in overdue:
                 return False
-        # Where an unread message stands after a redrive is not said for ordered queues.
+        # The position of a redriven message among unread ones is unspecified for ordered queues.
         trail = self.model.groups[group][key].trail
         return not self.ordered or any(step.event is Event.RECEIVE for step in trail)
 
@@ -254,7 +255,7 @@ class QueueMachine(Comparison):
     )
     def change_policy_on_the_way(self, changes: dict[str, Any]) -> None:
         if self.ordered:
-            changes.pop("delivery", None)  # an open lease on several messages was given under the other promise
+            changes.pop("delivery", None)  # an open lease on several messages was granted under the other delivery mode
         self.change_policy(changes)
 
     def change_policy(self, changes: dict[str, Any]) -> None:
@@ -285,7 +286,7 @@ class QueueMachine(Comparison):
         self.model.clear()
         assert self.queue.receive(limit=100) == []
         assert self.queue.dead_letters() == []
-        # Whether readers are forgotten with what they read is the engine's choice: there is nothing left to tell.
+        # Whether groups are removed too is the engine's choice: nothing observable is left.
         for group in self.queue.stats():
             self.model.join(group)
 
@@ -297,7 +298,7 @@ class QueueMachine(Comparison):
 
     @rule(early=st.booleans(), which=st.integers(0, 3))
     def go_to_a_moment(self, early: bool, which: int) -> None:
-        """Just when something ends, or a microsecond before: the edges are where the mistakes are."""
+        """Advance to the time of an event or a microsecond before it: most errors are at the edges."""
         moments = self.model.moments(self.now)
         if moments:
             self.now = moments[min(which, len(moments) - 1)] - early
@@ -305,7 +306,7 @@ class QueueMachine(Comparison):
     @precondition(lambda self: self.deliveries)
     @rule(which=RECENT, early=st.booleans(), then=st.sampled_from(["settle", "extend", "receive"]), verb=VERBS)
     def come_to_the_end_of_a_lease(self, which: int, early: bool, then: str, verb: str) -> None:
-        """And settle, lengthen or take over just then, or a microsecond before."""
+        """Settle, extend or take over at such a time, or a microsecond before it."""
         delivery, key = self._delivery(which)
         place = None if key is None else self.model.groups[delivery.group][key]
         if place is None or place.state is not State.LEASED or place.lease_ends_at - early < self.now:
@@ -364,7 +365,7 @@ class QueueMachine(Comparison):
         self.touched.add(key)
 
     def _is_held_by_the_dead(self, drafts: list[Draft], real: object) -> bool:
-        """An address whose message is over its time may still be refused until somebody has noticed."""
+        """The address of an expired message may be refused until the message was swept."""
         if not isinstance(real, penstock.DuplicateAddress):
             return False
         overdue = {key for group, key, _ in self._overdue() if group == PRIMARY}
@@ -383,7 +384,7 @@ class QueueMachine(Comparison):
         return self._call(lambda: self.model.settle(delivery.group, key, delivery.token, event, delay, self.now))
 
     def _is_old_repeat(self, delivery: penstock.Delivery, key: bytes | None) -> bool:
-        """The same settle again after the message went on: harmless either way, it may answer ok or LeaseLost."""
+        """A repeated settlement after the message went on is harmless: ok or LeaseLost."""
         if key is None:
             return False
         place = self.model.groups[delivery.group][key]

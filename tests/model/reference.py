@@ -24,7 +24,7 @@ def micro(seconds: float) -> int:
 
 @dataclass
 class Draft:
-    """What a send was given."""
+    """The options of a send."""
 
     key: bytes
     priority: int = 0
@@ -54,7 +54,7 @@ class Note:
     last_word_of: str | None = None
     id: str | None = None
     position: int | None = None
-    # What happened before the message was in the log: it concerns every group, also those that come later.
+    # Events before the message was in the log, which apply to every group, also to later ones.
     shared: list[Step] = field(default_factory=list)
 
 
@@ -84,7 +84,7 @@ class Batch:
     name: str
     state: str = "open"
     members: list[bytes] = field(default_factory=list)
-    # Those that have ended once: what is redriven does not come back into its batch.
+    # Members that have ended once: a redriven one does not return to its batch.
     gone: set[bytes] = field(default_factory=set)
     end: bytes | None = None
     abort: bytes | None = None
@@ -169,7 +169,7 @@ class Model:
             self.groups[group] = {key: self._first_place(note) for key, note in self.notes.items()}
 
     def ready(self, group: str, now: int) -> list[bytes]:
-        """What receives would hand out, in order. Due messages count as ready, overdue ones do not."""
+        """The messages that receives would return, in order. Due messages count as ready, overdue ones do not."""
         places = self.groups[group]
         keys = [key for key, place in places.items() if self._is_ready(key, place, now)]
         keys = [key for key in keys if not self.in_limbo(group, key)]
@@ -178,12 +178,13 @@ class Model:
         return sorted(keys, key=lambda key: self._order(key, places[key]))
 
     def handed_out(self, group: str, limit: int, now: int, without: set[bytes]) -> list[bytes]:
-        """What a receive gives. Ordered and at most once: one at a time, so that none comes back because of another."""
+        """The result of a receive. Ordered at_most_once queues return one message, so that none is released because of
+        another."""
         ready = [key for key in self.ready(group, now) if key not in without]
         return ready[: 1 if self.policy.ordered and self.policy.at_most_once else limit]
 
     def in_limbo(self, group: str, key: bytes) -> bool:
-        """Cancelled with its batch, which follows the primary group, and not yet passed by this other one."""
+        """Cancelled with its batch in the primary group, and not yet passed by this group."""
         place = self.groups[group][key]
         unread = place.state in WAITING and not place.again
         return group != PRIMARY and unread and self.is_cancelled(key, place)
@@ -234,7 +235,7 @@ class Model:
     # -- what time does --------------------------------------------------------------------------------------------
 
     def overdue(self, key: bytes, place: Place, now: int) -> tuple[Event, State] | None:
-        """The step that the clock demands of a message, apart from becoming due."""
+        """The transition that is due by time, apart from becoming ready."""
         expired = place.expires_at is not None and place.expires_at <= now
         late = self.policy.at_most_once and place.deadline_at is not None and place.deadline_at <= now
         if place.state in WAITING or (place.state is State.LEASED and place.lease_ends_at <= now):
@@ -306,7 +307,7 @@ class Model:
         )
 
     def is_held_by(self, place: Place, token: int, now: int) -> bool:
-        """A lease that ended only at the deadline is its consumer's until somebody has taken the message back."""
+        """A lease that ended at the deadline is valid until the message was reclaimed."""
         if place.state is not State.LEASED or place.token != token:
             return False
         is_over = place.expires_at is not None and place.expires_at <= now
@@ -343,7 +344,7 @@ class Model:
             return
         places = self.groups[group]
         at = next(self._position(key) for key, place in places.items() if place is first)
-        for key, place in list(places.items()):  # a batch that ends by it leaves its last words
+        for key, place in list(places.items()):  # a batch that it ends sends its end message
             behind = place.token == first.token and self._position(key) > at
             wanted = (lapsed and place.lease_ends_at <= now) or (current and self.is_held_by(place, first.token, now))
             if place.state is State.LEASED and behind and wanted:
@@ -358,7 +359,7 @@ class Model:
         if key is None or not self.is_held_by(self.groups[group][key], token, now):
             raise LeaseLost("stale")
         place = self.groups[group][key]
-        # A lease is lengthened, never cut short, and not beyond a deadline that ended it.
+        # A lease is only extended, and not beyond a deadline that ended it.
         if place.lease_ends_at > now:
             place.lease_ends_at = max(place.lease_ends_at, self._lease_end(place, now, seconds))
         return place.lease_ends_at
@@ -483,7 +484,7 @@ class Model:
         return {str(state): ended.count(state) for state in set(ended)}
 
     def moments(self, now: int) -> list[int]:
-        """The times ahead at which something happens by itself."""
+        """Future times at which something happens by itself."""
         times = set()
         for _, _, place in self.places():
             if place.state is State.LEASED:

@@ -1,4 +1,4 @@
-"""A real store behaves as the reference model, whatever is done to it in whatever order."""
+"""A real store behaves like the reference model under random calls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BOUNDED = settings(
 )
 
 
-# A run takes seconds; when it fails, finding the shortest walk that still fails takes minutes.
+# A run takes seconds; shrinking a failure takes minutes.
 pytestmark = pytest.mark.timeout(900)
 
 

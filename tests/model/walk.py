@@ -39,11 +39,11 @@ class Side:
 
 
 class Walk:
-    """Draws moves from a seed and makes each of them on both sides."""
+    """Draws calls from a seed and makes each of them on both sides."""
 
     def __init__(self, left: Side, right: Side, clock: Clock, seed: int) -> None:
         self.sides = (left, right)
-        # With shards, what a receive itself makes ready comes in another order on PostgreSQL (docs/postgres.md).
+        # With shards, messages that a receive makes ready have another order on PostgreSQL (docs/postgres.md).
         self.sweeps_always = left.queue.policy().shards > 1
         self.clock = clock
         self.chance = random.Random(seed)
@@ -204,7 +204,7 @@ class Walk:
 
     def redrive(self) -> None:
         self.log.append("redrive")
-        # All of them: which of those that died together come first follows from positions, which are the engines' own.
+        # All of them: the order of messages that died at the same time depends on positions, which differ by engine.
         self._equal("redrive", [_count(side.queue.redrive(limit=1_000)) for side in self.sides])
 
     # -- what must be equal ----------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ class Session(Protocol):
     """One connection of one process."""
 
     def send(self, count: int) -> None:
-        """Put in this many messages, in one go if the contender can."""
+        """Send this many messages, in one call if the contender can."""
 
     def take(self, count: int) -> int:
         """Receive up to this many and finish them; how many there were."""

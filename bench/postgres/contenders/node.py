@@ -20,7 +20,7 @@ def is_there() -> bool:
 
 
 def install() -> str | None:
-    """Why they cannot take part, or None when they can."""
+    """Why they are left out, or None."""
     if shutil.which("npm") is None:
         return "Node.js and npm are not installed"
     if not is_there():

@@ -16,7 +16,7 @@ def _app(url: str) -> procrastinate.App:
 
     @app.task(name="bench", queue="bench")  # type: ignore[untyped-decorator]
     def work(p: str) -> None:
-        """Never run: what is measured is how jobs come and go."""
+        """Never run: only sending and fetching is measured."""
 
     return app
 

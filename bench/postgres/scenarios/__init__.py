@@ -1,4 +1,4 @@
-"""What is measured."""
+"""The scenarios."""
 
 from __future__ import annotations
 

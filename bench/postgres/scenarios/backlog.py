@@ -14,7 +14,7 @@ from bench.rounds import ratios
 BATCH = 100
 FILL_BATCH = 1000
 MOST_CHANGE = 0.15
-# The others would need an hour to take in what these do in minutes.
+# The others would need an hour to fill the backlog.
 WHO = (PENSTOCK, PGMQ)
 
 

@@ -15,7 +15,7 @@ from bench.rounds import ratios
 BATCHES = (1, 10, 100, 1000)
 # To see that it works, and where the two ends are.
 QUICK_BATCHES = (1, 100)
-# How much faster than pgmq Penstock was built to be, end to end.
+# The target ratio to pgmq, end to end.
 LEAST_RATIOS = {1: 1.0, 100: 1.7, 1000: 2.5}
 # How many are put in before a queue is drained in batches of a size: enough for some seconds.
 TO_DRAIN = {1: 5_000, 10: 20_000, 100: 100_000, 1000: 200_000}

@@ -1,4 +1,4 @@
-"""What a message leaves behind: bytes of write-ahead log, and dead rows that somebody has to clean up."""
+"""The footprint of a message: bytes of write-ahead log, and dead rows for vacuum."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def run(field: Field) -> Finding:
 
 def _measured(field: Field, contender: Contender) -> Turns:
     turns: Turns = {"free": [], "held": []}
-    # The others fall so far that once is enough.
+    # One run is enough for the others, which slow down by far more.
     for number in range(field.rounds if contender.name == PENSTOCK else 1):
         for when in ORDERS[number % 2]:
             tell(f"held: {contender.name}, round {number + 1}, {when} for {field.held_seconds:g} s")

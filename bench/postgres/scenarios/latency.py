@@ -1,4 +1,4 @@
-"""From send to receive at a steady pace: how long a message is on its way when nobody is busy."""
+"""Latency from send to receive at a steady rate on an idle server."""
 
 from __future__ import annotations
 

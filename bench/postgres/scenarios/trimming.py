@@ -1,4 +1,4 @@
-"""What retention costs those who send: finished messages are trimmed while somebody sends at a steady pace."""
+"""The effect of retention on senders: finished messages are trimmed during sends at a steady rate."""
 
 from __future__ import annotations
 
