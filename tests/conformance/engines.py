@@ -12,12 +12,14 @@ from penstock.engines.contract import Capabilities
 
 class EngineRow(NamedTuple):
     """`fresh_url` names an empty store of its own for each folder it is given; `any_url` one that need not be there.
-    `settings` make a store at a URL quicker to open."""
+    `settings` make a store at a URL quicker to open. `shares_verbs`: its verbs are those of another engine here, so the
+    asynchronous client is tested on it only where calls run at once or wait."""
 
     name: str
     fresh_url: Callable[[Path], str]
     any_url: str
     settings: Callable[[str], dict[str, Any]] = lambda url: {}
+    shares_verbs: bool = False
 
 
 def _sqlite(folder: Path) -> str:
@@ -30,6 +32,12 @@ def _postgres(folder: Path) -> str:
     from tests.engines.postgres.server import fresh_database
 
     return fresh_database(folder=folder)
+
+
+def _mariadb(folder: Path) -> str:
+    from tests.engines.mariadb.server import fresh_database
+
+    return fresh_database(folder)
 
 
 def _redis(folder: Path) -> str:
@@ -50,7 +58,11 @@ ENGINES = (
     EngineRow("postgres", _postgres, "postgresql://nobody@localhost/none", _warm),
 )
 # The contract is tested on every engine; workers, servers and Spark, which use nothing else, on those above.
-EVERY_ENGINE = (*ENGINES, EngineRow("redis", _redis, "redis://localhost/0"))
+EVERY_ENGINE = (
+    *ENGINES,
+    EngineRow("redis", _redis, "redis://localhost/0"),
+    EngineRow("mariadb", _mariadb, "mysql://nobody@localhost/none", shares_verbs=True),
+)
 
 
 def capabilities(engine: EngineRow) -> Capabilities:

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(900)
 
 
 # A step on a server costs many times what it costs in the process: fewer walks there.
-EXAMPLES = {"sqlite": 60, "postgres": 8, "redis": 8}
+EXAMPLES = {"sqlite": 60, "postgres": 8, "redis": 8, "mariadb": 8}
 
 
 def machine(row: EngineRow, **attributes: object) -> type[QueueMachine]:

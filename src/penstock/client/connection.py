@@ -135,6 +135,9 @@ ENGINES = (
     EngineEntry(
         ("redis", "rediss", "redis+unix"), "penstock.engines.redis", "open_redis", "Redis", "redis", "redis"
     ),
+    EngineEntry(
+        ("mysql", "mariadb"), "penstock.engines.mariadb", "open_mariadb", "MariaDB or MySQL", "PyMySQL", "mariadb"
+    ),
 )  # fmt: skip
 SCHEMES = tuple(scheme for entry in ENGINES for scheme in entry.schemes)
 

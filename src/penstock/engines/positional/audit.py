@@ -34,7 +34,7 @@ def record(transaction: Transaction, queue_id: int, group_id: int | None, step: 
     for first in range(step.first, step.last + 1, MAX_SPAN):
         transaction.run("record_entry", _entry(transaction, queue_id, group_id, step, first))
     if step.code is not None:
-        transaction.run("record_error_code", (step.code,))
+        transaction.run("record_error_code", {"code": step.code, "queue_id": queue_id})
 
 
 def record_all(transaction: Transaction, queue_id: int, group_id: int | None, steps: Iterable[AuditStep]) -> None:
@@ -60,7 +60,7 @@ def record_leases(
     """Write the same step for all leases of a receive between two positions, without reading the leases. They must be
     contiguous, and none wider than MAX_SPAN."""
     bindings = {
-        "last_entry": transaction.value("last_entry"),
+        "last_entry": transaction.value("last_entry", {"queue_id": queue.queue_id}),
         "queue_id": queue.queue_id,
         "group_id": group.group_id,
         "now": transaction.now,

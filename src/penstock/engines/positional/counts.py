@@ -30,7 +30,7 @@ def unread_after(transaction: Transaction, name: str) -> dict[str, int]:
     queue = queues.find(transaction, name)
     if queue is None:
         return {}
-    last = transaction.value("last_position")
+    last = transaction.value("last_position", {"queue_id": queue.queue_id})
     found = {}
     for group in queues.leasing_groups(transaction, queue):
         first = transaction.value("first_unread", _reading(queue, group))

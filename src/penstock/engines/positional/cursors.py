@@ -50,25 +50,25 @@ def check_place(queue: StoredQueue, group: Group | None) -> None:
 
 def place_of(transaction: Transaction, queue: StoredQueue, target: int | str, is_time: bool) -> int:
     """The position that a seek target resolves to."""
-    last: int = transaction.value("last_position")
+    last: int = transaction.value("last_position", {"queue_id": queue.queue_id})
     if target == "start":
         return queue.trimmed_position
     if target == "end":
         return last
     assert isinstance(target, int)
     if is_time:
-        return max(queue.trimmed_position, position_at(transaction, target))
+        return max(queue.trimmed_position, position_at(transaction, queue.queue_id, target))
     if target > last:
         raise InvalidInput(f"position {target} is beyond the end of the log ({last})")
     return max(queue.trimmed_position, target)
 
 
-def position_at(transaction: Transaction, at: int) -> int:
+def position_at(transaction: Transaction, queue_id: int, at: int) -> int:
     """The last position sent before a time."""
-    low, high = 0, transaction.value("last_position")
+    low, high = 0, transaction.value("last_position", {"queue_id": queue_id})
     while low < high:
         middle = (low + high + 1) // 2
-        created_at = transaction.value("created_at", {"position": middle})
+        created_at = transaction.value("created_at", {"position": middle, "queue_id": queue_id})
         if created_at is not None and created_at < at:
             low = middle
         else:

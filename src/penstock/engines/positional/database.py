@@ -85,6 +85,10 @@ class Transaction(Protocol):
     def stream(self, statement: str, bindings: Bindings = ()) -> RowStream:
         """Rows one at a time, for a result that may be long and is seldom read to its end."""
 
+    def take_positions(self, queue_id: int, count: int) -> int:
+        """Reserve consecutive positions for a queue; return the first. They are greater than all positions that the
+        queue has had, and no other message ever has them."""
+
     def append_payloads(
         self, first: int, lane_id: int, content_type: str | None, expires_at: int | None, payloads: Sequence[bytes]
     ) -> None:
@@ -102,10 +106,10 @@ class PositionalDatabase(Protocol):
     def clock(self) -> Callable[[], int]:
         """The engine's clock, in microseconds."""
 
-    def write(self, durable: bool = True) -> AbstractContextManager[Transaction]:
+    def write(self, queue: str | None = None, durable: bool = True) -> AbstractContextManager[Transaction]:
         """A transaction that may append: committed when the block ends, rolled back when it raises. Inside another
-        write of the same thread it is a savepoint. Without `durable` the engine need
-        not flush it before it returns: a power cut may undo it."""
+        write of the same thread it is a savepoint. It begins once it is the only one that writes to `queue`. Without
+        `durable` the engine need not flush it before it returns: a power cut may undo it."""
 
     def read(self) -> AbstractContextManager[Transaction]:
         """A snapshot that does not wait for writers; inside a write of the same thread, that write."""

@@ -32,8 +32,8 @@ def flush(transaction: Transaction, name: str) -> int:
     count: int = transaction.value("flush_counts", bindings)
     ends = {
         **bindings,
-        "last_position": transaction.value("last_position"),
-        "last_entry": transaction.value("last_entry"),
+        "last_position": transaction.value("last_position", bindings),
+        "last_entry": transaction.value("last_entry", bindings),
     }
     marks.keep_last(transaction, queue, ends["last_position"])
     marks.keep_last_entry(transaction, queue)

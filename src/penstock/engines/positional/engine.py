@@ -94,7 +94,7 @@ class PositionalEngine(BatchFacet, ScheduleFacet, InspectionFacet, StreamFacet, 
     # -- queues -------------------------------------------------------------------------------------------------------
 
     def declare(self, queue: str, changes: dict[str, Any]) -> Policy:
-        with self.database.write() as transaction:
+        with self.database.write(queue) as transaction:
             return queues.declare(transaction, queue, changes)
 
     def policy(self, queue: str) -> Policy:
@@ -111,11 +111,11 @@ class PositionalEngine(BatchFacet, ScheduleFacet, InspectionFacet, StreamFacet, 
             return [queues.info(transaction, queue) for queue in queues.every(transaction)]
 
     def flush(self, queue: str) -> int:
-        with self.database.write() as transaction:
+        with self.database.write(queue) as transaction:
             return deletion.flush(transaction, queue)
 
     def delete(self, queue: str) -> int:
-        with self.database.write() as transaction:
+        with self.database.write(queue) as transaction:
             return deletion.delete(transaction, queue)
 
     # -- messages -----------------------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ class PositionalEngine(BatchFacet, ScheduleFacet, InspectionFacet, StreamFacet, 
     def send(self, queue: str, drafts: Sequence[Draft], transaction: object = None) -> list[str]:
         if not drafts:
             return []
-        write = self.database.write() if transaction is None else self.database.caller_write(transaction)
+        write = self.database.write(queue) if transaction is None else self.database.caller_write(transaction)
         with write as own:
             return messages.send(own, queue, drafts)
 
@@ -157,7 +157,7 @@ class PositionalEngine(BatchFacet, ScheduleFacet, InspectionFacet, StreamFacet, 
     ) -> T:
         durable = False
         while True:
-            with self.database.write(durable) as transaction:
+            with self.database.write(queue, durable) as transaction:
                 opening = deliveries.begin(transaction, queue, group, needs_group)
                 if durable or not opening.queue.policy.at_most_once:
                     return receive(transaction, opening)
@@ -168,15 +168,15 @@ class PositionalEngine(BatchFacet, ScheduleFacet, InspectionFacet, StreamFacet, 
             return inspection.ready_in(transaction, queue, group)
 
     def settle(self, queue: str, group: str, settles: Sequence[Settle]) -> list[Settled]:
-        with self.database.write() as transaction:
+        with self.database.write(queue) as transaction:
             return settlements.settle(transaction, queue, group, settles)
 
     def ack_all(self, queue: str, group: str, token: int, positions: list[int]) -> bool:
-        with self.database.write() as transaction:
+        with self.database.write(queue) as transaction:
             return settlements.ack_all(transaction, queue, group, token, positions)
 
     def extend(self, queue: str, group: str, leases: Sequence[tuple[int, int]], seconds: float) -> list[int | None]:
-        with self.database.write() as transaction:
+        with self.database.write(queue) as transaction:
             return settlements.extend(transaction, queue, group, leases, seconds)
 
     def position(self, queue: str, message_id: str) -> int:
@@ -202,14 +202,14 @@ class PositionalEngine(BatchFacet, ScheduleFacet, InspectionFacet, StreamFacet, 
             return leases.every(transaction, queue, group, consumer, after, limit)
 
     def remove(self, queue: str, ids: Sequence[str]) -> int:
-        with self.database.write() as transaction:
+        with self.database.write(queue) as transaction:
             return removal.remove(transaction, queue, ids)
 
     def trim(self, queue: str, *, upto: int | None = None, keep: int | None = None) -> int:
         """In several transactions, because other writers wait for each."""
         removed, has_more = 0, True
         while has_more:
-            with self.database.write() as transaction:
+            with self.database.write(queue) as transaction:
                 count, has_more = removal.trim(transaction, queue, upto, keep)
             removed += count
         return removed
@@ -221,7 +221,7 @@ class PositionalEngine(BatchFacet, ScheduleFacet, InspectionFacet, StreamFacet, 
     # -- groups -------------------------------------------------------------------------------------------------------
 
     def seek(self, queue: str, group: str, target: int | str, is_time: bool = False) -> int:
-        with self.database.write() as transaction:
+        with self.database.write(queue) as transaction:
             return cursors.seek(transaction, queue, group, target, is_time)
 
     def groups(self, queue: str) -> list[str]:
@@ -230,7 +230,7 @@ class PositionalEngine(BatchFacet, ScheduleFacet, InspectionFacet, StreamFacet, 
             return [] if found is None else [group.name for group in queues.groups(transaction, found)]
 
     def forget(self, queue: str, group: str) -> bool:
-        with self.database.write() as transaction:
+        with self.database.write(queue) as transaction:
             return queues.forget(transaction, queue, group)
 
     def stats(self, queue: str) -> dict[str, GroupStats]:
@@ -263,15 +263,15 @@ class PositionalEngine(BatchFacet, ScheduleFacet, InspectionFacet, StreamFacet, 
         heartbeats_per_sweep: int = 10,
     ) -> ConsumerInfo:
         settings = (heartbeat_seconds, max_missed_heartbeats, heartbeats_per_sweep)
-        with self.database.write() as transaction:
+        with self.database.write(queue) as transaction:
             return consumers.register(transaction, queue, group, name, *settings)
 
     def heartbeat(self, queue: str, group: str, name: str) -> ConsumerInfo:
-        with self.database.write() as transaction:
+        with self.database.write(queue) as transaction:
             return consumers.heartbeat(transaction, queue, group, name)
 
     def deregister(self, queue: str, group: str, name: str) -> int:
-        with self.database.write() as transaction:
+        with self.database.write(queue) as transaction:
             return consumers.deregister(transaction, queue, group, name)
 
     def consumers(self, queue: str | None = None) -> list[ConsumerInfo]:
@@ -287,11 +287,11 @@ class PositionalEngine(BatchFacet, ScheduleFacet, InspectionFacet, StreamFacet, 
             return dead_letters.every(transaction, queue, group, outcome, limit, before)
 
     def redrive(self, queue: str, group: str, ids: Sequence[str] | None, outcome: State | None, limit: int) -> int:
-        with self.database.write() as transaction:
+        with self.database.write(queue) as transaction:
             return dead_letters.redrive(transaction, queue, group, ids, outcome, limit)
 
     def purge(self, queue: str, group: str, ids: Sequence[str] | None, outcome: State | None, limit: int) -> int:
-        with self.database.write() as transaction:
+        with self.database.write(queue) as transaction:
             return dead_letters.purge(transaction, queue, group, ids, outcome, limit)
 
     # -- maintenance --------------------------------------------------------------------------------------------------

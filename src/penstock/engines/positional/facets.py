@@ -58,15 +58,15 @@ class BatchFacet:
     def batch_open(
         self, queue: str, name: str, end: Draft | None, abort: Draft | None, after: int | None = None
     ) -> BatchInfo:
-        with self.database.write() as transaction:
+        with self.database.write(queue) as transaction:
             return batch_lifecycle.open_batch(transaction, queue, name, end, abort, after)
 
     def batch_start(self, queue: str, name: str, after: int | None = None) -> BatchInfo:
-        with self.database.write() as transaction:
+        with self.database.write(queue) as transaction:
             return batch_lifecycle.start(transaction, queue, name, after)
 
     def batch_cancel(self, queue: str, name: str, after: int | None = None) -> BatchInfo:
-        with self.database.write() as transaction:
+        with self.database.write(queue) as transaction:
             return batch_lifecycle.cancel(transaction, queue, name, after)
 
     def batch(self, queue: str, name: str, after: int | None = None) -> BatchInfo:
@@ -146,7 +146,7 @@ class InspectionFacet:
             return explanation.situation(transaction, queue, message_id, group)
 
     def keep_traces(self, queue: str, group: str, traces: Sequence[tuple[int, str]]) -> None:
-        with self.database.write() as transaction:
+        with self.database.write(queue) as transaction:
             error_traces.keep(transaction, queue, group, traces)
 
     def error_trace(self, queue: str, message_id: str, group: str) -> str | None:
@@ -163,11 +163,12 @@ class InspectionFacet:
 
     def position_at(self, queue: str, at: int) -> int:
         with self.database.read() as transaction:
-            return cursors.position_at(transaction, at)
+            found = queues.find(transaction, queue)
+            return 0 if found is None else cursors.position_at(transaction, found.queue_id, at)
 
     def last_position(self, queue: str) -> int:
         with self.database.read() as transaction:
-            return windows.last_position(transaction)
+            return windows.last_position(transaction, queue)
 
     def preview_seek(self, queue: str, group: str, target: int | str, is_time: bool = False) -> SeekPreview:
         with self.database.read() as transaction:
@@ -182,7 +183,7 @@ class StreamFacet:
     database: PositionalDatabase
 
     def clear(self, queue: str) -> bool:
-        with self.database.write() as transaction:
+        with self.database.write(queue) as transaction:
             return deletion.clear(transaction, queue)
 
     def take_over(
@@ -195,7 +196,7 @@ class StreamFacet:
         counts: bool = True,
         force: bool = False,
     ) -> Receipt:
-        with self.database.write() as transaction:
+        with self.database.write(queue) as transaction:
             return claims.take_over(transaction, queue, group, consumer, ids, lease_seconds, counts, force)
 
     def reached(self, queue: str, group: str) -> int:
@@ -215,7 +216,7 @@ class StreamFacet:
     def settled(self, queue: str) -> int:
         """Positions become visible in their order, so the last one is settled."""
         with self.database.read() as transaction:
-            return windows.last_position(transaction)
+            return windows.last_position(transaction, queue)
 
 
 class WindowFacet:
@@ -235,7 +236,9 @@ class WindowFacet:
 
     def mark_at(self, queue: str, at: int) -> Mark:
         with self.database.read() as transaction:
-            return windows.mark_at(transaction, queue, cursors.position_at(transaction, at))
+            found = queues.find(transaction, queue)
+            position = 0 if found is None else cursors.position_at(transaction, found.queue_id, at)
+            return windows.mark_at(transaction, queue, position)
 
     def cut(
         self,
@@ -263,7 +266,7 @@ class WindowFacet:
             return windows.stream_position(transaction, queue, group)
 
     def advance(self, queue: str, group: str, mark: Mark, table: Table = "messages") -> None:
-        with self.database.write() as transaction:
+        with self.database.write(queue) as transaction:
             windows.advance(transaction, queue, group, mark, table)
 
     def unread_after(self, queue: str) -> dict[str, int]:
@@ -278,11 +281,11 @@ class SinkFacet:
         return sink.stage(self.database, queue, key, part, batches)
 
     def release(self, queue: str, key: str, parts: Sequence[str]) -> int | None:
-        with self.database.write() as transaction:
+        with self.database.write(queue) as transaction:
             return sink.release(transaction, queue, key, parts)
 
     def discard(self, queue: str, key: str) -> None:
-        with self.database.write() as transaction:
+        with self.database.write(queue) as transaction:
             sink.discard(transaction, queue, key)
 
 

@@ -38,7 +38,7 @@ class Record(NamedTuple):
 def append(transaction: Transaction, queue_id: int, priority: int, shard: int, records: Sequence[Record]) -> int:
     """Append records at consecutive positions; return the first."""
     lane_id = find_lane(transaction, queue_id, priority, shard)
-    first, last = take_positions(transaction, len(records))
+    first, last = take_positions(transaction, queue_id, len(records))
     rows = [(position, lane_id, *record) for position, record in enumerate(records, first)]
     transaction.run_many("append_message", rows)
     needs_checks = any(
@@ -48,9 +48,9 @@ def append(transaction: Transaction, queue_id: int, priority: int, shard: int, r
     return first
 
 
-def take_positions(transaction: Transaction, count: int) -> tuple[int, int]:
-    last: int = transaction.value("last_position")
-    return last + 1, last + count
+def take_positions(transaction: Transaction, queue_id: int, count: int) -> tuple[int, int]:
+    first = transaction.take_positions(queue_id, count)
+    return first, first + count - 1
 
 
 def find_lane(transaction: Transaction, queue_id: int, priority: int, shard: int) -> int:

@@ -71,7 +71,9 @@ def trimmed(transaction: Transaction, queue: StoredQueue, table: Table) -> Marke
 
 def check(transaction: Transaction, queue: StoredQueue, table: Table, place: MarkedRow) -> None:
     """Refuse a mark of another log. A mark whose row was trimmed with later rows is left to the caller."""
-    last: int = transaction.value("last_position" if table == "messages" else "last_entry")
+    last: int = transaction.value(
+        "last_position" if table == "messages" else "last_entry", {"queue_id": queue.queue_id}
+    )
     if place.number > last:
         raise LogDiverged(
             f"the {table} of queue {queue.name!r} end at {last}, before the mark {place.mark}: the store is older than "
@@ -102,7 +104,8 @@ def keep_last(transaction: Transaction, queue: StoredQueue, upto: int) -> None:
 
 def keep_last_entry(transaction: Transaction, queue: StoredQueue) -> None:
     """Record the last audit entry; called before the whole audit of the queue is removed."""
-    place = last_row(transaction, queue, "audit", transaction.value("last_entry"))
+    last = transaction.value("last_entry", {"queue_id": queue.queue_id})
+    place = last_row(transaction, queue, "audit", last)
     if place.at is not None:
         bindings = {"queue_id": queue.queue_id, "kind": "audit", "number": place.number, "at": place.at}
         transaction.run("set_trimmed_mark", bindings)
@@ -110,12 +113,12 @@ def keep_last_entry(transaction: Transaction, queue: StoredQueue) -> None:
 
 def is_behind(transaction: Transaction) -> bool:
     """Whether enough entries were written that the ends should be recorded again."""
-    last: int = transaction.value("last_entry")
+    last: int = transaction.value("last_entry", {"queue_id": None})
     upto: int = transaction.value("fact", {"name": TRAIL_UPTO})
     return last - upto >= NOTED_ENTRIES
 
 
 def note_audit_ends(transaction: Transaction) -> None:
-    last: int = transaction.value("last_entry")
+    last: int = transaction.value("last_entry", {"queue_id": None})
     transaction.run("note_audit_ends")
     transaction.run("set_fact", {"name": TRAIL_UPTO, "value": last})

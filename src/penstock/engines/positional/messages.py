@@ -57,12 +57,12 @@ def _send_spread(
     queue: StoredQueue,
     first_lane_id: int | None,
     drafts: Sequence[Draft],
-    send: Callable[[Transaction, int, Sequence[Draft]], list[str]],
+    send: Callable[[Transaction, int, int, Sequence[Draft]], list[str]],
 ) -> list[str]:
     """Messages without priority and key: to the only shard, or a share of them to each."""
     policy, count = queue.policy, len(drafts)
     if first_lane_id is not None and policy.shards == 1:
-        return send(transaction, first_lane_id, drafts)
+        return send(transaction, queue.queue_id, first_lane_id, drafts)
     first = log.any_shard(transaction, policy)
     parts = 1 if policy.ordered else min(policy.shards, count)
     # The boundaries of `Policy.shard_among`.
@@ -70,7 +70,8 @@ def _send_spread(
     ids: list[str] = []
     for start, end in pairwise(starts):
         shard = first if policy.ordered else policy.shard_among(first, start, count)
-        ids += send(transaction, log.find_lane(transaction, queue.queue_id, 0, shard), drafts[start:end])
+        lane_id = log.find_lane(transaction, queue.queue_id, 0, shard)
+        ids += send(transaction, queue.queue_id, lane_id, drafts[start:end])
     return ids
 
 
@@ -79,18 +80,18 @@ def _is_timed(options: Options) -> bool:
     return options.ttl_seconds is not None and options == Options(ttl_seconds=options.ttl_seconds)
 
 
-def _send_timed(transaction: Transaction, lane_id: int, drafts: Sequence[Draft]) -> list[str]:
+def _send_timed(transaction: Transaction, queue_id: int, lane_id: int, drafts: Sequence[Draft]) -> list[str]:
     now = transaction.now
     ends = [now + microseconds(options.ttl_seconds or 0) for _, _, options in drafts]
-    first, last = log.take_positions(transaction, len(drafts))
+    first, last = log.take_positions(transaction, queue_id, len(drafts))
     _append_many(transaction, first, lane_id, drafts, ends)
     log.add_run(transaction, lane_id, first, last, needs_checks=True)
     return made_ids(now, transaction.salt, first, last)
 
 
-def _send_plain(transaction: Transaction, lane_id: int, drafts: Sequence[Draft]) -> list[str]:
+def _send_plain(transaction: Transaction, queue_id: int, lane_id: int, drafts: Sequence[Draft]) -> list[str]:
     now = transaction.now
-    first, last = log.take_positions(transaction, len(drafts))
+    first, last = log.take_positions(transaction, queue_id, len(drafts))
     if first == last:
         payload, content_type, _ = drafts[0]
         transaction.run("append_plain", (first, lane_id, now, content_type, None, payload))

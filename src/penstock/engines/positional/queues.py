@@ -72,9 +72,10 @@ def ensure(transaction: Transaction, name: str) -> StoredQueue:
     queue = find(transaction, name)
     if queue is not None:
         return queue
-    policy = Policy()
-    queue_id = transaction.value("make_queue", {"name": name, "policy": "{}", "now": transaction.now})
-    return StoredQueue(queue_id, name, policy, 0, 0, transaction.now, None)
+    transaction.run("make_queue", {"name": name, "policy": "{}", "now": transaction.now})
+    made = find(transaction, name)
+    assert made is not None
+    return made
 
 
 def every(transaction: Transaction) -> list[StoredQueue]:

@@ -75,7 +75,7 @@ def trim(transaction: Transaction, name: str, upto: int | None, keep: int | None
     queue = queues.find(transaction, name)
     if queue is None:
         return 0, False
-    last: int = transaction.value("last_position")
+    last: int = transaction.value("last_position", {"queue_id": queue.queue_id})
     upto = _last_to_trim(transaction, queue, keep or 0) if upto is None else min(upto, last)
     if upto <= queue.trimmed_position:
         return 0, False

@@ -29,8 +29,8 @@ def find(transaction: Transaction, choices: Choices = flaws.NOTHING_CHOSEN) -> l
 def _numbers(transaction: Transaction) -> Iterator[Flaw]:
     """A reader has passed the last number given out, and would miss the next ones."""
     for kind, fact, last in (
-        ("position", "last_position", transaction.value("last_position")),
-        ("entry", "last_entry", transaction.value("last_entry")),
+        ("position", "last_position", transaction.value("last_position", {"queue_id": None})),
+        ("entry", "last_entry", transaction.value("last_entry", {"queue_id": None})),
     ):
         read = max(_read_upto(transaction, kind), default=0)
         if read > last:

@@ -70,7 +70,7 @@ def _mark(transaction: Transaction, queue: StoredQueue) -> None:
 
 def _finished_position(transaction: Transaction, queue: StoredQueue, readers: list[Group]) -> int:
     """The position up to which every message is finished in every active group."""
-    last: int = transaction.value("last_position")
+    last: int = transaction.value("last_position", {"queue_id": queue.queue_id})
     common = {"queue_id": queue.queue_id, "trimmed_position": queue.trimmed_position}
     for group in readers:
         if group.stream_position is not None:

@@ -35,7 +35,7 @@ def stage(database: PositionalDatabase, name: str, key: str, part: str, batches:
         sink_rows.check_batch(batch)
         if batch.num_rows:
             stages = list(_stages(batch))
-            with database.write() as transaction:
+            with database.write(name) as transaction:
                 queue = queues.ensure(transaction, name)
                 for priority, rows in stages:
                     _stage(transaction, queue, key, part, rows, priority)
@@ -109,7 +109,7 @@ def _move(transaction: Transaction, queue: StoredQueue, first: int, last: int, p
     queues.ensure_primary(transaction, queue)
     moved = {"staged": first, "last": last, "now": transaction.now}
     lane_id = log.find_lane(transaction, queue.queue_id, priority, log.any_shard(transaction, queue.policy))
-    begin, end = log.take_positions(transaction, last - first + 1)
+    begin, end = log.take_positions(transaction, queue.queue_id, last - first + 1)
     transaction.run("move_staged", {**moved, "lane_id": lane_id, "position": begin})
     log.add_run(transaction, lane_id, begin, end, needs_checks=False)
 

@@ -73,13 +73,13 @@ def _is_due(transaction: Transaction, every_seconds: float) -> bool:
 def _sweep_queue(database: PositionalDatabase, name: str) -> dict[str, int]:
     counts = {"promoted": 0, "reclaimed": 0, "expired": 0}
     while True:
-        with database.write() as transaction:
+        with database.write(name) as transaction:
             queue = queues.ensure(transaction, name)
             promoted = promotion.promote(transaction, queue)
         counts["promoted"] += promoted
         if promoted < promotion.AT_ONCE:
             break
-    with database.write() as transaction:
+    with database.write(name) as transaction:
         queue = queues.ensure(transaction, name)
         counts["expired"] += _expire_held(transaction, queue)
         for group in queues.leasing_groups(transaction, queue):
@@ -87,14 +87,14 @@ def _sweep_queue(database: PositionalDatabase, name: str) -> dict[str, int]:
             counts["reclaimed"] += lapsed_leases.reclaim(transaction, queue, group)
             counts["expired"] += lapsed_leases.expire_tracked(transaction, queue, group)
             counts["expired"] += _expire_unread(transaction, queue, group)
-    with database.write() as transaction:
+    with database.write(name) as transaction:
         queue = queues.ensure(transaction, name)
         counts["purged"] = retention.purge(transaction, queue)
         if counts["purged"]:
             retention.trim_kept(transaction, queue)
     has_more, counts["trimmed"] = True, 0
     while has_more:
-        with database.write() as transaction:
+        with database.write(name) as transaction:
             trimmed, has_more = retention.trim(transaction, queues.ensure(transaction, name))
         counts["trimmed"] += trimmed
     return counts

@@ -22,8 +22,10 @@ from penstock.engines.positional.queues import Group, StoredQueue
 NEAR = 64
 
 
-def last_position(transaction: Transaction) -> int:
-    position: int = transaction.value("last_position")
+def last_position(transaction: Transaction, name: str) -> int:
+    """The last position of a queue; before its first message, the last one of the store."""
+    queue = queues.find(transaction, name)
+    position: int = transaction.value("last_position", {"queue_id": None if queue is None else queue.queue_id})
     return position
 
 
@@ -35,7 +37,7 @@ def horizon(transaction: Transaction, name: str, table: Table) -> Mark:
     queue = queues.find(transaction, name)
     if queue is None or table == "dead_letters":
         return marks.BEGINNING.mark
-    end = last_position(transaction) if table == "messages" else transaction.value("last_entry")
+    end = transaction.value("last_position" if table == "messages" else "last_entry", {"queue_id": queue.queue_id})
     return marks.last_row(transaction, queue, table, end).mark
 
 

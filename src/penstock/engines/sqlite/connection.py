@@ -56,8 +56,8 @@ class SqliteDatabase:
 
     # -- transactions ----------------------------------------------------------------------------------------------
 
-    def write(self, durable: bool = True) -> Write:
-        """A write transaction; inside another write of the same thread, a savepoint."""
+    def write(self, queue: str | None = None, durable: bool = True) -> Write:
+        """A write transaction, the only one of the store; inside another write of the same thread, a savepoint."""
         return Write(self, durable)
 
     def begin(self, durable: bool) -> tuple[SqliteTransaction, bool]:

@@ -53,6 +53,10 @@ class SqliteTransaction:
     def stream(self, statement: str, bindings: Bindings = ()) -> apsw.Cursor:
         return self._cursor.connection.execute(_TEXT[statement], bindings)
 
+    def take_positions(self, queue_id: int, count: int) -> int:
+        last: int = self.value("last_position")
+        return last + 1
+
     def append_payloads(
         self, first: int, lane_id: int, content_type: str | None, expires_at: int | None, payloads: Sequence[bytes]
     ) -> None:

@@ -24,7 +24,7 @@ values (
 
 -- name: record_error_code
 -- Set the error code of the entry just written.
-update penstock_audit set code = ? where entry_id = (select max(entry_id) from penstock_audit);
+update penstock_audit set code = :code where entry_id = (select max(entry_id) from penstock_audit);
 
 -- name: record_lease_entries
 -- Write one entry for each lease of a receive between two positions, numbered in the order of their start.

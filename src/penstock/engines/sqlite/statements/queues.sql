@@ -34,8 +34,7 @@ order by name;
 
 -- name: make_queue
 -- Create a queue.
-insert into penstock_queue (name, policy, created_at) values (:name, :policy, :now)
-returning queue_id;
+insert into penstock_queue (name, policy, created_at) values (:name, :policy, :now);
 
 -- name: set_policy
 -- Set the policy; it applies from the next operation on.

@@ -1,0 +1,52 @@
+"""Sends on the caller's own connection, which commit with the caller's writes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.domain.errors import InvalidInput
+from penstock.domain.validation import shown
+from penstock.engines.caller_connection import driver_connection, driver_name
+from penstock.engines.mariadb.transaction import SQL, MariadbTransaction
+
+# Drivers whose `cursor.execute(text)` sends the text as it is.
+DRIVERS = ("pymysql", "MySQLdb", "mariadb", "mysql")
+
+
+def check_connection(transaction: object) -> Any:
+    """The driver's connection, also behind SQLAlchemy or Django."""
+    connection: Any = driver_connection(transaction)
+    if driver_name(connection) not in DRIVERS or not hasattr(connection, "cursor"):
+        raise InvalidInput(f"transaction takes an open connection of PyMySQL or mysqlclient, not {shown(transaction)}")
+    if _is_autocommitting(connection):
+        raise InvalidInput("transaction: this connection commits every statement by itself: turn autocommit off")
+    return connection
+
+
+def _is_autocommitting(connection: Any) -> bool:
+    """Whether statements outside a transaction commit alone. A transaction that was begun is enough."""
+    asked = getattr(connection, "get_autocommit", None)
+    if asked is None or not asked():
+        return False
+    if "mariadb" not in str(connection.get_server_info()).lower():
+        return True
+    cursor = connection.cursor()
+    try:
+        cursor.execute(SQL.open_transactions)
+        row = cursor.fetchone()
+        return not int(next(iter(row.values())) if isinstance(row, dict) else row[0])
+    finally:
+        cursor.close()
+
+
+def check_database(transaction: MariadbTransaction, expected: str) -> None:
+    """Refuse a connection to another database: its tables would not be those of the store."""
+    database = transaction.value("current_database")
+    if database != expected:
+        raise InvalidInput(
+            f"transaction takes a connection to the store's own database {shown(expected)}, not to {shown(database)}"
+        )
+
+
+def is_driver_error(error: BaseException) -> bool:
+    return any(kind.__module__.partition(".")[0] in DRIVERS for kind in type(error).__mro__)

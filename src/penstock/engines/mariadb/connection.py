@@ -1,0 +1,272 @@
+"""Transactions of a store on a MariaDB or MySQL server.
+
+A write locks the row of its queue until it commits. So the positions of a queue become visible in their order, and
+writers of different queues do not wait for each other (docs/decisions/0240). Reads use a snapshot and lock nothing."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+
+import pymysql
+
+from penstock.domain.errors import StoreUnavailable
+from penstock.engines.mariadb import caller_transaction, errors
+from penstock.engines.mariadb.link import CallerLink, PooledLink, Results
+from penstock.engines.mariadb.location import ServerLocation
+from penstock.engines.mariadb.pool import LinkPool, abandon, check_version
+from penstock.engines.mariadb.transaction import SQL, MariadbTransaction, StoreSalt
+from penstock.engines.positional.database import Tokens
+
+logger = logging.getLogger("penstock.dead_letters")
+Clock = Callable[[], int]
+_FAILURES = (pymysql.MySQLError, OSError)
+
+
+class MariadbDatabase:
+    def __init__(
+        self,
+        location: ServerLocation,
+        clock: Clock | None,
+        random: Callable[[], float],
+        pool_size: int,
+        busy_seconds: float,
+    ) -> None:
+        self.location = location
+        self.name = location.name
+        self.busy_seconds = busy_seconds
+        self.random = random
+        self.tokens = Tokens()
+        self.on_commit: Callable[[], None] = lambda: None
+        self.pool = LinkPool(location, pool_size, busy_seconds, self._prepare)
+        self._clock = clock
+        self._salt = StoreSalt()
+        self._local = threading.local()
+
+    @property
+    def salt(self) -> int:
+        with self.read() as transaction:
+            return transaction.salt
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock or self._server_clock
+
+    def _server_clock(self) -> int:
+        with self.read() as transaction:
+            return transaction.now
+
+    def _prepare(self, link: PooledLink) -> None:
+        """The settings of a new connection, and the largest packet that the server takes."""
+        settings = MariadbTransaction(link, None, self.random, self._salt, self.tokens)
+        settings.run("session", {"busy_seconds": max(1, int(self.busy_seconds))})
+        version, _, link.max_packet, *_ = settings.rows("server")[0]
+        check_version(version)
+
+    # -- transactions ----------------------------------------------------------------------------------------------
+
+    def write(self, queue: str | None = None, durable: bool = True) -> MariadbWrite:
+        """A write transaction; inside another write of the same thread, a savepoint. The server flushes all commits
+        alike, so `durable` makes no difference."""
+        return MariadbWrite(self, queue)
+
+    def silent_write(self) -> MariadbWrite:
+        return MariadbWrite(self, None, silent=True)
+
+    @contextmanager
+    def read(self) -> Iterator[MariadbTransaction]:
+        current = self.current()
+        if current is not None:
+            yield current
+            return
+        link = self.pool.take()
+        try:
+            transaction = self.begin(link, is_reading=True)
+            transaction.run("begin_read")
+            yield transaction
+            if link.is_used:
+                transaction.discard()
+                transaction.run("undo")
+                transaction.flush()
+        except _FAILURES as error:
+            self.pool.drop(link)
+            raise self.translate(error) from error
+        except BaseException:
+            self.give_back(link)
+            raise
+        self.pool.give_back(link)
+
+    @contextmanager
+    def alone(self, name: str) -> Iterator[MariadbTransaction]:
+        """Statements that commit one by one, while no other process is in the same part of the program."""
+        link = self.pool.take()
+        lock = {"name": name, "seconds": self.busy_seconds}
+        try:
+            transaction = MariadbTransaction(link, self._clock, self.random, self._salt, self.tokens)
+            if transaction.value("take_lock", lock) != 1:
+                raise StoreUnavailable(f"{self.name}: another process has been migrating for {self.busy_seconds:g} s")
+            yield transaction
+            transaction.rows("release_lock", lock)
+        except _FAILURES as error:
+            self.pool.drop(link)
+            raise self.translate(error) from error
+        except BaseException:
+            self.pool.drop(link)
+            raise
+        self.pool.give_back(link)
+
+    def begin(self, link: PooledLink, is_reading: bool = False) -> MariadbTransaction:
+        resilient = ResilientLink(self.pool, link)
+        return MariadbTransaction(resilient, self._clock, self.random, self._salt, self.tokens, is_reading)
+
+    def give_back(self, link: PooledLink) -> None:
+        """Return a connection whose transaction is to be undone."""
+        if link.is_used:
+            try:
+                link.execute([SQL.undo])
+            except _FAILURES:
+                self.pool.drop(link)
+                return
+        self.pool.give_back(link)
+
+    @contextmanager
+    def caller_write(self, connection: object) -> Iterator[MariadbTransaction]:
+        """A savepoint on the caller's own connection to the store's database."""
+        own = caller_transaction.check_connection(connection)
+        try:
+            transaction = MariadbTransaction(CallerLink(own.cursor), self._clock, self.random, self._salt, self.tokens)
+            caller_transaction.check_database(transaction, self.location.database)
+            transaction.run("savepoint", {"depth": 0})
+            try:
+                yield transaction
+                transaction.run("release", {"depth": 0})
+                transaction.flush_to_caller()
+            except BaseException:
+                transaction.discard()
+                transaction.run("rollback_to", {"depth": 0})
+                transaction.flush_to_caller()
+                raise
+        except Exception as error:
+            if not caller_transaction.is_driver_error(error):
+                raise
+            found = self.translate(error)
+            if isinstance(found, errors.UndoneTransaction):
+                raise StoreUnavailable(f"{self.name}: {found}; the transaction was rolled back: repeat it") from error
+            raise found from error
+
+    def current(self) -> MariadbTransaction | None:
+        """The write of this thread."""
+        found: MariadbTransaction | None = getattr(self._local, "transaction", None)
+        return found
+
+    def set_current(self, transaction: MariadbTransaction | None) -> None:
+        self._local.transaction = transaction
+
+    def translate(self, error: BaseException) -> Exception:
+        return errors.translate(error, self.name, self.busy_seconds)
+
+    def close(self) -> None:
+        self.pool.close()
+
+
+class ResilientLink:
+    """A connection of the pool that is replaced when the server had ended it before the transaction began."""
+
+    def __init__(self, pool: LinkPool, link: PooledLink) -> None:
+        self._pool = pool
+        self._link = link
+
+    def execute(self, statements: Sequence[str]) -> Results:
+        if self._link.is_used:
+            return self._link.execute(statements)
+        try:
+            return self._link.execute(statements)
+        except _FAILURES as error:
+            if not errors.is_lost(error):
+                raise
+            abandon(self._link.connection)
+            fresh = self._pool.open()
+            self._link.connection, self._link.max_packet = fresh.connection, fresh.max_packet
+            return self._link.execute(statements)
+
+
+class MariadbWrite:
+    """A write transaction as a `with` block."""
+
+    def __init__(self, database: MariadbDatabase, queue: str | None, silent: bool = False) -> None:
+        self._database = database
+        self._queue = queue
+        self._silent = silent
+        self._link: PooledLink | None = None
+
+    def __enter__(self) -> MariadbTransaction:
+        database = self._database
+        current = database.current()
+        if current is None:
+            self._link = database.pool.take()
+            current = database.begin(self._link)
+            current.run("begin_write")
+            database.set_current(current)
+        else:
+            current.depth += 1
+            current.run("savepoint", {"depth": current.depth})
+        if self._queue is not None:
+            current.run("lock_queue", {"name": self._queue})
+        self._transaction = current
+        self._deaths = len(current.deaths)
+        return current
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._link is None:
+            self._end_part(error)
+        elif error is None:
+            self._commit(self._link)
+        else:
+            self._roll_back(self._link, error)
+
+    def _end_part(self, error: BaseException | None) -> None:
+        transaction = self._transaction
+        depth = {"depth": transaction.depth}
+        transaction.depth -= 1
+        if error is None:
+            transaction.run("release", depth)
+        elif not isinstance(error, (*_FAILURES, errors.UndoneTransaction)):
+            transaction.run("rollback_to", depth)
+            del transaction.deaths[self._deaths :]
+
+    def _commit(self, link: PooledLink) -> None:
+        database, transaction = self._database, self._transaction
+        database.set_current(None)
+        if not link.is_used and not transaction.has_changed:
+            transaction.discard()
+            database.pool.give_back(link)
+            return
+        try:
+            transaction.run("end_write")
+            transaction.flush()
+        except _FAILURES as failure:
+            database.pool.drop(link)
+            if errors.is_lost(failure):
+                raise errors.lost(failure, database.name) from failure
+            raise database.translate(failure) from failure
+        except BaseException:
+            database.pool.drop(link)
+            raise
+        database.pool.give_back(link)
+        if transaction.has_changed and not self._silent:
+            for death in transaction.deaths:
+                logger.warning(death)
+            database.on_commit()
+
+    def _roll_back(self, link: PooledLink, error: BaseException) -> None:
+        database = self._database
+        database.set_current(None)
+        if isinstance(error, _FAILURES):
+            database.pool.drop(link)
+            raise database.translate(error) from error
+        database.give_back(link)

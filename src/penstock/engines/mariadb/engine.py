@@ -1,0 +1,83 @@
+"""The MariaDB and MySQL engine: the queue over positions on a server."""
+
+from __future__ import annotations
+
+import random as random_module
+import time
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
+
+from penstock.domain.errors import StoreUnavailable
+from penstock.domain.results import Check
+from penstock.domain.validation import check_integer, check_seconds
+from penstock.engines.contract import Capabilities
+from penstock.engines.mariadb import doctor, location, migration
+from penstock.engines.mariadb.connection import MariadbDatabase
+from penstock.engines.mariadb.errors import UndoneTransaction
+from penstock.engines.mariadb.notify import CounterWatch
+from penstock.engines.positional.engine import PositionalEngine
+
+F = TypeVar("F", bound=Callable[..., Any])
+# A call that the server undid for the sake of another one is made again this often.
+TRIES = 10
+FIRST_PAUSE_SECONDS = 0.005
+
+
+class MariadbEngine(PositionalEngine):
+    name = "mariadb"
+    capabilities = Capabilities(receives_lightly=False)
+    database: MariadbDatabase
+
+    def __init__(self, database: MariadbDatabase) -> None:
+        watch = CounterWatch(database)
+        super().__init__(database, watch)
+        database.on_commit = watch.committed
+
+    def migrate(self) -> list[str]:
+        return migration.migrate(self.database)
+
+    def doctor(self) -> list[Check]:
+        return doctor.examine(self.database)
+
+
+def _retried(method: F) -> F:
+    """Make a call again whose transaction was undone; inside another write, that one is made again."""
+
+    @wraps(method)
+    def call(self: MariadbEngine, *arguments: Any, **named: Any) -> Any:
+        if self.database.current() is not None:
+            return method(self, *arguments, **named)
+        for tries in range(1, TRIES + 1):
+            try:
+                return method(self, *arguments, **named)
+            except UndoneTransaction as error:
+                if tries == TRIES:
+                    raise StoreUnavailable(
+                        f"{self.database.name}: the call was undone {TRIES} times ({error}); nothing was changed: try "
+                        "again"
+                    ) from error
+                time.sleep(FIRST_PAUSE_SECONDS * tries * self.database.random())
+        raise AssertionError
+
+    return call  # type: ignore[return-value]
+
+
+# Not retried: `stage` and `read` consume or produce an iterator; the others have no transaction of their own.
+_ALONE = ("close", "now", "read", "seen", "stage", "wait")
+for _name in dir(PositionalEngine):
+    if not _name.startswith("_") and _name not in _ALONE and callable(getattr(PositionalEngine, _name)):
+        setattr(MariadbEngine, _name, _retried(getattr(PositionalEngine, _name)))
+
+
+def open_mariadb(
+    url: str,
+    clock: Callable[[], int] | None = None,
+    random: Callable[[], float] = random_module.random,
+    pool_size: int = 10,
+    busy_seconds: float = 10,
+) -> MariadbEngine:
+    """Open the store. Nothing is connected yet, and the schema is not made: `migrate` does that."""
+    check_integer("pool_size", pool_size, 1, 1000)
+    check_seconds("busy_seconds", busy_seconds, above=True)
+    return MariadbEngine(MariadbDatabase(location.parse(url), clock, random, pool_size, busy_seconds))

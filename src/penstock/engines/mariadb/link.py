@@ -1,0 +1,78 @@
+"""One connection as a transaction uses it: it runs statements and returns the last result.
+
+A connection of the pool sends several statements at once. The caller's own connection runs them one by one, because its
+driver may not allow that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Any, Protocol
+
+import pymysql
+from pymysql.constants import CLIENT, FIELD_TYPE
+from pymysql.converters import conversions
+
+from penstock.domain.errors import PayloadTooLarge
+from penstock.engines.positional.database import ResultRow
+
+Results = tuple[list[ResultRow], int]
+# Sums of integers are decimals: here they are integers again. A copy of the driver's own table otherwise.
+CONVERSIONS: dict[Any, Any] = {**conversions, FIELD_TYPE.DECIMAL: int, FIELD_TYPE.NEWDECIMAL: int}
+FLAGS = CLIENT.MULTI_STATEMENTS | CLIENT.FOUND_ROWS
+
+
+class Link(Protocol):
+    def execute(self, statements: Sequence[str]) -> Results:
+        """Run the statements; return the rows of the last one that has a result, and the count of the last one."""
+
+
+class PooledLink:
+    """A connection of the pool, until the transaction ends."""
+
+    def __init__(self, connection: pymysql.Connection[Any], max_packet: int) -> None:
+        self.connection = connection
+        self.max_packet = max_packet
+        self.is_used = False
+
+    def execute(self, statements: Sequence[str]) -> Results:
+        text = ";\n".join(statements)
+        if len(text) >= self.max_packet:
+            raise PayloadTooLarge(
+                f"a call of {len(text):,} bytes (payloads are sent as two bytes each) is larger than the server takes: "
+                f"max_allowed_packet is {self.max_packet:,}; raise it there, or send less at once"
+            )
+        rows: list[ResultRow] = []
+        with self.connection.cursor() as cursor:
+            cursor.execute(text)
+            self.is_used = True
+            while True:
+                if cursor.description is not None:
+                    rows = list(cursor.fetchall())
+                if not cursor.nextset():
+                    return rows, cursor.rowcount
+
+
+class CallerLink:
+    """The caller's connection, of any driver with the Python database interface."""
+
+    def __init__(self, cursor: Callable[[], Any]) -> None:
+        self._cursor = cursor
+
+    def execute(self, statements: Sequence[str]) -> Results:
+        rows: list[ResultRow] = []
+        count = 0
+        cursor = self._cursor()
+        try:
+            for statement in statements:
+                cursor.execute(statement)
+                count = cursor.rowcount
+                if cursor.description is not None:
+                    rows = [tuple(map(_whole, row)) for row in cursor.fetchall()]
+        finally:
+            cursor.close()
+        return rows, count
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, Decimal) else value

@@ -1,0 +1,99 @@
+"""Statements with their values, as text that needs no quoting rules.
+
+Drivers for MariaDB write values into the statement on the client. Here every text that is more than a plain word, and
+every payload, becomes a hexadecimal literal: the statement is ASCII, means the same in every `sql_mode` and character
+set, and is the same for every driver."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.engines.positional.database import Bindings
+
+_MARKER = re.compile(r"('[^']*')|\?(\d*)|:([a-z_]\w*)")
+_PLAIN = re.compile(r"[A-Za-z0-9_./ -]*")
+_LOCK = re.compile(r"\s+for update\b")
+_READS = ("select", "(", "do ", "with")
+
+
+def literal(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    if isinstance(value, int):
+        return int.__repr__(value)
+    if isinstance(value, str):
+        return f"'{value}'" if _PLAIN.fullmatch(value) else f"_utf8mb4 x'{value.encode().hex()}'"
+    if isinstance(value, float):
+        return repr(value)
+    return f"x'{bytes(value).hex()}'"
+
+
+class Template:
+    """One statement, cut at its markers: `?`, `?1` and `:name`."""
+
+    def __init__(self, text: str) -> None:
+        self.pieces: list[str] = []
+        self.keys: list[int | str] = []
+        start = 0
+        for found in _MARKER.finditer(text):
+            quoted, number, name = found.groups()
+            if quoted is not None:
+                continue
+            self.pieces.append(text[start : found.start()])
+            self.keys.append(name or (int(number) - 1 if number else len(self.keys)))
+            start = found.end()
+        self.pieces.append(text[start:])
+
+    def render(self, bindings: Bindings) -> str:
+        if not self.keys:
+            return self.pieces[0]
+        values: Any = bindings
+        parts = [self.pieces[0]]
+        for key, piece in zip(self.keys, self.pieces[1:], strict=True):
+            parts.append(literal(values[key]))
+            parts.append(piece)
+        return "".join(parts)
+
+
+class Block:
+    """A named block: one statement or several, of which the last one with a result gives the result."""
+
+    def __init__(self, text: str, locks: bool) -> None:
+        text = text if locks else _LOCK.sub("", text)
+        statements = [statement.strip() for statement in text.split(";\n")]
+        self.templates = [Template(statement) for statement in statements]
+        self.writes = not all(statement.startswith(_READS) for statement in statements)
+
+    def render(self, bindings: Bindings) -> list[str]:
+        return [template.render(bindings) for template in self.templates]
+
+    def render_rows(self, rows: Sequence[tuple[Any, ...]], most: int) -> list[str]:
+        """An insert of many rows, cut into statements of about `most` characters."""
+        head, _, values = self.templates[0].pieces[0].rpartition("values (")
+        assert len(self.templates) == 1
+        assert not values
+        assert self.templates[0].pieces[-1] == ")"
+        statements: list[str] = []
+        texts: list[str] = []
+        size = 0
+        for row in rows:
+            text = ", ".join(map(literal, row))
+            texts.append(text)
+            size += len(text)
+            if size > most:
+                statements.append(f"{head}values ({'), ('.join(texts)})")
+                texts, size = [], 0
+        if texts:
+            statements.append(f"{head}values ({'), ('.join(texts)})")
+        return statements
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether rows of bindings can be one statement: a plain insert of values."""
+        template = self.templates[0]
+        is_insert = template.pieces[0].startswith("insert into") and template.pieces[0].endswith("values (")
+        return len(self.templates) == 1 and is_insert and template.pieces[-1] == ")"

@@ -1,0 +1,163 @@
+"""One transaction on a connection of a MySQL driver.
+
+Statements whose result nobody reads wait until one is asked for, and are sent with it: a verb takes as many round trips
+as it has questions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
+from typing import Any
+
+from penstock.domain.errors import InvalidInput
+from penstock.engines.mariadb.link import Link
+from penstock.engines.mariadb.literals import Block
+from penstock.engines.positional.database import Bindings, ResultRow, Tokens
+from penstock.engines.statements import Statements
+
+SQL = Statements("penstock.engines.mariadb", "statements")
+_WRITES = {name: Block(text, locks=True) for name, text in SQL.blocks.items()}
+_READS = {name: Block(text, locks=False) for name, text in SQL.blocks.items()}
+# Positions of a queue come from blocks of this many. Ids have 48 bits for positions.
+BLOCK_BITS = 20
+# Characters of one statement of many rows, and of all statements that wait.
+MOST_CHARACTERS = 1 << 20
+
+
+class FetchedRows(Iterator[ResultRow]):
+    """Rows that were read already, as a stream."""
+
+    def __init__(self, rows: list[ResultRow]) -> None:
+        self._rows = iter(rows)
+
+    def __next__(self) -> ResultRow:
+        return next(self._rows)
+
+    def close(self) -> None:
+        self._rows = iter(())
+
+
+class StoreSalt:
+    """The store's part of ids, once a transaction has read it."""
+
+    __slots__ = ("value",)
+
+    def __init__(self) -> None:
+        self.value: int | None = None
+
+
+class MariadbTransaction:
+    """`positional.database.Transaction` on MariaDB and MySQL."""
+
+    def __init__(
+        self,
+        link: Link,
+        clock: Callable[[], int] | None,
+        random: Callable[[], float],
+        salt: StoreSalt,
+        tokens: Tokens,
+        is_reading: bool = False,
+    ) -> None:
+        self.random = random
+        self._salt = salt
+        self.tokens = tokens
+        self.deaths: list[str] = []
+        self.depth = 0
+        self.has_changed = False
+        self._link = link
+        self._clock = clock
+        self._now: int | None = None
+        self._blocks = _READS if is_reading else _WRITES
+        self._waiting: list[str] = []
+        self._size = 0
+
+    @property
+    def now(self) -> int:
+        if self._now is None:
+            self._now = self.value("now") if self._clock is None else self._clock()
+        return self._now
+
+    @property
+    def salt(self) -> int:
+        if self._salt.value is None:
+            self._salt.value = self.value("fact", {"name": "salt"})
+        assert self._salt.value is not None
+        return self._salt.value
+
+    def run(self, statement: str, bindings: Bindings = ()) -> None:
+        block = self._blocks[statement]
+        self._wait(block.render(bindings), block.writes)
+
+    def run_many(self, statement: str, rows: Iterable[ResultRow]) -> None:
+        block = self._blocks[statement]
+        if block.takes_rows:
+            self._wait(block.render_rows(list(rows), MOST_CHARACTERS), block.writes)
+        else:
+            for row in rows:
+                self._wait(block.render(row), block.writes)
+
+    def rows(self, statement: str, bindings: Bindings = ()) -> list[ResultRow]:
+        block = self._blocks[statement]
+        self.has_changed |= block.writes
+        self._waiting += block.render(bindings)
+        return self.flush()[0]
+
+    def row(self, statement: str, bindings: Bindings = ()) -> ResultRow | None:
+        rows = self.rows(statement, bindings)
+        return rows[0] if rows else None
+
+    def value(self, statement: str, bindings: Bindings = ()) -> Any:
+        rows = self.rows(statement, bindings)
+        return rows[0][0] if rows else None
+
+    def changes(self, statement: str, bindings: Bindings = ()) -> int:
+        self.run(statement, bindings)
+        return self.flush()[1]
+
+    def stream(self, statement: str, bindings: Bindings = ()) -> FetchedRows:
+        return FetchedRows(self.rows(statement, bindings))
+
+    def take_positions(self, queue_id: int, count: int) -> int:
+        """From the queue's block; when that is used up, from a new one. Blocks are numbered by `auto_increment`, for
+        which no transaction waits; the row of the queue is locked."""
+        if count >= 1 << BLOCK_BITS:
+            raise InvalidInput(f"{count:,} messages in one call: this engine takes at most {(1 << BLOCK_BITS) - 1:,}")
+        last, fits = self.rows("take_positions", {"queue_id": queue_id, "count": count})[0]
+        if not fits:
+            start = self.value("new_block", {"queue_id": queue_id}) << BLOCK_BITS
+            last = start + count
+            block_end = start + (1 << BLOCK_BITS) - 1
+            self.run("begin_block", {"queue_id": queue_id, "last": last, "block_end": block_end})
+        first: int = last - count + 1
+        return first
+
+    def append_payloads(
+        self, first: int, lane_id: int, content_type: str | None, expires_at: int | None, payloads: Sequence[bytes]
+    ) -> None:
+        common = (repeat(lane_id), repeat(self.now), repeat(content_type), repeat(expires_at))
+        self.run_many("append_payloads", zip(range(first, first + len(payloads)), *common, payloads, strict=False))
+
+    def run_text(self, statement: str) -> None:
+        """Run a statement of a migration."""
+        self._wait([statement], writes=True)
+
+    def flush(self) -> tuple[list[ResultRow], int]:
+        """Send the statements that wait; return the rows of the last result, and the count of the last statement."""
+        statements, self._waiting, self._size = self._waiting, [], 0
+        return self._link.execute(statements)
+
+    def flush_to_caller(self) -> None:
+        """Send the statements that wait, if there are any."""
+        if self._waiting:
+            self.flush()
+
+    def discard(self) -> None:
+        """Forget the statements that wait."""
+        self._waiting, self._size = [], 0
+
+    def _wait(self, statements: list[str], writes: bool) -> None:
+        self.has_changed |= writes
+        self._waiting += statements
+        self._size += sum(map(len, statements))
+        if self._size > MOST_CHARACTERS:
+            self.flush()
