@@ -57,12 +57,9 @@ ENGINES = (
     EngineRow("sqlite", _sqlite, "sqlite:///:memory:"),
     EngineRow("postgres", _postgres, "postgresql://nobody@localhost/none", _warm),
 )
+MARIADB = EngineRow("mariadb", _mariadb, "mysql://nobody@localhost/none", shares_verbs=True)
 # The contract is tested on every engine; workers, servers and Spark, which use nothing else, on those above.
-EVERY_ENGINE = (
-    *ENGINES,
-    EngineRow("redis", _redis, "redis://localhost/0"),
-    EngineRow("mariadb", _mariadb, "mysql://nobody@localhost/none", shares_verbs=True),
-)
+EVERY_ENGINE = (*ENGINES, EngineRow("redis", _redis, "redis://localhost/0"), MARIADB)
 
 
 def capabilities(engine: EngineRow) -> Capabilities:

@@ -18,7 +18,7 @@ from penstock.chaos.history import Recorder
 from penstock.chaos.plan import QUEUES as PLANS
 from penstock.chaos.plan import ActorPlan
 from penstock.chaos.ports.python import PythonPort
-from tests.conformance.engines import ENGINES
+from tests.conformance.engines import ENGINES, MARIADB
 from tests.faults.actor import QUEUES, Vanishing
 from tests.faults.processes import END_SECONDS, Processes, await_ready
 
@@ -28,7 +28,7 @@ VANISHING = ["vanish-after-receive", "vanish-while-settling", "vanish-while-swee
 WORK = next(plan for plan in PLANS if plan.kind == "work")
 
 
-@pytest.fixture(params=ENGINES, ids=lambda row: row.name)
+@pytest.fixture(params=(*ENGINES, MARIADB), ids=lambda row: row.name)
 def processes(request: pytest.FixtureRequest, tmp_path: Path, seed: int) -> Iterator[Processes]:
     with Processes(tmp_path, seed, request.param) as processes:
         with penstock.connect(processes.url) as store:

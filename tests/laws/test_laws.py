@@ -17,7 +17,8 @@ import pytest
 import penstock
 from penstock import Ack, InvalidInput, LeaseLost, Nak, PenstockError, Queue, State, Store
 from penstock.domain.lifecycle import is_legal
-from tests.conformance.engines import ENGINES, EngineRow
+from tests.conformance.engines import ENGINES, MARIADB, EngineRow
+from tests.engines.mariadb.server import own_connection as own_mariadb_connection
 
 
 class Clock:
@@ -41,7 +42,7 @@ def clock() -> Clock:
     return Clock()
 
 
-@pytest.fixture(params=ENGINES, ids=lambda row: row.name)
+@pytest.fixture(params=(*ENGINES, MARIADB), ids=lambda row: row.name)
 def engine_row(request: pytest.FixtureRequest) -> EngineRow:
     row: EngineRow = request.param
     return row
@@ -67,6 +68,8 @@ def own_connection(url: str) -> Any:
     """A separate connection to the store's database."""
     if url.startswith("sqlite"):
         return apsw.Connection(url.removeprefix("sqlite:///"))
+    if url.startswith("mysql"):
+        return own_mariadb_connection(url)
     return psycopg.connect(url, autocommit=True)
 
 
@@ -105,15 +108,16 @@ def test_law_1_a_send_survives_closing_the_store(url: str, queue: Queue, store: 
 
 def test_law_2_a_rolled_back_send_is_never_seen(queue: Queue, url: str) -> None:
     connection = own_connection(url)
-    connection.execute("begin")
+    run = connection.query if url.startswith("mysql") else connection.execute
+    run("begin")
     message_id = queue.send(b"ghost", transaction=connection)
-    connection.execute("rollback")
+    run("rollback")
     assert queue.receive() == []
     with pytest.raises(penstock.NotFound):
         queue.find(message_id)
-    connection.execute("begin")
+    run("begin")
     queue.send(b"real", transaction=connection)
-    connection.execute("commit")
+    run("commit")
     connection.close()
     assert [one.payload for one in queue.receive(limit=10)] == [b"real"]
     assert conserved(queue, 1)

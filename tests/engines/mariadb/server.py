@@ -18,7 +18,7 @@ import time
 from functools import cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import pymysql
 from pymysql.constants import CLIENT
@@ -220,3 +220,8 @@ def fresh_database(folder: Path | None = None) -> str:
     """The URL of a database with nothing but the schema in it. With a folder it may be one that a test with another
     folder has used before."""
     return _databases.fresh(folder)
+
+
+def own_connection(url: str, **settings: Any) -> pymysql.Connection[Any]:
+    """A connection of a user's program to the database of a URL."""
+    return server().connect(urlsplit(url).path.removeprefix("/"), **settings)

@@ -5,6 +5,7 @@ changed would make all writers wait for each other."""
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pymysql
@@ -40,6 +41,9 @@ class CounterWatch(CommitWatch):
 
     def _is_wanted(self) -> bool:
         return True
+
+    def _patience(self) -> float:
+        return threading.TIMEOUT_MAX
 
     def _interrupt(self) -> None:
         """The thread never sleeps for long."""
