@@ -22,8 +22,8 @@ TWINNED = "Batch|Consumer|Delivery|Executor|Producer|Queue|Store"
 
 # Every method that waits: those of `Executor`, and those that call one.
 WAITS = (
-    "_ack_each|_bound|_group|_open|_settle|_settle_one|_wait_for_end|_wait_for_work|ack_all|close|enter_slot|info|policy"
-    "|read|receive|send|settle|wait|write"
+    "_ack_each|_bound|_open|_settle|_settle_one|_wait_for_end|ack_all|close|enter_slot|group_name|info|policy"
+    "|read|receive|send|settle|wait|wait_until_ready|write"
 )
 
 # In this order, each as (pattern, replacement).

@@ -13,8 +13,8 @@ RULES = (
     ),
     Rule(
         "a cancelled receive keeps its messages",
-        "return [call for call in calls if call.drop_cancelled()]",
-        "return list(calls)",
+        "return sorted(filter(Call.drop_cancelled, self.calls), key=place_of)",
+        "return sorted(self.calls, key=place_of)",
         ("tests/client/test_cancellation.py",),
     ),
     Rule(

@@ -134,7 +134,7 @@ def known_queue(store: Store, name: str) -> Queue:
 
 def known_group(queue: Queue, name: str | None) -> str:
     """Check that a group exists; None stands for the primary group."""
-    return queue._known_group(name)
+    return queue.existing_group(name)
 
 
 def confirmed(session: CliSession, yes: bool, question: str) -> None:

@@ -144,9 +144,9 @@ class Queue:
             left = ends - time.monotonic()
             if receipt.rows or left <= 0:
                 return [Delivery(row, receipt, self) for row in receipt.rows]
-            self._wait_for_work(receipt.group, left)
+            self.wait_until_ready(receipt.group, left)
 
-    def _wait_for_work(self, group: str, timeout_seconds: float) -> None:
+    def wait_until_ready(self, group: str, timeout_seconds: float) -> None:
         """Block until a receive may find a message, or until the timeout. Takes no write lock."""
         self.executor.wait((self.name, group), lambda: self.engine.ready_in(self.name, group), timeout_seconds)
 
@@ -202,7 +202,7 @@ class Queue:
     def peek(self, limit: int = 10, group: str | None = None) -> list[Message]:
         """The messages that would be received next, in order, without receiving them."""
         check_integer("limit", limit, 1, MAX_LIMIT)
-        reader = self._group(group)
+        reader = self.group_name(group)
         return self.executor.read(lambda: self.engine.peek(self.name, reader, limit))
 
     def find(self, id: str) -> Message:
@@ -218,7 +218,7 @@ class Queue:
     def explain(self, id: str, group: str | None = None) -> Explanation:
         """The state of a message, why it is not running, and what to do about it."""
         message_id = check_id(id)
-        reader = self._group(group)
+        reader = self.group_name(group)
         return self.executor.read(lambda: explanation.explain(self.engine, self.name, message_id, reader))
 
     def archive(
@@ -229,7 +229,7 @@ class Queue:
         if before is not None:
             check_integer("before", before, 0, MAX_POSITION)
         wanted = outcome_of(outcome)
-        reader = self._group(group)
+        reader = self.group_name(group)
         return self.executor.read(lambda: self.engine.archive(self.name, reader, wanted, limit, before))
 
     def messages(
@@ -239,7 +239,7 @@ class Queue:
         order of receiving, leased ones by position, ended ones newest first. `after` is `next` of the page before."""
         check_integer("limit", limit, 1, MAX_PAGE)
         wanted = state_of(state)
-        reader = self._group(group)
+        reader = self.group_name(group)
         return self.executor.read(lambda: pages.page(self.engine, self.name, reader, wanted, limit, after))
 
     def leases(
@@ -250,7 +250,7 @@ class Queue:
         check_integer("limit", limit, 1, MAX_LIMIT)
         check_integer("after", after, 0, MAX_POSITION)
         holder = None if consumer is None else check_name("consumer", consumer)
-        reader = self._group(group)
+        reader = self.group_name(group)
         return self.executor.read(
             lambda: self.engine.leases(self.name, reader, consumer=holder, after=after, limit=limit)
         )
@@ -287,7 +287,7 @@ class Queue:
         many."""
         check_integer("limit", limit, 1, MAX_LIMIT)
         wanted, message_ids = outcome_of(outcome), None if ids is None else ids_of(ids)
-        reader = self._group(group)
+        reader = self.group_name(group)
         return self.executor.write(lambda: self.engine.redrive(self.name, reader, message_ids, wanted, limit))
 
     def purge(
@@ -301,7 +301,7 @@ class Queue:
         """Remove dead letters permanently; returns how many."""
         check_integer("limit", limit, 1, MAX_LIMIT)
         wanted, message_ids = outcome_of(outcome), None if ids is None else ids_of(ids)
-        reader = self._group(group)
+        reader = self.group_name(group)
         return self.executor.write(lambda: self.engine.purge(self.name, reader, message_ids, wanted, limit))
 
     # -- addresses, batches, consumers, groups ---------------------------------------------------------------------
@@ -381,7 +381,7 @@ class Queue:
             check_integer("heartbeats_per_sweep", heartbeats_per_sweep, 1, 1_000_000),
         )
         name = _own_name() if consumer is None else check_name("consumer", consumer)
-        reader = self._group(group)
+        reader = self.group_name(group)
         info = self.executor.write(lambda: self.engine.register(self.name, reader, name, *heartbeat))
         return Consumer(self, info, batch_size)
 
@@ -445,16 +445,16 @@ class Queue:
 
     # -- internal --------------------------------------------------------------------------------------------------
 
-    def _group(self, group: str | None) -> str:
+    def group_name(self, group: str | None) -> str:
         """Validate the name of a group; None stands for the primary group."""
         if group is not None:
             return check_name("group", group)
         policy = self.policy()
         return policy.default_group
 
-    def _known_group(self, group: str | None) -> str:
+    def existing_group(self, group: str | None) -> str:
         """The same for reads, where a mistyped name must not look like an idle group."""
-        reader = self._group(group)
+        reader = self.group_name(group)
         if group is not None:
             groups = self.executor.read(lambda: self.engine.groups(self.name))
             policy = self.policy()

@@ -109,15 +109,13 @@ class Users:
         self._tokens = {user.token_hash: user.name for user in self._users.values() if user.token_hash is not None}
         self._stand_in = stand_in(one.password_hash for one in self._users.values() if one.password_hash is not None)
         self._known.clear()
+        default = self._users.get(DEFAULT)
+        # The user of clients that have not authenticated, if they may do anything.
+        self.open_user = default if default and default.password_hash is None and default.token_hash is None else None
+        self.need_password = self.open_user is None
 
     def find(self, name: str) -> User | None:
         return self._users.get(name)
-
-    @property
-    def need_password(self) -> bool:
-        """Whether a client has to say who it is before it may do anything."""
-        default = self._users.get(DEFAULT)
-        return default is None or default.password_hash is not None or default.token_hash is not None
 
     def find_by_token(self, token: str) -> User | None:
         name = self._tokens.get(hash_token(token))

@@ -88,15 +88,19 @@ class SharedReceive:
     def __call__(self, requests: Sequence[ReceiveRequest]) -> list[list[Receipt]]:
         if self._prepare is not None:
             self._prepare(self._queue)
+        first, needs_group = requests[0], self._refusal is not None
         try:
-            return self._receive(requests)
+            if len(requests) == first.times == 1 and first.limit <= SMALL_LIMIT:
+                receive, lease_seconds = self._engine.receive, self._lease_seconds
+                return [[receive(self._queue, self._group, first.consumer, first.limit, lease_seconds, needs_group)]]
+            return self._receive(requests, needs_group)
         except NotFound:
             if self._refusal is None:
                 raise
             raise self._refusal(self._queue, self._group) from None
 
-    def _receive(self, requests: Sequence[ReceiveRequest]) -> list[list[Receipt]]:
-        engine, queue, group, needs_group = self._engine, self._queue, self._group, self._refusal is not None
+    def _receive(self, requests: Sequence[ReceiveRequest], needs_group: bool) -> list[list[Receipt]]:
+        engine, queue, group = self._engine, self._queue, self._group
         wanted = sum([one.limit * one.times for one in requests])
         room = wanted if wanted <= SMALL_LIMIT else engine.fitting(queue, group, wanted, MAX_BYTES)
         if len(requests) == requests[0].times == 1:

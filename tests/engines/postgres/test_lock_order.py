@@ -12,8 +12,8 @@ import pytest
 
 import penstock
 from penstock import Delivery, Queue, Store
-from penstock.client.aio.call import Call, Operation, Phase
-from penstock.client.aio.coalescer import Group, commit
+from penstock.client.aio.call import Operation, Phase
+from penstock.client.aio.coalescer import CallGroup, commit
 from tests.engines.postgres.fixtures import Begin
 
 ACK = "select penstock.ack(%s, %s, %s)"
@@ -76,9 +76,9 @@ def test_a_group_commit_settles_first_and_receives_last(store: Store) -> None:
 
     phases = {"settle": Phase.SETTLE, "receive": Phase.RECEIVE}
     names = ["receive q2 g", "send q", "settle q2 g", "flush", "send q", "settle q1 g", "receive q1 g"]
-    group = Group()
+    group = CallGroup()
     for name in names:
         operation = Operation(partial(run, name), phases.get(name.split()[0], Phase.WRITE), tuple(name.split()))
-        group.add(Call(operation, None if name == "flush" else [name], [(Future(), 1)]))
-    commit(store.engine, group.calls())
+        group.add(operation, None if name == "flush" else [name], Future())
+    commit(store.engine, group.ready())
     assert ran == ["settle q1 g", "settle q2 g", "send q", "flush", "send q", "receive q1 g", "receive q2 g"]

@@ -14,7 +14,7 @@ from penstock import connect_async
 from penstock.servers.access import Users, make_users
 from penstock.servers.resp.connection import Connection
 from penstock.servers.resp.server import Server
-from penstock.servers.resp.session import Session
+from penstock.servers.resp.session import ClientSession
 from tests.servers.fuzz.frames import Mutator
 from tests.servers.fuzz.test_live_server import SEED, Attacker, make_burst
 
@@ -46,7 +46,7 @@ async def test_clients_leave_nothing_behind(tmp_path: Path) -> None:
     gc.collect()
     print(f"{(after - before) / 1000:+.0f} kB over {CONNECTIONS_EACH} connections")
     assert after - before < GROWTH_BYTES
-    assert not [one for one in gc.get_objects() if isinstance(one, Connection | Session)]
+    assert not [one for one in gc.get_objects() if isinstance(one, Connection | ClientSession)]
 
 
 async def _converse(port: int, mutator: Mutator) -> None:

@@ -17,7 +17,7 @@ import pytest
 from penstock.domain.limits import MAX_NAME_BYTES
 from penstock.servers.http.api import ROUTES
 from penstock.servers.http.api.openapi import document, markdown
-from penstock.servers.http.api.operations import OPERATIONS, Operation
+from penstock.servers.http.api.operations import OPERATIONS, ApiOperation
 from penstock.servers.http.problems import ProblemDocument
 from tests.servers.http.api_client import Api
 from tests.servers.http.processes import HttpServer
@@ -74,7 +74,7 @@ def test_every_reference_leads_somewhere() -> None:
 
 
 @pytest.mark.parametrize("one", OPERATIONS, ids=lambda one: one.name)
-def test_examples_are_what_the_operation_takes_and_answers(one: Operation) -> None:
+def test_examples_are_what_the_operation_takes_and_answers(one: ApiOperation) -> None:
     told = document()["paths"][one.pattern][one.method.lower()]
     if one.body is not None:
         example = told["requestBody"]["content"]["application/json"]["example"]

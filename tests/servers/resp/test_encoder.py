@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from penstock import State
-from penstock.servers.resp.encoder import NO_ARRAY, OK, Failure, Pairs, Tags, Verbatim, encode
+from penstock.servers.resp.encoder import NO_ARRAY, OK, Pairs, Tags, Verbatim, encode
+from penstock.servers.resp.errors import CommandError
 
 
 @pytest.mark.parametrize(
@@ -29,7 +30,7 @@ from penstock.servers.resp.encoder import NO_ARRAY, OK, Failure, Pairs, Tags, Ve
         (Pairs([("s", [1])]), b"*1\r\n*2\r\n$1\r\ns\r\n*1\r\n:1\r\n", b"%1\r\n$1\r\ns\r\n*1\r\n:1\r\n"),
         (Tags("optional"), b"*1\r\n+optional\r\n", b"~1\r\n+optional\r\n"),
         (Verbatim("a\r\n"), b"$3\r\na\r\n\r\n", b"=7\r\ntxt:a\r\n\r\n"),
-        (Failure("ERR a\r\n+OK"), b"-ERR a  +OK\r\n", b"-ERR a  +OK\r\n"),
+        (CommandError("ERR a\r\n+OK"), b"-ERR a  +OK\r\n", b"-ERR a  +OK\r\n"),
         (State.READY, b"$5\r\nready\r\n", b"$5\r\nready\r\n"),
     ],
 )

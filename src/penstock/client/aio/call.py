@@ -6,7 +6,10 @@ import copy
 from asyncio import InvalidStateError
 from collections.abc import Callable, Hashable, Sequence
 from enum import IntEnum
+from operator import attrgetter
 from typing import Any, Protocol
+
+import msgspec
 
 
 class Completion(Protocol):
@@ -32,11 +35,11 @@ class Phase(IntEnum):
 class Operation:
     """What calls have in common that can run as one: `run(items)` returns one result per item.
 
-    An operation that is called without items runs as `run()` for one caller. `key` orders operations of one phase, so
+    An operation that is called without items runs as `run()` for one caller. `key` orders settlements and receives, so
     that every transaction takes its locks in the same order. `discard` is given the outcome of a caller that is gone.
     """
 
-    __slots__ = ("discard", "key", "phase", "run")
+    __slots__ = ("discard", "phase", "place", "run")
 
     def __init__(
         self,
@@ -47,21 +50,18 @@ class Operation:
     ) -> None:
         self.run = run
         self.phase = phase
-        self.key = key
+        # Writes keep the order of their calls.
+        self.place = (phase, "" if phase is Phase.WRITE else str(key))
         self.discard = discard
 
 
-class Call:
+class Call(msgspec.Struct, eq=False):
     """One run of an operation, for one or more callers: each is a completion and its number of items."""
 
-    __slots__ = ("callers", "items", "operation", "outcomes")
-
-    outcomes: Sequence[Any]
-
-    def __init__(self, operation: Operation, items: list[Any] | None, callers: list[tuple[Completion, int]]) -> None:
-        self.operation = operation
-        self.items = items
-        self.callers = callers
+    operation: Operation
+    items: list[Any] | None
+    callers: list[tuple[Completion, int]]
+    outcomes: Sequence[Any] = ()
 
     def drop_cancelled(self) -> bool:
         """Drop the callers that were cancelled, and return whether any is left."""
@@ -96,7 +96,7 @@ class Call:
         return [Call(self.operation, [next(remaining) for _ in range(caller[1])], [caller]) for caller in self.callers]
 
     def fail(self, error: BaseException) -> None:
-        self.outcomes = [error] if len(self.callers) == 1 else [own_copy(error) for _ in self.callers]
+        self.outcomes = own_copies(error, len(self.callers))
 
     def deliver(self) -> None:
         discard = self.operation.discard
@@ -112,12 +112,12 @@ class Call:
                 continue
 
 
-def attempt(operation: Callable[[], Any]) -> Any:
-    """Return the exception instead of raising it: the thread must live on, whatever happens to one call."""
-    try:
-        return operation()
-    except BaseException as error:
-        return error
+# The order in which the calls of a group run.
+place_of = attrgetter("operation.place")
+
+
+def own_copies(error: BaseException, count: int) -> list[BaseException]:
+    return [error] if count == 1 else [own_copy(error) for _ in range(count)]
 
 
 def own_copy(error: BaseException) -> BaseException:

@@ -18,11 +18,12 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
-from penstock.client.aio.call import Call, Completion, Operation, Phase, attempt, own_copy
+import msgspec
+
+from penstock.client.aio.call import Call, Completion, Operation, Phase, own_copies, place_of
 from penstock.domain.errors import StoreError
 from penstock.engines.contract import Engine
 
@@ -34,43 +35,32 @@ MOMENT_SECONDS = 0.001
 LONGEST_SECONDS = 0.003
 
 
-class Group:
+class CallGroup(msgspec.Struct, eq=False):
     """Calls that run in one transaction."""
 
-    def __init__(self) -> None:
-        self.weight = 0
-        self.callers = 0
-        # Calls with items that others can join. Sends can only be joined until the next write that is not coalesced.
-        self.joinable: dict[Operation, Call] = {}
-        self._settlements: list[Call] = []
-        self._writes: list[Call] = []
-        self._receives: list[Call] = []
+    weight: int = 0
+    callers: int = 0
+    calls: list[Call] = msgspec.field(default_factory=list)
+    # Calls with items that others can join.
+    joinable: dict[Operation, Call] = msgspec.field(default_factory=dict)
 
-    def add(self, call: Call) -> None:
-        phase = call.operation.phase
-        if call.items is not None:
-            self.joinable[call.operation] = call
-        if phase is Phase.SETTLE:
-            self._settlements.append(call)
-        elif phase is Phase.RECEIVE:
-            self._receives.append(call)
-        else:
-            self._writes.append(call)
-            if call.items is None:
+    def add(self, operation: Operation, items: list[Any] | None, completion: Completion) -> None:
+        self.callers += 1
+        if items is None:
+            self.calls.append(Call(operation, None, [(completion, 1)]))
+            if operation.phase is Phase.WRITE and self.joinable:
+                # Later sends must not overtake this write.
                 self.joinable = {one: call for one, call in self.joinable.items() if one.phase is not Phase.WRITE}
+        elif (call := self.joinable.get(operation)) is None:
+            self.joinable[operation] = call = Call(operation, items[:], [(completion, len(items))])
+            self.calls.append(call)
+        else:
+            call.items += items  # type: ignore[operator]  # a call that can be joined has items
+            call.callers.append((completion, len(items)))
 
-    def calls(self) -> list[Call]:
-        """In the order in which they run, without those whose callers were all cancelled."""
-        calls = _sorted(self._settlements) + self._writes + _sorted(self._receives)
-        return [call for call in calls if call.drop_cancelled()]
-
-
-def _sorted(calls: list[Call]) -> list[Call]:
-    return sorted(calls, key=_key) if len(calls) > 1 else calls
-
-
-def _key(call: Call) -> str:
-    return str(call.operation.key)
+    def ready(self) -> list[Call]:
+        """The calls in the order in which they run, without those whose callers were all cancelled."""
+        return sorted(filter(Call.drop_cancelled, self.calls), key=place_of)
 
 
 class Coalescer:
@@ -90,7 +80,7 @@ class Coalescer:
         self._name = name
         self._run = run
         self._cap = cap
-        self._groups: deque[Group] = deque()
+        self._groups: deque[CallGroup] = deque()
         self._busy = False
         self._moment: asyncio.TimerHandle | None = None
         self._pending = 0  # callers in the groups
@@ -104,18 +94,11 @@ class Coalescer:
         groups = self._groups
         is_alone = operation.phase is Phase.ALONE
         if not groups or is_alone or groups[-1].weight + weight > self._cap:
-            groups.append(Group())
+            groups.append(CallGroup())
         group = groups[-1]
         # Nothing joins a call that runs alone.
         group.weight += self._cap if is_alone else weight
-        group.callers += 1
-        if items is None:
-            group.add(Call(operation, None, [(completion, 1)]))
-        elif (call := group.joinable.get(operation)) is None:
-            group.add(Call(operation, items[:], [(completion, len(items))]))
-        else:
-            call.items += items  # type: ignore[operator]  # a call that can be joined has items
-            call.callers.append((completion, len(items)))
+        group.add(operation, items, completion)
         self._pending += 1
         if not self._busy:
             self._busy = True
@@ -167,7 +150,7 @@ class Coalescer:
         while self._groups and not calls:
             group = self._groups.popleft()
             self._running += group.callers
-            calls = group.calls()
+            calls = group.ready()
         self._pending -= self._running
         self._busy = bool(calls)
         if not calls:
@@ -184,8 +167,10 @@ class Coalescer:
         if self._waits and self._expected > 1 and len(self._groups) <= 1:
             # Counted from when the callers know: what follows from their outcomes is done first.
             self._loop.call_soon(self._await_callers, self._loop.time() + LONGEST_SECONDS)
-        else:
+        elif self._groups:
             self._start_group()
+        else:
+            self._busy = False
 
     def _await_callers(self, until: float) -> None:
         """Start the next group when all callers are back, when none came within a moment, or when the time is up."""
@@ -209,10 +194,11 @@ class Coalescer:
 
     def _work(self) -> None:
         while (calls := self._inbox.get()) is not None:
-            failure = attempt(partial(self._run, calls))
-            if failure is not None:  # a mistake in here, and still every caller gets an outcome
+            try:
+                self._run(calls)
+            except BaseException as error:  # a mistake in here, and still every caller gets an outcome
                 for call in calls:
-                    call.fail(failure)
+                    call.fail(error)
             try:
                 self._loop.call_soon_threadsafe(self._deliver, calls)
             except RuntimeError:  # the loop was closed
@@ -222,35 +208,29 @@ class Coalescer:
 def run_each(calls: Sequence[Call]) -> None:
     """Run calls one after the other, each for itself."""
     for call in calls:
-        outcomes = attempt(call.run)
-        if isinstance(outcomes, BaseException):
-            call.fail(outcomes)
-        else:
-            call.outcomes = outcomes
+        try:
+            call.outcomes = call.run()
+        except BaseException as error:
+            call.fail(error)
 
 
 def commit(engine: Engine, calls: Sequence[Call]) -> None:
     """Run calls in one transaction. When one fails that has several callers, only the caller at fault gets the error:
     the call runs again for each of them."""
-    again: list[Call] = []
-    for call, outcomes in zip(calls, _run_in_transaction(engine, calls), strict=True):
+    results: Sequence[Any]
+    try:
+        results = [calls[0].run()] if len(calls) == 1 else engine.together([call.run for call in calls])
+    except BaseException as error:
+        results = own_copies(error, len(calls))
+    again: list[tuple[Call, list[Call]]] = []
+    for call, outcomes in zip(calls, results, strict=True):
         if not isinstance(outcomes, BaseException):
             call.outcomes = outcomes
         elif len(call.callers) > 1 and not isinstance(outcomes, StoreError):
-            again.append(call)
+            again.append((call, call.split()))
         else:
             call.fail(outcomes)
-    if not again:
-        return
-    parts = [part for call in again for part in call.split()]
-    remaining = iter(_run_in_transaction(engine, parts))
-    for call in again:
-        own = [next(remaining) for _ in call.callers]
-        call.outcomes = [one if isinstance(one, BaseException) else one[0] for one in own]
-
-
-def _run_in_transaction(engine: Engine, calls: Sequence[Call]) -> list[Any]:
-    if len(calls) == 1:
-        return [attempt(calls[0].run)]
-    outcomes = attempt(partial(engine.together, [call.run for call in calls]))
-    return [own_copy(outcomes) for _ in calls] if isinstance(outcomes, BaseException) else list(outcomes)
+    if again:
+        commit(engine, [part for _, parts in again for part in parts])
+        for call, parts in again:
+            call.outcomes = [part.outcomes[0] for part in parts]

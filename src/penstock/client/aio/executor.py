@@ -93,12 +93,20 @@ class AsyncExecutor:
         self._check()
         if transaction is not None and messages:
             return self._send_within(queue, messages, transaction)
-        if self.tracing is not None and messages:
+        if not messages:
+            nothing: asyncio.Future[list[str]] = self._loop.create_future()
+            nothing.set_result([])
+            return nothing
+        finish: Finish | None = None
+        if self.tracing is not None:
             messages, finish = self.tracing.sending(queue, messages)
-            sent = self._send(queue, messages)
+        if can_refuse(messages):
+            sent = self._writes.call(Operation(partial(self.engine.send, queue, messages)), None, len(messages))
+        else:
+            sent = self._writes.call(self._sending(queue), messages, len(messages))
+        if finish is not None:
             sent.add_done_callback(partial(_finish, finish))
-            return sent
-        return self._send(queue, messages)
+        return sent
 
     async def _send_within(self, queue: str, messages: list[Draft], transaction: object) -> list[str]:
         """A send in the caller's transaction is not coalesced: that transaction may hold the write lock, and the
@@ -113,15 +121,6 @@ class AsyncExecutor:
             raise
         finish(ids, None)
         return ids
-
-    def _send(self, queue: str, messages: list[Draft]) -> asyncio.Future[list[str]]:
-        if not messages:
-            ids: asyncio.Future[list[str]] = self._loop.create_future()
-            ids.set_result([])
-            return ids
-        if can_refuse(messages):
-            return self._writes.call(Operation(partial(self.engine.send, queue, messages)), None, len(messages))
-        return self._writes.call(self._sending(queue), messages, len(messages))
 
     def _make_send(self, queue: str) -> Operation:
         return Operation(lambda messages: self.engine.send(queue, messages))
@@ -192,7 +191,7 @@ class AsyncExecutor:
 
     async def close(self) -> None:
         """Finish the calls under way, wake all waiters, and end the threads, even if the calling task is cancelled."""
-        self._check_loop()
+        self._check(is_open=False)
         if self._closing is None:
             for producer in left_open(self.engine):
                 await producer._leave()
@@ -213,12 +212,9 @@ class AsyncExecutor:
                 coalescer.end()
                 coalescer.join()
 
-    def _check(self) -> None:
-        if self._closing is not None:
+    def _check(self, is_open: bool = True) -> None:
+        if is_open and self._closing is not None:
             raise StoreUnavailable("this store was closed")
-        self._check_loop()
-
-    def _check_loop(self) -> None:
         if asyncio.get_running_loop() is not self._loop:
             raise RuntimeError(
                 "this store belongs to another event loop: call penstock.connect_async in the loop that uses it"

@@ -142,9 +142,9 @@ class AsyncQueue:
             left = ends - time.monotonic()
             if receipt.rows or left <= 0:
                 return [AsyncDelivery(row, receipt, self) for row in receipt.rows]
-            await self._wait_for_work(receipt.group, left)
+            await self.wait_until_ready(receipt.group, left)
 
-    async def _wait_for_work(self, group: str, timeout_seconds: float) -> None:
+    async def wait_until_ready(self, group: str, timeout_seconds: float) -> None:
         """Block until a receive may find a message, or until the timeout. Takes no write lock."""
         await self.executor.wait((self.name, group), lambda: self.engine.ready_in(self.name, group), timeout_seconds)
 
@@ -200,7 +200,7 @@ class AsyncQueue:
     async def peek(self, limit: int = 10, group: str | None = None) -> list[Message]:
         """The messages that would be received next, in order, without receiving them."""
         check_integer("limit", limit, 1, MAX_LIMIT)
-        reader = await self._group(group)
+        reader = await self.group_name(group)
         return await self.executor.read(lambda: self.engine.peek(self.name, reader, limit))
 
     async def find(self, id: str) -> Message:
@@ -216,7 +216,7 @@ class AsyncQueue:
     async def explain(self, id: str, group: str | None = None) -> Explanation:
         """The state of a message, why it is not running, and what to do about it."""
         message_id = check_id(id)
-        reader = await self._group(group)
+        reader = await self.group_name(group)
         return await self.executor.read(lambda: explanation.explain(self.engine, self.name, message_id, reader))
 
     async def archive(
@@ -227,7 +227,7 @@ class AsyncQueue:
         if before is not None:
             check_integer("before", before, 0, MAX_POSITION)
         wanted = outcome_of(outcome)
-        reader = await self._group(group)
+        reader = await self.group_name(group)
         return await self.executor.read(lambda: self.engine.archive(self.name, reader, wanted, limit, before))
 
     async def messages(
@@ -237,7 +237,7 @@ class AsyncQueue:
         order of receiving, leased ones by position, ended ones newest first. `after` is `next` of the page before."""
         check_integer("limit", limit, 1, MAX_PAGE)
         wanted = state_of(state)
-        reader = await self._group(group)
+        reader = await self.group_name(group)
         return await self.executor.read(lambda: pages.page(self.engine, self.name, reader, wanted, limit, after))
 
     async def leases(
@@ -248,7 +248,7 @@ class AsyncQueue:
         check_integer("limit", limit, 1, MAX_LIMIT)
         check_integer("after", after, 0, MAX_POSITION)
         holder = None if consumer is None else check_name("consumer", consumer)
-        reader = await self._group(group)
+        reader = await self.group_name(group)
         return await self.executor.read(
             lambda: self.engine.leases(self.name, reader, consumer=holder, after=after, limit=limit)
         )
@@ -285,7 +285,7 @@ class AsyncQueue:
         many."""
         check_integer("limit", limit, 1, MAX_LIMIT)
         wanted, message_ids = outcome_of(outcome), None if ids is None else ids_of(ids)
-        reader = await self._group(group)
+        reader = await self.group_name(group)
         return await self.executor.write(lambda: self.engine.redrive(self.name, reader, message_ids, wanted, limit))
 
     async def purge(
@@ -299,7 +299,7 @@ class AsyncQueue:
         """Remove dead letters permanently; returns how many."""
         check_integer("limit", limit, 1, MAX_LIMIT)
         wanted, message_ids = outcome_of(outcome), None if ids is None else ids_of(ids)
-        reader = await self._group(group)
+        reader = await self.group_name(group)
         return await self.executor.write(lambda: self.engine.purge(self.name, reader, message_ids, wanted, limit))
 
     # -- addresses, batches, consumers, groups ---------------------------------------------------------------------
@@ -379,7 +379,7 @@ class AsyncQueue:
             check_integer("heartbeats_per_sweep", heartbeats_per_sweep, 1, 1_000_000),
         )
         name = _own_name() if consumer is None else check_name("consumer", consumer)
-        reader = await self._group(group)
+        reader = await self.group_name(group)
         info = await self.executor.write(lambda: self.engine.register(self.name, reader, name, *heartbeat))
         return AsyncConsumer(self, info, batch_size)
 
@@ -443,16 +443,16 @@ class AsyncQueue:
 
     # -- internal --------------------------------------------------------------------------------------------------
 
-    async def _group(self, group: str | None) -> str:
+    async def group_name(self, group: str | None) -> str:
         """Validate the name of a group; None stands for the primary group."""
         if group is not None:
             return check_name("group", group)
         policy = await self.policy()
         return policy.default_group
 
-    async def _known_group(self, group: str | None) -> str:
+    async def existing_group(self, group: str | None) -> str:
         """The same for reads, where a mistyped name must not look like an idle group."""
-        reader = await self._group(group)
+        reader = await self.group_name(group)
         if group is not None:
             groups = await self.executor.read(lambda: self.engine.groups(self.name))
             policy = await self.policy()

@@ -14,7 +14,7 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from penstock.client.aio.call import attempt, own_copy
+from penstock.client.aio.call import own_copy
 from penstock.client.executor import BACKSTOP_SECONDS
 from penstock.domain.errors import PenstockError
 from penstock.engines.contract import Engine
@@ -117,7 +117,7 @@ class Watcher:
         return awaited
 
     def _poll(self, several: list[Awaited]) -> asyncio.Future[Any]:
-        polling = self._read(lambda: [attempt(awaited.ready_in) for awaited in several])
+        polling = self._read(lambda: [_attempt(awaited.ready_in) for awaited in several])
         polling.add_done_callback(lambda done: self._judge(several, done.result()))
         return polling
 
@@ -216,6 +216,14 @@ class Watcher:
             self._polled.wait(BACKSTOP_SECONDS)
         took = time.monotonic() - began
         self._stopped.wait(min(took * (1 / POLLING_SHARE - 1), LONGEST_REST_SECONDS))
+
+
+def _attempt(ready_in: ReadyIn) -> float | BaseException | None:
+    """Return the exception instead of raising it: the others are polled, too."""
+    try:
+        return ready_in()
+    except BaseException as error:
+        return error
 
 
 def _wake(future: asyncio.Future[None], error: BaseException | None) -> None:

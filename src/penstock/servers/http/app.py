@@ -21,12 +21,12 @@ from penstock.domain.validation import shown
 from penstock.servers.access import User, Users, make_users
 from penstock.servers.http import auth, health, metrics, state
 from penstock.servers.http.api import ROUTES as API_ROUTES
-from penstock.servers.http.api.operations import Operation
+from penstock.servers.http.auth import Identity
 from penstock.servers.http.bodies import check_length
 from penstock.servers.http.problems import CONTENT_TYPE, Problem, problem_of
-from penstock.servers.http.request import HttpRequest, connection_of
-from penstock.servers.http.router import Match, Route, Router, path_to, segments_of
-from penstock.servers.http.security import SAFE_METHODS, check_csrf, check_host, check_origin, with_security_headers
+from penstock.servers.http.request import HttpRequest
+from penstock.servers.http.router import Match, Router, path_to, segments_of
+from penstock.servers.http.security import SAFE_METHODS, add_security_headers, check_csrf, check_host, check_origin
 from penstock.servers.http.state import HttpState, Identify
 from penstock.settings import HttpSettings
 
@@ -67,44 +67,26 @@ class Application:
         await self.state.close()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "lifespan":
-            await self._live(receive, send)
-        elif scope["type"] == "http":
-            await self._answer(scope, receive, with_security_headers(send, scope.get("scheme") == "https"))
-        else:
-            await send({"type": "websocket.close", "code": 1008})
-
-    async def _live(self, receive: Any, send: Any) -> None:
-        while True:
-            message = await receive()
-            if message["type"] == "lifespan.startup":
-                try:
-                    await self.state.open()
-                except Exception as error:
-                    await send({"type": "lifespan.startup.failed", "message": str(error)})
-                    return
-                await send({"type": "lifespan.startup.complete"})
-            else:
-                await self.close()
-                await send({"type": "lifespan.shutdown.complete"})
-                return
-
-    async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self._serve_other(scope["type"], receive, send)
+            return
         began = time.perf_counter()
         scope[state.SCOPE_KEY] = self.state
+        request = HttpRequest(scope, receive, self.state.settings.body_bytes)
         segments: list[str] = []
         match: Match | None = None
         try:
             segments = segments_of(scope)
             match = self.routes.find(scope["method"], segments)
-            response = await self._handle(scope, receive, match)
+            response = await self._handle(request, match)
         except ClientDisconnect:
             return
         except Exception as error:
-            response = await self._refuse(HttpRequest(scope, receive), segments, problem_of(error))
+            response = await self._refuse(request, segments, problem_of(error))
         route = None if match is None else match.route
         self.state.request_metrics.note(route, scope["method"], response.status_code, time.perf_counter() - began)
-        connection = connection_of(scope)
+        add_security_headers(response, scope.get("scheme") == "https")
+        connection = request.connection
         if connection is not None:
             connection.is_responding = True
         try:
@@ -116,47 +98,58 @@ class Application:
             if connection is not None:
                 connection.is_responding = False
 
+    async def _serve_other(self, kind: str, receive: Any, send: Any) -> None:
+        if kind != "lifespan":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        await receive()
+        try:
+            await self.state.open()
+        except Exception as error:
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self.close()
+        await send({"type": "lifespan.shutdown.complete"})
+
     # -- before the handler ------------------------------------------------------------------------------------------
 
-    async def _handle(self, scope: Any, receive: Any, match: Match | None) -> Response:
+    async def _handle(self, request: HttpRequest, match: Match | None) -> Response:
         if not self.state.is_open:
             await self.state.open()
-        limit = None if _is_streamed(match) else self.state.settings.body_bytes
-        request = HttpRequest(scope, receive, limit)
         check_host(request, self.state)
         if match is None:
-            raise Problem(404, f"there is nothing at {shown(scope['path'])}", "NotFound")
+            raise Problem(404, f"there is nothing at {shown(request.scope['path'])}", "NotFound")
         if match.route is None:
-            raise _wrong_method(scope["method"], match.others)
+            raise _wrong_method(request.scope["method"], match.others)
         route, values = match.route, match.values
-        await self._admit(request, route, values)
-        if limit is not None:
-            check_length(request, limit)
-        elif request.connection is not None:
-            request.connection.expect_stream()
-        if scope["method"] not in SAFE_METHODS:
-            check_origin(request)
-            if not route.is_open:
-                await check_csrf(request, auth.identity_of(request))
-        response: Response = await route.handler(request, **values)
-        return response
-
-    async def _admit(self, request: HttpRequest, route: Route, values: dict[str, Any]) -> None:
+        identity: Identity | None = None
         try:
             identity = await auth.identify(request, self.state)
         except Problem:
-            if route.is_open:
-                return
-            raise
-        if identity is None:
-            if route.is_open:
-                return
-            raise auth.login_needed()
-        request.scope[auth.SCOPE_KEY] = identity
-        if request.connection is not None:
-            request.connection.belongs_to(identity.name)
+            if not route.is_open:
+                raise
+        if identity is not None:
+            request.scope[auth.SCOPE_KEY] = identity
+            if request.connection is not None and request.connection.user != identity.user.name:
+                request.connection.belongs_to(identity.user.name)
         if not route.is_open:
+            if identity is None:
+                raise auth.login_needed()
             auth.check_right(identity, route.right, values.get("queue"))
+        if route.is_streamed:
+            request.limit = None
+            if request.connection is not None:
+                request.connection.expect_stream()
+        else:
+            check_length(request)
+        if request.scope["method"] not in SAFE_METHODS:
+            check_origin(request)
+            if identity is not None and identity.via == "cookie" and not route.is_open:
+                await check_csrf(request, identity)
+        response: Response = await route.handler(request, **values)
+        return response
 
     # -- instead of the handler --------------------------------------------------------------------------------------
 
@@ -174,10 +167,6 @@ class Application:
             return RedirectResponse(f"{path_to(request.scope, 'login')}?{urlencode({'next': here})}", 303)
         assert self._error_page is not None
         return await self._error_page(request, problem)
-
-
-def _is_streamed(match: Match | None) -> bool:
-    return match is not None and isinstance(match.route, Operation) and match.route.is_streamed
 
 
 def _wrong_method(method: str, others: tuple[str, ...]) -> Problem:

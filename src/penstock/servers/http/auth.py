@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.domain.validation import shown
-from penstock.servers.access import DEFAULT, Right, User
+from penstock.servers.access import Right, User
 from penstock.servers.http.problems import Problem
 from penstock.servers.http.request import HttpRequest
 from penstock.servers.http.router import path_to
@@ -66,9 +66,11 @@ def identity_of(request: Request) -> Identity:
 
 def check_right(identity: Identity, right: Right, queue: str | None) -> None:
     """A queue without the right to it answers as if it did not exist."""
+    if identity.user.may(right, queue):
+        return
     if not identity.may(right):
         raise Problem(403, f"user {shown(identity.name)} ({identity.role}) has no right to {right.value}", "Forbidden")
-    if queue is not None and not identity.may(right, queue):
+    if queue is not None:
         raise Problem(404, f"there is no queue {shown(queue)} that user {shown(identity.name)} may use", "NotFound")
 
 
@@ -93,13 +95,7 @@ async def identify(request: HttpRequest, state: HttpState) -> Identity | None:
         found = state.sessions.find(name)
         if found is not None:
             return Identity(found[1], "cookie", found[0].csrf)
-    return _open(request, state)
-
-
-def _open(request: HttpRequest, state: HttpState) -> Identity | None:
-    if state.users.need_password:
-        return None
-    user = state.users.find(DEFAULT)
+    user = state.users.open_user
     if user is None:
         return None
     if not is_local(request):

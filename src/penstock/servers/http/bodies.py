@@ -19,13 +19,13 @@ def content_type(request: Request) -> str:
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-def check_length(request: HttpRequest, limit: int) -> None:
+def check_length(request: HttpRequest) -> None:
     """Check the declared length; the bytes are counted while reading, too."""
     if request.fields.get(b"content-encoding", b"identity").lower() not in (b"identity", b""):
         raise Problem(415, "a body must not be compressed: send it as it is", "CompressedBody")
     claimed = request.fields.get(b"content-length", b"")
-    if claimed.isdigit() and int(claimed) > limit:
-        raise too_large(limit)
+    if request.limit is not None and claimed.isdigit() and int(claimed) > request.limit:
+        raise too_large(request.limit)
 
 
 async def form_of(request: Request) -> dict[str, str]:

@@ -20,12 +20,20 @@ Handler = Callable[..., Awaitable[Any]]
 
 
 class Route:
-    """`is_open` routes need no login; the others need `right`, on the queue if the pattern has one."""
+    """`is_open` routes need no login; the others need `right`, on the queue if the pattern has one. The body of an
+    `is_streamed` route may have any length."""
 
-    __slots__ = ("handler", "is_open", "method", "pattern", "right", "segments")
+    __slots__ = ("handler", "is_open", "is_streamed", "method", "pattern", "right", "segments")
 
     def __init__(
-        self, method: str, pattern: str, handler: Handler, right: Right = Right.NOTHING, *, is_open: bool = False
+        self,
+        method: str,
+        pattern: str,
+        handler: Handler,
+        right: Right = Right.NOTHING,
+        *,
+        is_open: bool = False,
+        is_streamed: bool = False,
     ) -> None:
         assert pattern.startswith("/"), pattern
         self.method = method
@@ -33,6 +41,7 @@ class Route:
         self.handler = handler
         self.right = right
         self.is_open = is_open
+        self.is_streamed = is_streamed
         self.segments = tuple(pattern[1:].split("/"))
 
     def __repr__(self) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
 from urllib.parse import urlsplit
+
+from starlette.responses import Response
 
 from penstock.domain.validation import shown
 from penstock.servers.http.auth import Identity, csrf_matches
@@ -33,21 +33,12 @@ CSRF_HEADER = "x-csrf-token"
 CSRF_FIELD = "csrf"
 
 
-def with_security_headers(send: Callable[[Any], Any], is_secure: bool) -> Callable[[Any], Any]:
-    """Add the security headers to every response."""
-
-    async def wrapped(message: Any) -> None:
-        if message["type"] == "http.response.start":
-            given = list(message.get("headers", ()))
-            names = {name for name, _ in given}
-            # Headers of a handler win: a page may have a stricter policy, a file may be cached.
-            headers = [*given, *(one for one in (*HEADERS, NO_STORE) if one[0] not in names)]
-            if is_secure:
-                headers.append(TRANSPORT_SECURITY)
-            message["headers"] = headers
-        await send(message)
-
-    return wrapped
+def add_security_headers(response: Response, is_secure: bool) -> None:
+    """Headers of a handler win: a page may have a stricter policy, a file may be cached."""
+    given = dict(response.raw_headers)
+    response.raw_headers += [one for one in (*HEADERS, NO_STORE) if one[0] not in given]
+    if is_secure:
+        response.raw_headers.append(TRANSPORT_SECURITY)
 
 
 def check_host(request: HttpRequest, state: HttpState) -> None:
@@ -78,8 +69,6 @@ def check_origin(request: HttpRequest) -> None:
 
 async def check_csrf(request: HttpRequest, identity: Identity) -> None:
     """Browsers send the session cookie with every request; only pages of this server know the token."""
-    if identity.via != "cookie":
-        return
     given = request.headers.get(CSRF_HEADER)
     if given is None and content_type(request) == FORM:
         given = (await form_of(request)).get(CSRF_FIELD)

@@ -175,11 +175,12 @@ class Signature:
         if self._subcommands is not None:
             self._check_subcommand(arguments)
         values = list(map(operator.call, self._readers, arguments))
-        if len(arguments) == count:
-            if self.rest is not None:
-                values.append([])
-            return values, {}
-        return self._bind_more(values, arguments[count:])
+        more = arguments[count:]
+        if more and self.options:
+            return self._bind_options(values, more)
+        if self.rest is not None:
+            values.append(list(map(self.rest.kind.read, more)))
+        return values, {}
 
     def _check_subcommand(self, arguments: list[bytes]) -> None:
         assert self._subcommands is not None
@@ -188,10 +189,7 @@ class Signature:
         if count < least or (most is not None and count > most):
             raise wrong_arity(f"{self.name}|{printable(arguments[0])}")
 
-    def _bind_more(self, values: list[Any], more: list[bytes]) -> tuple[list[Any], dict[str, Any]]:
-        if self.rest is not None and not self.options:
-            values.append([self.rest.kind.read(one) for one in more])
-            return values, {}
+    def _bind_options(self, values: list[Any], more: list[bytes]) -> tuple[list[Any], dict[str, Any]]:
         options: dict[str, Any] = {}
         rest: list[Any] = []
         words = iter(more)

@@ -20,7 +20,7 @@ from penstock.domain.message import PLAIN, Draft, Options, can_refuse
 from penstock.domain.settlement import Settle
 from penstock.engines.contract import POSITION, Engine, Receipt, Row
 from penstock.servers.resp.claim_options import ClaimOptions
-from penstock.servers.resp.consumers import Consumers
+from penstock.servers.resp.consumers import GroupConsumers
 from penstock.servers.resp.encoder import Reply
 from penstock.servers.resp.entry_leases import EntryLeases
 from penstock.servers.resp.message_leases import MessageLeases
@@ -36,6 +36,8 @@ NOW = Options(delay_seconds=0)
 MAX_KNOWN = 100_000
 # How long a queue is taken to exist: a deletion by another process is noticed within this time.
 KNOWN_SECONDS = 1.0
+# Sends messages to a queue inside an operation, and returns an id or an error for each.
+SendEach = Callable[[str, Sequence[Draft]], list[Any]]
 
 
 class Backend:
@@ -45,11 +47,11 @@ class Backend:
         self.local = Store(store.engine)  # the same verbs, for use inside an operation
         self.message_leases = MessageLeases(self)
         self.entry_leases = EntryLeases(self)
-        self.consumers = Consumers()
+        self.consumers = GroupConsumers()
         self.claims = ClaimOptions()
         self._known: dict[str, float] = {}
         # Cached, because only calls of the identical operation are coalesced.
-        self._sending = lru_cache(MAX_OPERATIONS)(self._make_send)
+        self._sending = lru_cache(MAX_OPERATIONS)(lambda send, queue: Operation(partial(send, queue)))
         self._receives = SharedReceives(store.executor)
 
     def write(self, operation: Callable[[], Any], finish: Finish) -> Pending:
@@ -61,25 +63,17 @@ class Backend:
     # -- sending ---------------------------------------------------------------------------------------------------
 
     def send(
-        self,
-        queue: str,
-        drafts: list[Draft],
-        finish: Callable[[list[Any]], Reply],
-        *,
-        makes: bool = True,
-        coalesces: bool | None = None,
+        self, queue: str, drafts: list[Draft], finish: Callable[[list[Any]], Reply], send: SendEach | None = None
     ) -> Pending:
-        """`finish` is given an id or an error for each message. Without `makes` a new queue gets the default policy.
-        `coalesces` is for callers that know whether the queue can refuse a message."""
-        if makes and not self._known.get(queue, 0.0) > time.monotonic():
+        """`finish` is given an id or an error for each message. `send` is `send_events` or `send_entries`; without it a
+        new queue gets the default policy, and its state may refuse messages."""
+        if send is None:
+            if can_refuse(drafts):
+                return Pending(Operation(partial(self._send_each, queue, drafts)), None, finish, len(drafts))
+            return Pending(self._sending(self._send_each, queue), drafts, finish, len(drafts))
+        if not self._known.get(queue, 0.0) > time.monotonic():
             finish = partial(self._finish_first, queue, finish)
-        if can_refuse(drafts) if coalesces is None else not coalesces:
-            send = self.send_now if makes else self._send_each
-            return Pending(Operation(partial(send, queue, drafts)), None, finish, len(drafts))
-        return Pending(self._sending(queue, makes), drafts, finish, len(drafts))
-
-    def _make_send(self, queue: str, makes: bool) -> Operation:
-        return Operation(partial(self.send_now if makes else self._send_each, queue))
+        return Pending(self._sending(send, queue), drafts, finish, len(drafts))
 
     def _finish_first(self, queue: str, finish: Callable[[Any], Reply], outcome: Any) -> Reply:
         """Remember that the queue exists, for a while: another client may delete it."""
@@ -88,12 +82,17 @@ class Backend:
         self._known[queue] = time.monotonic() + KNOWN_SECONDS
         return finish(outcome)
 
-    def send_now(self, queue: str, drafts: Sequence[Draft]) -> list[Any]:
-        """Inside an operation: return an id or an error for each."""
+    def send_entries(self, queue: str, drafts: Sequence[Draft]) -> list[Any]:
+        """Inside an operation: send entries of a stream, and return an id or an error for each."""
         self.make(queue)
-        if any([options is NOW for _, _, options in drafts]) and not self.engine.policy(queue).delay_seconds:
+        if not self.engine.policy(queue).delay_seconds:
             # Without a default delay these are plain messages, which engines store by a shorter path.
             drafts = [(one[0], one[1], PLAIN) if one[2] is NOW else one for one in drafts]
+        return self._send_each(queue, drafts)
+
+    def send_events(self, queue: str, drafts: Sequence[Draft]) -> list[Any]:
+        """Inside an operation: send events of a bananaq queue, and return an id or an error for each."""
+        self.make(queue)
         return self._send_each(queue, drafts)
 
     def _send_each(self, queue: str, drafts: Sequence[Draft]) -> list[Any]:

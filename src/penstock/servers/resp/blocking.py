@@ -17,7 +17,7 @@ from penstock.domain.errors import PenstockError
 from penstock.engines.contract import Receipt
 from penstock.servers.resp.backend import Backend
 from penstock.servers.resp.encoder import Reply
-from penstock.servers.resp.errors import CommandError, failure
+from penstock.servers.resp.errors import CommandError
 from penstock.servers.resp.pending import BlockingCall, Pending
 
 logger = logging.getLogger("penstock.resp")
@@ -167,7 +167,7 @@ class WaitList:
             if not waiter.client.is_there():
                 waiter.leave()
             elif not waiter.client.may_receive(self.queue):
-                waiter.answer(failure(PenstockError(f"no right to receive from queue {self.queue!r} any more")))
+                waiter.answer(PenstockError(f"no right to receive from queue {self.queue!r} any more"))
             else:
                 front.append(waiter)
         return front
@@ -197,7 +197,7 @@ class WaitList:
             return
         error = done.exception()
         if error is not None:
-            waiter.answer(failure(error))
+            waiter.answer(error)
             return
         [receipts] = done.result()
         has_any = any(receipt.rows for receipt in receipts)

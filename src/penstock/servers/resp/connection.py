@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from penstock.domain.errors import PenstockError
 from penstock.servers.resp.blocking import Waiter
-from penstock.servers.resp.encoder import Failure, Replies, Reply, encode
-from penstock.servers.resp.errors import CommandError, failure
+from penstock.servers.resp.encoder import Replies, Reply, encode
+from penstock.servers.resp.errors import CommandError
 from penstock.servers.resp.parser import Parser
 from penstock.servers.resp.pending import BlockingCall, Pending
 from penstock.servers.resp.reply_slot import ReplySlot
-from penstock.servers.resp.session import Session
+from penstock.servers.resp.session import ClientSession
 from penstock.servers.resp.table import TABLE, Command, Common, Order, find
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Connection(asyncio.Protocol):
         self.loop = asyncio.get_running_loop()
         self.is_gone = False
         self.transport: asyncio.Transport
-        self.session: Session
+        self.session: ClientSession
         self._executor = server.store.executor
         self._parser = Parser(server.limits)
         self._commands: deque[list[bytes]] = deque()
@@ -76,14 +76,14 @@ class Connection(asyncio.Protocol):
         self._socket: Any = transport.get_extra_info("socket")
         peer = transport.get_extra_info("peername")
         address = peer[0] if isinstance(peer, tuple) else "local"
-        self.session = Session(self.server, address, _is_local(address))
+        self.session = ClientSession(self.server, address, _is_local(address))
         self.session.peer, self.session.local = _shown(peer), _shown(transport.get_extra_info("sockname"))
         self.session.on_known = self._know
         self.session.write = self.write_piece
         self._know(self.session.user_name is not None)
         refusal = self.server.admit(self)
         if refusal is not None:
-            self._write_and_close(encode(Failure(refusal), 2))
+            self._write_and_close(encode(CommandError(refusal), 2))
 
     def _know(self, known: bool) -> None:
         """Apply the limits of a client that is authenticated, or not."""
@@ -133,7 +133,7 @@ class Connection(asyncio.Protocol):
     def is_blocked(self) -> bool:
         return self._waiter is not None or self.session.is_waiting
 
-    def unblock(self, error: Failure | None) -> bool:
+    def unblock(self, error: CommandError | None) -> bool:
         """Unblock the client as by its timeout, or with an error, and return whether it was blocked."""
         if not self.is_blocked:
             return False
@@ -177,7 +177,7 @@ class Connection(asyncio.Protocol):
                 self._join(calls, command.common)
             self._begin(command, calls, order)
         if not commands and self._parser.error is not None and not session.wants_close:
-            self._slots.append(encode(Failure(f"ERR Protocol error: {self._parser.error}"), session.protocol))
+            self._slots.append(encode(CommandError(f"ERR Protocol error: {self._parser.error}"), session.protocol))
             session.wants_close = True
 
     def _may_begin(self, order: Order) -> bool:
@@ -208,12 +208,12 @@ class Connection(asyncio.Protocol):
             begun: Any = session.begin(command, calls)
         except Exception as error:
             logger.exception("command %r failed", calls[0][0][:32])
-            begun = failure(error)
+            begun = error
         kind = type(begun)
         if kind is not Pending and kind is not BlockingCall and kind is not CoroutineType:
             self._slots.append(encode(begun, session.protocol) * (1 if kind is Replies else len(calls)))
             return
-        slot = ReplySlot(self, order, protocol, calls)
+        slot = ReplySlot(self, order, protocol, calls, order is Order.RECEIVE and len(calls) > 1)
         self._slots.append(slot)
         self._under_way += 1
         self._receives += order is Order.RECEIVE
@@ -431,7 +431,7 @@ class Connection(asyncio.Protocol):
         return self.stalled_at + seconds
 
 
-async def _with_protocol(coroutine: Any, session: Session) -> tuple[int, Reply]:
+async def _with_protocol(coroutine: Any, session: ClientSession) -> tuple[int, Reply]:
     """Encode in the protocol version in force when the reply is ready: HELLO answers in the new one."""
     reply = await coroutine
     return session.protocol, reply

@@ -1,4 +1,4 @@
-"""Consumers of stream groups that this server has seen.
+"""GroupConsumers of stream groups that this server has seen.
 
 In a stream a consumer is a name that has read or was made, even if it holds nothing. The store knows who holds
 something; who only came by is known to the server it came to, until that ends.
@@ -21,7 +21,7 @@ class Met(NamedTuple):
     active_at: float | None
 
 
-class Consumers:
+class GroupConsumers:
     def __init__(self, clock: Callable[[], float] = time.time, most: int = MAX_KEPT) -> None:
         self._clock = clock
         self._most = most

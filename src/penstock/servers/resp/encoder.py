@@ -1,7 +1,8 @@
-"""From replies to bytes, for both versions of the protocol through one function.
+"""Encode replies in both versions of the protocol.
 
-A reply is made of plain values: None, int, float, bool, str, bytes, lists, dicts, sets, and the few classes below for
-what only the protocol tells apart. RESP2 has no maps, so a dict becomes a list of keys and values there.
+A reply is made of plain values: None, int, float, bool, str, bytes, lists, dicts, sets, exceptions for error replies,
+and the few classes below for types that only the protocol has. RESP2 has no maps: a dict becomes a list of keys and
+values there.
 """
 
 from __future__ import annotations
@@ -11,17 +12,13 @@ from typing import Any, cast
 
 import msgspec
 
+from penstock.servers.resp.errors import error_text
+
 Reply = Any
 
 
 class Simple(msgspec.Struct, frozen=True):
     """A word such as OK."""
-
-    text: str
-
-
-class Failure(msgspec.Struct, frozen=True):
-    """An error reply; the first word is its code."""
 
     text: str
 
@@ -98,7 +95,7 @@ def _write(reply: Reply, protocol: int, put: Put) -> None:
     try:
         write = WRITERS[type(reply)]
     except KeyError:
-        # Enums and the like are encoded as their base type.
+        # Enums, exceptions and the like are encoded as their base type.
         write = next((one for kind, one in WRITERS.items() if isinstance(reply, kind)), _refuse)
     write(reply, protocol, put)
 
@@ -184,8 +181,8 @@ def _simple(reply: Simple, protocol: int, put: Put) -> None:
     put(b"+%b\r\n" % _line(reply.text))
 
 
-def _failure(reply: Failure, protocol: int, put: Put) -> None:
-    put(b"-%b\r\n" % _line(reply.text))
+def _error(reply: BaseException, protocol: int, put: Put) -> None:
+    put(b"-%b\r\n" % _line(error_text(reply)))
 
 
 def _verbatim(reply: Verbatim, protocol: int, put: Put) -> None:
@@ -217,6 +214,6 @@ WRITERS: dict[type, Callable[[Any, int, Put], None]] = {
     Pairs: _pairs,
     Tags: _tags,
     Simple: _simple,
-    Failure: _failure,
     Verbatim: _verbatim,
+    BaseException: _error,
 }

@@ -24,7 +24,7 @@ from penstock.servers.resp.pending import Pending
 
 if TYPE_CHECKING:
     from penstock.servers.resp.backend import Backend
-    from penstock.servers.resp.session import Session
+    from penstock.servers.resp.session import ClientSession
 
 # Looks up the lease of an entry by its id, inside a call.
 Find = Callable[[bytes], LeaseInfo | None]
@@ -74,7 +74,7 @@ class EntryLeases:
 
     def ack(
         self,
-        session: Session,
+        session: ClientSession,
         queue: str,
         group: str,
         names: Sequence[bytes],
@@ -94,7 +94,7 @@ class EntryLeases:
 
         return self._backend.settle(queue, group, settles, done) if settles else done(())
 
-    def _take(self, session: Session, queue: str, group: str, names: Sequence[bytes]) -> list[EntryLease | None]:
+    def _take(self, session: ClientSession, queue: str, group: str, names: Sequence[bytes]) -> list[EntryLease | None]:
         """The remembered lease of each, which is forgotten: it is settled once."""
         leases = self._kept.take(queue, group, names)
         for place, lease in enumerate(leases):
@@ -105,7 +105,7 @@ class EntryLeases:
 
     def _look_up(
         self,
-        session: Session,
+        session: ClientSession,
         queue: str,
         group: str,
         names: Sequence[bytes],
@@ -138,7 +138,7 @@ class EntryLeases:
         return self._backend.write(lambda: [find(names[place]) for place in missing], settle)
 
     def _is_lost(
-        self, session: Session, queue: str, group: str, name: bytes, stale: EntryLease | None, lease: LeaseInfo
+        self, session: ClientSession, queue: str, group: str, name: bytes, stale: EntryLease | None, lease: LeaseInfo
     ) -> bool:
         """Whether the connection had the entry before, as another consumer than who has it now."""
         known = self._kept.get(queue, group, name)

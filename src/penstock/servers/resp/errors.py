@@ -1,10 +1,10 @@
-"""Errors that a command can answer, in Redis' style: a code, and a sentence that names the value at fault."""
+"""Error replies in Redis' style: a code, and a sentence that names the value at fault. The encoder turns any exception
+into such a reply."""
 
 from __future__ import annotations
 
 from penstock.domain import errors
 from penstock.domain.validation import shown
-from penstock.servers.resp.encoder import Failure
 
 CODES: dict[type[errors.PenstockError], str] = {
     errors.LeaseLost: "LEASELOST",
@@ -33,14 +33,14 @@ class CommandError(errors.PenstockError):
     """A command was called wrongly or refused; its text is the whole error reply."""
 
 
-def failure(error: BaseException) -> Failure:
+def error_text(error: BaseException) -> str:
     if isinstance(error, CommandError):
-        return Failure(str(error))
+        return str(error)
     if isinstance(error, errors.StoreError):
-        return Failure(STORE_FAILURES.get(type(error), STORE_FAILED))
+        return STORE_FAILURES.get(type(error), STORE_FAILED)
     if isinstance(error, errors.PenstockError):
-        return Failure(f"{CODES.get(type(error), 'ERR')} {error}")
-    return Failure(f"ERR internal error: {type(error).__name__}")
+        return f"{CODES.get(type(error), 'ERR')} {error}"
+    return f"ERR internal error: {type(error).__name__}"
 
 
 def wrong_arity(name: str) -> CommandError:

@@ -48,6 +48,13 @@ class LeaseCache(Generic[Kept]):
                 return found
         return None
 
+    def remove(self, queue: str, group: str, name: bytes, lease: Kept) -> None:
+        """Remove this lease, unless the message has another one by now."""
+        for part in (self._young, self._old):
+            kept = part.get((queue, group))
+            if kept is not None and kept.get(name) is lease:
+                del kept[name]
+
     def take(self, queue: str, group: str, names: Sequence[bytes]) -> list[Kept | None]:
         """Remove and return the lease of each: it is settled once."""
         young = self._young.get((queue, group)) or {}

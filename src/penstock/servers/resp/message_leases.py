@@ -13,7 +13,7 @@ received it and under which token. That connection may settle it; no other may, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,22 +24,20 @@ from penstock.domain.lifecycle import Event
 from penstock.domain.results import LeaseInfo
 from penstock.domain.settlement import Settle, Settled
 from penstock.engines.contract import POSITION, Receipt
-from penstock.servers.resp.encoder import Reply
+from penstock.servers.resp.encoder import Replies, Reply
 from penstock.servers.resp.lease_cache import LeaseCache
 from penstock.servers.resp.pending import Pending
 
 if TYPE_CHECKING:
     from penstock.servers.resp.backend import Backend
-    from penstock.servers.resp.session import Session
+    from penstock.servers.resp.session import ClientSession
 
 # The consumer of connections without a name.
 NAMELESS = "resp"
-# What became of each ack: whether the message is done now, or what was wrong.
-Acked = bool | OutOfOrder
+# The reply to an ack: 1 if the message is done now, 0, or an error.
+Acked = int | OutOfOrder
 # Names that one connection receives under; more are not remembered.
 MAX_CONSUMERS = 1_000
-# Instead of a place among the settlements that can be made at once.
-REFUSED, UNKNOWN = -1, -2
 
 
 class Holder:
@@ -68,121 +66,99 @@ class MessageLeases:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._kept: LeaseCache[MessageLease] = LeaseCache()
+        self.put = self._kept.put
 
     # -- what was handed out -----------------------------------------------------------------------------------------
 
-    def note(self, session: Session, receipt: Receipt) -> None:
+    def note(self, session: ClientSession, receipt: Receipt) -> None:
         token, consumer, holder = receipt.token, receipt.consumer, session.holder
         held = {
             receipt.id_of(row).encode(): MessageLease(token, row[POSITION], consumer, holder) for row in receipt.rows
         }
         self.put(receipt.queue, receipt.group, held)
 
-    def put(self, queue: str, group: str, held: dict[bytes, MessageLease]) -> None:
-        """By the messages' ids."""
-        self._kept.put(queue, group, held)
-
     # -- settling by id ----------------------------------------------------------------------------------------------
 
-    def ack(
-        self,
-        session: Session,
-        queue: str,
-        group: str,
-        keys: Sequence[bytes],
-        finish: Callable[[list[Acked]], Reply],
-    ) -> Reply | Pending:
-        """Ack messages by their ids; `finish` is given the outcome of each."""
+    def ack(self, session: ClientSession, queue: str, group: str, keys: Sequence[bytes]) -> Reply | Pending:
+        """Ack messages by their ids. The reply to each is 1, 0 if there was nothing to ack, or an error."""
         known: dict[bytes, MessageLease] = {}
-        places = [self._place(session, queue, group, key, known) for key in keys]
-        done = partial(self._acked, session, queue, group, keys, places, known, finish)
-        settles = [Settle(Event.ACK, "", held.position, held.token) for held in known.values()]
+        unknown: dict[int, bytes] = {}
+        settles: list[Settle] = []
+        places: list[int | None] = []  # of the acks among the settlements
+        for at, key in enumerate(keys):
+            lease = self._kept.get(queue, group, key)
+            place = None
+            if lease is None or key in known:  # the second ack of a message finds nothing
+                unknown[at] = key
+            elif session.may_settle(lease.consumer, lease.holder):
+                place = len(settles)
+                known[key] = lease
+                settles.append(Settle(Event.ACK, "", lease.position, lease.token))
+            places.append(place)
+        done = partial(self._acked, session, queue, group, known, places, unknown)
         return self._backend.settle(queue, group, settles, done) if settles else done(())
 
     def _acked(
         self,
-        session: Session,
+        session: ClientSession,
         queue: str,
         group: str,
-        keys: Sequence[bytes],
-        places: list[int],
         known: dict[bytes, MessageLease],
-        finish: Callable[[list[Acked]], Reply],
+        places: list[int | None],
+        unknown: dict[int, bytes],
         results: Sequence[Settled],
     ) -> Reply | Pending:
-        settled = [
-            self._outcome(queue, group, *one, result) for one, result in zip(known.items(), results, strict=True)
-        ]
+        settled = list(map(partial(self._end, queue, group), known, known.values(), results))
         if len(settled) == len(places):
-            return finish(settled)
-        outcomes = [place >= 0 and settled[place] for place in places]
-        unknown = [at for at, place in enumerate(places) if place == UNKNOWN]
+            return Replies(settled)
+        outcomes = Replies([0 if place is None else settled[place] for place in places])
         if not unknown:
-            return finish(outcomes)
-        find = partial(self._find_each, session, queue, group, [keys[at] for at in unknown])
-        return self._backend.write(find, partial(self._ack_found, queue, group, finish, outcomes, unknown))
+            return outcomes
+        find = partial(self._find_each, session, queue, group, unknown.values())
+        return self._backend.write(find, partial(self._ack_found, queue, group, outcomes, list(unknown)))
 
-    def _place(self, session: Session, queue: str, group: str, key: bytes, known: dict[bytes, MessageLease]) -> int:
-        """Where its ack stands among the settlements that can be made at once, if it may be made at once. Of an ack
-        that is said twice the second one finds nothing."""
-        held = self._kept.get(queue, group, key)
-        if held is None or key in known:
-            return UNKNOWN
-        if not session.may_settle(held.consumer, held.holder):
-            return REFUSED
-        known[key] = held
-        return len(known) - 1
+    def _end(self, queue: str, group: str, key: bytes, lease: MessageLease, settled: Settled) -> Acked:
+        """Forget a lease that was settled, or was lost before."""
+        if not isinstance(settled.error, OutOfOrder):
+            self._kept.remove(queue, group, key, lease)
+        return _counted(settled)
 
-    def _outcome(self, queue: str, group: str, key: bytes, held: MessageLease, settled: Settled) -> Acked:
-        """Forgets what nobody holds any more; somebody else may have received it meanwhile."""
-        if isinstance(settled.error, OutOfOrder):
-            return settled.error
-        if self._kept.get(queue, group, key) is held:
-            self._kept.take(queue, group, [key])
-        # When the same was said through another server before, that one has the 1.
-        return settled.error is None and not settled.is_repeat
-
-    def _find_each(self, session: Session, queue: str, group: str, keys: Sequence[bytes]) -> list[LeaseInfo | None]:
+    def _find_each(
+        self, session: ClientSession, queue: str, group: str, keys: Iterable[bytes]
+    ) -> list[LeaseInfo | None]:
         """Inside an operation."""
         return [self._find(session, queue, group, key.decode()) if key else None for key in keys]
 
     def _ack_found(
-        self,
-        queue: str,
-        group: str,
-        finish: Callable[[list[Acked]], Reply],
-        outcomes: list[Acked],
-        places: list[int],
-        found: list[LeaseInfo | None],
+        self, queue: str, group: str, outcomes: Replies, places: list[int], found: list[LeaseInfo | None]
     ) -> Reply | Pending:
-        """A call of their own, together with others and in the order of their leases. Of an ack that is said twice the
-        second one finds nothing."""
+        """Ack leases that were looked up, in a call of its own, coalesced with others. The second ack of a message
+        finds nothing."""
         live = {lease.id: (place, lease) for place, lease in reversed(list(zip(places, found, strict=True))) if lease}
         if not live:
-            return finish(outcomes)
+            return outcomes
         acks = [Settle(Event.ACK, lease.id, lease.position, lease.token) for _, lease in live.values()]
 
         def end(results: list[Settled]) -> Reply:
             for (place, _), settled in zip(live.values(), results, strict=True):
-                ok = settled.error is None and not settled.is_repeat
-                outcomes[place] = settled.error if isinstance(settled.error, OutOfOrder) else ok
-            return finish(outcomes)
+                outcomes[place] = _counted(settled)
+            return outcomes
 
         return self._backend.settle(queue, group, acks, end)
 
-    def _find(self, session: Session, queue: str, group: str, message_id: str) -> LeaseInfo | None:
+    def _find(self, session: ClientSession, queue: str, group: str, message_id: str) -> LeaseInfo | None:
         """Inside an operation: the lease of a message of another server, if the client may settle it."""
         leases = self._backend.engine.leases(queue, group, ids=[message_id])
         if not leases or not self._may_settle_unknown(session, leases[0]):
             return None
         return leases[0]
 
-    def _may_settle_unknown(self, session: Session, lease: LeaseInfo) -> bool:
+    def _may_settle_unknown(self, session: ClientSession, lease: LeaseInfo) -> bool:
         is_older = lease.leased_at.timestamp() < self._kept.known_since
         return session.may_settle(lease.consumer, None) and (is_older or lease.consumer != NAMELESS)
 
     def settle(
-        self, session: Session, queue: str, group: str, settle: Settle, finish: Callable[[Settled], Reply]
+        self, session: ClientSession, queue: str, group: str, settle: Settle, finish: Callable[[Settled], Reply]
     ) -> Pending:
         """One message, by its id; `settle` says how. With a token it is that lease or none."""
         key = settle.id.encode()
@@ -195,12 +171,12 @@ class MessageLeases:
         settle = _with_lease(settle, held.token, held.position)
 
         def done(results: list[Settled]) -> Reply:
-            self._outcome(queue, group, key, held, results[0])
+            self._end(queue, group, key, held, results[0])
             return finish(results[0])
 
         return self._backend.settle(queue, group, [settle], done)
 
-    def _lease_of(self, session: Session, queue: str, group: str, settle: Settle) -> tuple[int, int]:
+    def _lease_of(self, session: ClientSession, queue: str, group: str, settle: Settle) -> tuple[int, int]:
         """Inside an operation: the token and the position of a message that another server has handed out, or whose
         token the client shows."""
         if settle.token:
@@ -223,7 +199,7 @@ class MessageLeases:
 
     def extend(
         self,
-        session: Session,
+        session: ClientSession,
         queue: str,
         group: str,
         message_id: str,
@@ -248,6 +224,13 @@ class MessageLeases:
             return ends
 
         return self._backend.write(operation, finish)
+
+
+def _counted(settled: Settled) -> Acked:
+    """A repeated ack is not counted: another server may have answered the first with 1."""
+    if isinstance(settled.error, OutOfOrder):
+        return settled.error
+    return int(settled.error is None and not settled.is_repeat)
 
 
 def _with_lease(settle: Settle, token: int, position: int) -> Settle:

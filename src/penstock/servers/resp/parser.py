@@ -59,34 +59,27 @@ class Parser:
         return bool(self.buffer)
 
     def feed(self, data: bytes) -> list[Command]:
-        """The commands that are whole now. After `error` was set there will be no more."""
-        commands: list[Command] = []
-        if self.error is None:
-            if not self.buffer and len(data) <= self._max_quick:
-                data = self._split(data, commands)
-                if not data:
-                    return commands
-            self.buffer += data
-            try:
-                self._scan(commands)
-            except ProtocolError as error:
-                self.error = error
-            self._take_apart(commands)
-            if self.error is not None:
-                self.buffer.clear()
-        return commands
-
-    def _split(self, data: bytes, commands: list[Command]) -> bytes:
-        """Take whole commands off the front as long as no argument has a line's end in it; what is left."""
+        """The commands that are complete now. After `error` was set there will be no more."""
+        if self.error is not None:
+            return []
+        if self.buffer or len(data) > self._max_quick:
+            return self._feed_buffer(data, [])
         lines = data.split(b"\r\n")
-        size = len(lines) - 1  # the last one is not ended
+        size = len(lines) - 1  # the last one is not terminated
         count = QUICK_COUNTS.get(lines[0], 0)
         if size == 2 * count + 1 and not lines[size] and 0 < count <= self._max_arguments:
             # One command and nothing else: what clients send that wait for each reply.
             arguments = lines[2::2]
             if [*map(QUICK_BULKS.get, lines[1:size:2])] == [*map(len, arguments)]:
-                commands.append(arguments)
-                return b""
+                return [arguments]
+        commands, at = self._split(lines, size)
+        if at:
+            data = b"\r\n".join(lines[at:])
+        return self._feed_buffer(data, commands) if data else commands
+
+    def _split(self, lines: list[bytes], size: int) -> tuple[list[Command], int]:
+        """The commands at the front, as long as no argument has a line end in it, and the number of their lines."""
+        commands: list[Command] = []
         at = 0
         before: list[bytes] = []
         while at < size:
@@ -104,7 +97,18 @@ class Parser:
                 commands.append(arguments)
                 before = now
             at = end
-        return b"\r\n".join(lines[at:]) if at else data
+        return commands, at
+
+    def _feed_buffer(self, data: bytes, commands: list[Command]) -> list[Command]:
+        self.buffer += data
+        try:
+            self._scan(commands)
+        except ProtocolError as error:
+            self.error = error
+        self._take_apart(commands)
+        if self.error is not None:
+            self.buffer.clear()
+        return commands
 
     def _scan(self, commands: list[Command]) -> None:
         """Go over headers and contents as far as they are there. One loop, because it runs for every argument."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from penstock.domain.errors import PenstockError, StoreError
 from penstock.servers.access import Right
 from penstock.servers.resp.encoder import Partial, Reply, encode
-from penstock.servers.resp.errors import failure
 from penstock.servers.resp.pending import BlockingCall, Pending
 from penstock.servers.resp.table import Order
 
@@ -18,34 +19,20 @@ if TYPE_CHECKING:
 logger = logging.getLogger("penstock.resp")
 
 
-class ReplySlot:
+class ReplySlot(msgspec.Struct, eq=False):
     """The completion of a command, or of several that became one call."""
 
-    __slots__ = (
-        "blocking",
-        "calls",
-        "connection",
-        "data",
-        "finish",
-        "is_paused",
-        "may_be_cut",
-        "order",
-        "part",
-        "protocol",
-    )
-
-    def __init__(self, connection: Connection, order: Order, protocol: int, calls: list[list[bytes]]) -> None:
-        self.connection = connection
-        self.order = order
-        self.protocol = protocol
-        self.calls = calls  # the commands, each as its words
-        self.data: bytes | None = None
-        self.finish: Any = None
-        self.blocking: BlockingCall | None = None
-        # Some of several receives may have to wait until the client has read the replies to the first.
-        self.may_be_cut = order is Order.RECEIVE and len(calls) > 1
-        self.part: bytes | None = None  # replies to the calls before those that are left
-        self.is_paused = False  # until the client has read that part
+    connection: Connection
+    order: Order
+    protocol: int
+    calls: list[list[bytes]]  # the commands, each as its words
+    # Some of several receives may have to wait until the client has read the replies to the first.
+    may_be_cut: bool
+    data: bytes | None = None
+    finish: Any = None
+    blocking: BlockingCall | None = None
+    part: bytes | None = None  # replies to the calls before those that are left
+    is_paused: bool = False  # until the client has read that part
 
     def cancelled(self) -> bool:
         """Whether its client is gone and received messages have to be given back; what a client has sent stays sent."""
@@ -72,7 +59,7 @@ class ReplySlot:
             self.connection.server.store_fails = True
         elif not isinstance(error, PenstockError):
             logger.error("a command failed: %r", error, exc_info=error)
-        self.fill(encode(failure(error), self.protocol) * len(self.calls))
+        self.fill(encode(error, self.protocol) * len(self.calls))
 
     def answer(self, reply: Reply | Pending) -> None:
         if type(reply) is Pending:

@@ -15,7 +15,7 @@ from penstock.domain.errors import PenstockError, StoreError
 from penstock.servers.access import DEFAULT, Right, User
 from penstock.servers.logins import TooManyLogins
 from penstock.servers.resp.encoder import RESP2, Encoded, Reply, Simple, encode
-from penstock.servers.resp.errors import CommandError, failure, unknown_command
+from penstock.servers.resp.errors import CommandError, unknown_command
 from penstock.servers.resp.message_leases import NAMELESS, Holder
 from penstock.servers.resp.pending import BlockingCall, Pending
 from penstock.servers.resp.table import Command, Order
@@ -36,7 +36,7 @@ MAX_CACHED_RIGHTS = 1024
 _ids = itertools.count(1)
 
 
-class Session:
+class ClientSession:
     def __init__(self, server: Server, address: str, is_local: bool) -> None:
         self.server = server
         self.backend = server.backend
@@ -48,15 +48,14 @@ class Session:
         self.wants_close = False
         self.on_known: Any = lambda known: None
         self.write: Callable[[bytes], Awaitable[None]]  # for a command that answers in pieces
-        self._granted: set[tuple[Right, str]] = set()
-        self._granted_by: tuple[int, str | None] = (0, None)
+        self._granted: set[tuple[int, Right, str]] = set()
         self.holder = Holder(None)
         self.begin_again()
 
     def begin_again(self) -> None:
         """Reset to the state of a new connection, as RESET does."""
         self.protocol = RESP2
-        self.name = ""
+        self.rename("")
         self.library = ""
         self.library_version = ""
         self._become(None if self.server.users.need_password else DEFAULT)
@@ -72,6 +71,7 @@ class Session:
     def _become(self, user_name: str | None) -> None:
         """Leases held as another user stay with that user."""
         self.user_name = user_name
+        self._granted.clear()
         if self.holder.user_name != user_name:
             self.leave()
             self.holder = Holder(user_name)
@@ -92,10 +92,10 @@ class Session:
         """Authenticated and not inside MULTI."""
         return self.user_name is not None and self.queued is None
 
-    @property
-    def consumer(self) -> str:
-        """The consumer of commands that name none."""
-        return self.name or NAMELESS
+    def rename(self, name: str) -> None:
+        """Set the name of the connection, and so the consumer of commands that name none."""
+        self.name = name
+        self.consumer = name or NAMELESS
 
     def may_settle(self, consumer: str, holder: Holder | None) -> bool:
         """Whether it may settle by id what a consumer has received, through this server's `holder` or through another
@@ -165,12 +165,12 @@ class Session:
             if is_queued:
                 return self._queue(command, values, options, calls[0])
             return command.run(self, *values, **options)
-        except (CommandError, PenstockError) as error:
+        except PenstockError as error:
             if is_queued:
                 # Nothing of the transaction will run, so nothing is kept.
                 self.is_spoilt = True
                 self.queued = []
-            return failure(error)
+            return error
 
     def _queue(self, command: Command, values: list[Any], options: dict[str, Any], arguments: list[bytes]) -> Reply:
         assert self.queued is not None
@@ -200,15 +200,13 @@ class Session:
         self.check(command.right, *command.queues(values))
 
     def check_one(self, right: Right, queue: str) -> None:
-        """Cached until users change."""
-        users = self.server.users
-        if self._granted_by != (users.version, self.user_name):
-            self._granted_by = users.version, self.user_name
-            self._granted.clear()
-        if (right, queue) not in self._granted:
+        """As `check`, cached until users change."""
+        grant = (self.server.users.version, right, queue)
+        if grant not in self._granted:
             self.check(right, queue)
-            if len(self._granted) < MAX_CACHED_RIGHTS:
-                self._granted.add((right, queue))
+            if len(self._granted) >= MAX_CACHED_RIGHTS:
+                self._granted.clear()
+            self._granted.add(grant)
 
     def execute(self) -> Begun:
         """EXEC: run all queued commands in one transaction."""
@@ -230,17 +228,14 @@ class Session:
             together: list[Any] = self.backend.engine.together(parts)
             return together
 
-        def finish(outcomes: list[Any]) -> Reply:
-            return [failure(one) if isinstance(one, BaseException) else one for one in outcomes]
-
-        return Pending(Operation(operation, Phase.ALONE), None, finish)
+        return Pending(Operation(operation, Phase.ALONE), None, list)
 
     def _begin_queued(self, command: Command, values: list[Any], options: dict[str, Any]) -> Any:
         try:
             self._check_call(command, values)
             return command.run(self, *values, **options)
-        except (CommandError, PenstockError) as error:
-            return failure(error)
+        except PenstockError as error:
+            return error
 
 
 class _ExecReplies:
@@ -266,11 +261,9 @@ class _ExecReplies:
 
 
 def _too_large(command: Command, used: int, effect: str = "") -> Reply:
-    return failure(
-        CommandError(
-            f"ERR the replies of this transaction have {used} bytes already: {command.name} was not run; {effect}"
-            "ask again after EXEC"
-        )
+    return CommandError(
+        f"ERR the replies of this transaction have {used} bytes already: {command.name} was not run; {effect}"
+        "ask again after EXEC"
     )
 
 
@@ -283,5 +276,5 @@ def _finished(begun: Any) -> Reply:
         return pending.run()
     except StoreError:
         raise
-    except (CommandError, PenstockError) as error:
-        return failure(error)
+    except PenstockError as error:
+        return error

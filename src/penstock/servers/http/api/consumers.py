@@ -9,7 +9,7 @@ from penstock.domain.results import ConsumerInfo, processes_of
 from penstock.domain.validation import check_name
 from penstock.servers.http.api.documents import Consumers, Count, Processes
 from penstock.servers.http.api.inputs import Input
-from penstock.servers.http.api.operations import Call, operation
+from penstock.servers.http.api.operations import ApiCall, operation
 from penstock.servers.http.api.values import ConsumerName, GroupName, HeartbeatCount, Misses, PositiveSeconds, QueueName
 from penstock.servers.permissions import Needs
 
@@ -33,7 +33,7 @@ class Beating(Input, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 @operation("GET", "/consumers", Needs.READ_CONSUMERS, TAG)
-async def list_consumers(call: Call) -> Consumers:
+async def list_consumers(call: ApiCall) -> Consumers:
     """Registered consumers of all queues that the user may look at, in birth order."""
     return Consumers(
         [one for one in await call.store.consumers() if call.identity.may(Needs.READ_CONSUMERS, one.queue)]
@@ -41,20 +41,20 @@ async def list_consumers(call: Call) -> Consumers:
 
 
 @operation("GET", "/processes", Needs.READ_CONSUMERS, TAG)
-async def list_processes(call: Call) -> Processes:
+async def list_processes(call: ApiCall) -> Processes:
     """Consumers by process: all registrations under one name, with the queues that the user may look at."""
     found = [one for one in await call.store.consumers() if call.identity.may(Needs.READ_CONSUMERS, one.queue)]
     return Processes(processes_of(found))
 
 
 @operation("GET", "/queues/{queue}/consumers", Needs.READ_CONSUMERS, TAG)
-async def list_queue_consumers(call: Call, queue: QueueName) -> Consumers:
+async def list_queue_consumers(call: ApiCall, queue: QueueName) -> Consumers:
     """Registered consumers of a queue, in birth order."""
     return Consumers(await (await call.known(queue)).consumers())
 
 
 @operation("PUT", "/queues/{queue}/consumers/{consumer}", Needs.REGISTER_CONSUMER, TAG)
-async def register(call: Call, queue: QueueName, consumer: ConsumerName, body: Registering) -> ConsumerInfo:
+async def register(call: ApiCall, queue: QueueName, consumer: ConsumerName, body: Registering) -> ConsumerInfo:
     """Register a consumer in birth order; a registered one keeps its place."""
     check_name("consumer", consumer)
     source = call.queue(queue)
@@ -69,20 +69,22 @@ async def register(call: Call, queue: QueueName, consumer: ConsumerName, body: R
 
 
 @operation("POST", "/queues/{queue}/consumers/{consumer}/heartbeat", Needs.REGISTER_CONSUMER, TAG)
-async def heartbeat(call: Call, queue: QueueName, consumer: ConsumerName, body: Beating) -> ConsumerInfo:
+async def heartbeat(call: ApiCall, queue: QueueName, consumer: ConsumerName, body: Beating) -> ConsumerInfo:
     """Send a heartbeat. 409 if the consumer was removed: register again."""
     source, group = await _place(call, queue, consumer, body.group)
     return await source.executor.write(lambda: source.engine.heartbeat(queue, group, consumer))
 
 
 @operation("DELETE", "/queues/{queue}/consumers/{consumer}", Needs.REGISTER_CONSUMER, TAG)
-async def deregister(call: Call, queue: QueueName, consumer: ConsumerName, *, group: GroupName | None = None) -> Count:
+async def deregister(
+    call: ApiCall, queue: QueueName, consumer: ConsumerName, *, group: GroupName | None = None
+) -> Count:
     """Deregister a consumer and release its leases at once. Returns how many messages were released."""
     source, reader = await _place(call, queue, consumer, group)
     return Count(await source.executor.write(lambda: source.engine.deregister(queue, reader, consumer)))
 
 
-async def _place(call: Call, queue: str, consumer: str, group: str | None) -> tuple[AsyncQueue, str]:
+async def _place(call: ApiCall, queue: str, consumer: str, group: str | None) -> tuple[AsyncQueue, str]:
     check_name("consumer", consumer)
     source = await call.known(queue)
-    return source, await source._group(group)
+    return source, await source.group_name(group)

@@ -14,7 +14,7 @@ from penstock.domain.validation import check_name, from_time, shown
 from penstock.engines.contract import Edge
 from penstock.servers.http.api.documents import Count, DeadLetters, dead_letter_document
 from penstock.servers.http.api.inputs import Input
-from penstock.servers.http.api.operations import Call, operation
+from penstock.servers.http.api.operations import ApiCall, operation
 from penstock.servers.http.api.values import MAX_LIMIT, BulkLimit, GroupName, Limit, MessageId, Outcome, QueueName
 from penstock.servers.permissions import Needs
 
@@ -36,7 +36,7 @@ class Choice(Input, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 @operation("GET", "/queues/{queue}/dead_letters", Needs.READ_DEAD_LETTERS, TAG)
 async def dead_letters(
-    call: Call,
+    call: ApiCall,
     queue: QueueName,
     *,
     limit: Limit = 100,
@@ -63,14 +63,14 @@ def _edge(place: str) -> Edge:
 
 
 @operation("POST", "/queues/{queue}/redrive", Needs.REDRIVE, TAG)
-async def redrive(call: Call, queue: QueueName, body: Choice) -> Count:
+async def redrive(call: ApiCall, queue: QueueName, body: Choice) -> Count:
     """Send dead letters again, with attempts starting again. Returns how many."""
     source = await call.known(queue)
     return Count(await source.redrive(body.ids, group=body.group, outcome=body.outcome, limit=body.limit))
 
 
 @operation("POST", "/queues/{queue}/purge", Needs.PURGE, TAG)
-async def purge(call: Call, queue: QueueName, body: Choice) -> Count:
+async def purge(call: ApiCall, queue: QueueName, body: Choice) -> Count:
     """Remove dead letters for good. Returns how many."""
     source = await call.known(queue)
     return Count(await source.purge(body.ids, group=body.group, outcome=body.outcome, limit=body.limit))

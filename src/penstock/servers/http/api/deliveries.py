@@ -31,7 +31,7 @@ from penstock.servers.http.api.documents import (
     delivery_document,
 )
 from penstock.servers.http.api.inputs import Input
-from penstock.servers.http.api.operations import Call, operation
+from penstock.servers.http.api.operations import ApiCall, operation
 from penstock.servers.http.api.values import (
     MAX_LIMIT,
     Code,
@@ -72,7 +72,7 @@ class Receiving(Input, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 @operation("POST", "/queues/{queue}/receive", Needs.RECEIVE, TAG)
-async def receive(call: Call, queue: QueueName, body: Receiving) -> Deliveries:
+async def receive(call: ApiCall, queue: QueueName, body: Receiving) -> Deliveries:
     """Take messages under a lease, best priority first.
 
     With `wait_seconds` the answer waits for the first message (the setting http.max_wait_seconds is the most). A client
@@ -107,14 +107,14 @@ async def _receive_later(
 ) -> Receipt:
     ends = time.monotonic() + seconds
     while not receipt.rows and (left := ends - time.monotonic()) > 0:
-        await source._wait_for_work(receipt.group, left)
+        await source.wait_until_ready(receipt.group, left)
         receipt = await receive()
     return receipt
 
 
 @operation("GET", "/queues/{queue}/leases", Needs.READ_LEASE_TOKENS, TAG)
 async def leases(
-    call: Call,
+    call: ApiCall,
     queue: QueueName,
     *,
     group: GroupName | None = None,
@@ -128,7 +128,7 @@ async def leases(
     `after` is the position of the last one seen.
     """
     source = await call.known(queue)
-    reader = await source._known_group(group)
+    reader = await source.existing_group(group)
     ids = None if id is None else [check_id(id)]
     holder = None if consumer is None else check_name("consumer", consumer)
     found = await source.executor.read(
@@ -137,7 +137,7 @@ async def leases(
     return Leases(reader, found)
 
 
-def _consumer(call: Call) -> str:
+def _consumer(call: ApiCall) -> str:
     return "http" if call.identity.via == "open" else call.identity.name
 
 
@@ -192,31 +192,31 @@ class SettlingMany(Input, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 @operation("POST", "/queues/{queue}/messages/{id}/ack", Needs.SETTLE, TAG)
-async def ack(call: Call, queue: QueueName, id: MessageId, body: Acking) -> SettledDocument:
+async def ack(call: ApiCall, queue: QueueName, id: MessageId, body: Acking) -> SettledDocument:
     """Acknowledge: the message succeeded. A lost lease answers 409, as for the other settlements."""
     return await _settle_one(call, queue, Settling(id=id, action="ack", **_fields(body)))
 
 
 @operation("POST", "/queues/{queue}/messages/{id}/nak", Needs.SETTLE, TAG)
-async def nak(call: Call, queue: QueueName, id: MessageId, body: Naking) -> SettledDocument:
+async def nak(call: ApiCall, queue: QueueName, id: MessageId, body: Naking) -> SettledDocument:
     """Negatively acknowledge: retry after the queue's backoff or a given delay."""
     return await _settle_one(call, queue, Settling(id=id, action="nak", **_fields(body)))
 
 
 @operation("POST", "/queues/{queue}/messages/{id}/reject", Needs.SETTLE, TAG)
-async def reject(call: Call, queue: QueueName, id: MessageId, body: Rejecting) -> SettledDocument:
+async def reject(call: ApiCall, queue: QueueName, id: MessageId, body: Rejecting) -> SettledDocument:
     """Reject: the message becomes a dead letter at once."""
     return await _settle_one(call, queue, Settling(id=id, action="reject", **_fields(body)))
 
 
 @operation("POST", "/queues/{queue}/messages/{id}/reschedule", Needs.SETTLE, TAG)
-async def reschedule(call: Call, queue: QueueName, id: MessageId, body: Rescheduling) -> SettledDocument:
+async def reschedule(call: ApiCall, queue: QueueName, id: MessageId, body: Rescheduling) -> SettledDocument:
     """Reschedule: deliver again after a delay, with attempts reset."""
     return await _settle_one(call, queue, Settling(id=id, action="reschedule", **_fields(body)))
 
 
 @operation("POST", "/queues/{queue}/messages/{id}/extend", Needs.SETTLE, TAG)
-async def extend(call: Call, queue: QueueName, id: MessageId, body: Extending) -> Extended:
+async def extend(call: ApiCall, queue: QueueName, id: MessageId, body: Extending) -> Extended:
     """Extend a lease to the given number of seconds from now."""
     source = await call.known(queue)
     (held,) = await _held(call, queue, [Settling(id=id, action="ack", **_lease(body))])
@@ -231,7 +231,7 @@ async def extend(call: Call, queue: QueueName, id: MessageId, body: Extending) -
 
 
 @operation("POST", "/queues/{queue}/settle", Needs.SETTLE, TAG)
-async def settle(call: Call, queue: QueueName, body: SettlingMany) -> Settlements:
+async def settle(call: ApiCall, queue: QueueName, body: SettlingMany) -> Settlements:
     """Settle many deliveries in one transaction, with a result for each: a lost lease does not affect the others."""
     results = await _settle(call, queue, body.settlements)
     return Settlements(results)
@@ -245,14 +245,14 @@ def _lease(body: Lease) -> dict[str, Any]:
     return {name: getattr(body, name) for name in Lease.__struct_fields__}
 
 
-async def _settle_one(call: Call, queue: str, settling: Settling) -> SettledDocument:
+async def _settle_one(call: ApiCall, queue: str, settling: Settling) -> SettledDocument:
     (result,) = await _settle(call, queue, [settling])
     if not result.ok:
         raise REFUSALS[str(result.error)](result.detail)
     return result
 
 
-async def _settle(call: Call, queue: str, several: Sequence[Settling]) -> list[SettledDocument]:
+async def _settle(call: ApiCall, queue: str, several: Sequence[Settling]) -> list[SettledDocument]:
     source = await call.known(queue)
     found = await _held(call, queue, several)
     meant = [(place, one) for place, one in enumerate(found) if isinstance(one, Held)]
@@ -264,7 +264,7 @@ async def _settle(call: Call, queue: str, several: Sequence[Settling]) -> list[S
     return [_told(several[place].id, outcomes[place]) for place in range(len(several))]
 
 
-async def _held(call: Call, queue: str, several: Sequence[Settling]) -> list[Held | PenstockError]:
+async def _held(call: ApiCall, queue: str, several: Sequence[Settling]) -> list[Held | PenstockError]:
     """The deliveries, found in one query. The id gives the position of each: a token holds several messages,
     and a position that a client got wrong would settle another one of them."""
     engine = call.store.engine

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from penstock.domain.errors import StoreUnavailable
 from penstock.servers.access import Right
-from penstock.servers.http.api.operations import Operation
+from penstock.servers.http.api.operations import ApiOperation
 from penstock.servers.http.problems import CONTENT_TYPE, STORE_DETAILS, Problem
 
 
@@ -63,7 +63,7 @@ ERRORS: dict[int, ErrorResponse] = {
 }
 
 
-def statuses(one: Operation, needs_login: bool) -> list[int]:
+def statuses(one: ApiOperation, needs_login: bool) -> list[int]:
     """What the operation may answer but success; the rest (500, 507, ...) is the document's default."""
     found = {400, 503}
     if needs_login:

@@ -21,7 +21,10 @@ class Input(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
                 if not value.is_integer():
                     raise ValueError(f"{name} must be a whole number, not {value}")
                 msgspec.structs.force_setattr(self, name, int(value))
-        if self.either and sum(getattr(self, name) is not UNSET for name in self.either) != 1:
+        count = 0
+        for name in self.either:
+            count += getattr(self, name) is not UNSET
+        if self.either and count != 1:
             raise ValueError(f"exactly one of {' and '.join(self.either)} must be given")
 
 

@@ -28,7 +28,7 @@ from penstock.servers.http.api.documents import (
     message_document,
 )
 from penstock.servers.http.api.new_message import NewMessage, NewMessages
-from penstock.servers.http.api.operations import Call, operation
+from penstock.servers.http.api.operations import ApiCall, operation
 from penstock.servers.http.api.values import (
     Address,
     BatchName,
@@ -63,24 +63,24 @@ HEADER_PREFIX = b"penstock-header-"
 
 
 @operation("POST", "/queues/{queue}/messages", Needs.SEND, TAG, status=201)
-async def send(call: Call, queue: QueueName, body: NewMessage) -> Sent:
+async def send(call: ApiCall, queue: QueueName, body: NewMessage) -> Sent:
     """Send a message.
 
     A queue is made by its first use. The same id again is the same send: one message, and the same id back.
     """
-    (message_id,) = await call.store.executor.send(check_name("queue", queue), [_draft(call, body)])
+    (message_id,) = await call.state.store.executor.send(check_name("queue", queue), [_draft(call, body)])
     return Sent(message_id)
 
 
 @operation("POST", "/queues/{queue}/messages/many", Needs.SEND, TAG, status=201)
-async def send_many(call: Call, queue: QueueName, body: NewMessages) -> SentMany:
+async def send_many(call: ApiCall, queue: QueueName, body: NewMessages) -> SentMany:
     """Send several messages, all or none."""
     return SentMany(
         await call.store.executor.send(check_name("queue", queue), [_draft(call, one) for one in body.messages])
     )
 
 
-def _draft(call: Call, message: NewMessage) -> Draft:
+def _draft(call: ApiCall, message: NewMessage) -> Draft:
     """Sending to the batch of another queue needs the right to send there: it delays that queue's end message."""
     if message.batch_queue is not None:
         call.check(Needs.SEND, message.batch_queue)
@@ -89,7 +89,7 @@ def _draft(call: Call, message: NewMessage) -> Draft:
 
 @operation("POST", "/queues/{queue}/messages/raw", Needs.SEND, TAG, status=201, media_type=BYTES)
 async def send_raw(
-    call: Call,
+    call: ApiCall,
     queue: QueueName,
     *,
     id: MessageId | None = None,
@@ -144,7 +144,7 @@ def _message_headers(request: Request) -> dict[str, str] | None:
 
 
 @operation("POST", "/queues/{queue}/messages/stream", Needs.SEND, TAG, media_type=LINES, is_streamed=True, also=(207,))
-async def send_stream(call: Call, queue: QueueName) -> StreamReport:
+async def send_stream(call: ApiCall, queue: QueueName) -> StreamReport:
     """Send a message for each line of the body, however long it is.
 
     Lines are stored in groups while the body comes in. A line that is wrong is left out and told with its number (207);
@@ -171,7 +171,7 @@ class _Stream:
 
     _body = Body(NewMessage)
 
-    def __init__(self, call: Call, queue: AsyncQueue) -> None:
+    def __init__(self, call: ApiCall, queue: AsyncQueue) -> None:
         self._call = call
         self._queue = queue
         self._waiting: list[tuple[int, Draft]] = []
@@ -234,7 +234,7 @@ class _Stream:
 
 
 @operation("GET", "/queues/{queue}/peek", Needs.READ_MESSAGES, TAG)
-async def peek(call: Call, queue: QueueName, *, limit: Limit = 10, group: GroupName | None = None) -> Messages:
+async def peek(call: ApiCall, queue: QueueName, *, limit: Limit = 10, group: GroupName | None = None) -> Messages:
     """The next messages in the order of receiving, without leasing them."""
     found = await (await call.known(queue)).peek(limit, group)
     return Messages([message_document(one) for one in found])
@@ -242,7 +242,7 @@ async def peek(call: Call, queue: QueueName, *, limit: Limit = 10, group: GroupN
 
 @operation("GET", "/queues/{queue}/messages", Needs.READ_MESSAGES, TAG)
 async def messages(
-    call: Call,
+    call: ApiCall,
     queue: QueueName,
     *,
     state: MessageStateName,
@@ -253,18 +253,18 @@ async def messages(
     """Messages of a group in a state, without payloads: held ones by when they are due, ready ones in the order of
     receiving, leased ones by position, ended ones newest first. `after` is `next` of the page before."""
     source = await call.known(queue)
-    reader = await source._known_group(group)
+    reader = await source.existing_group(group)
     return await source.messages(state, group=reader, limit=limit, after=after)
 
 
 @operation("GET", "/queues/{queue}/messages/{id}", Needs.READ_MESSAGES, TAG)
-async def find(call: Call, queue: QueueName, id: MessageId) -> MessageDocument:
+async def find(call: ApiCall, queue: QueueName, id: MessageId) -> MessageDocument:
     """One message, live or finished."""
     return message_document(await (await call.known(queue)).find(id))
 
 
 @operation("GET", "/queues/{queue}/messages/{id}/payload", Needs.READ_MESSAGES, TAG)
-async def payload(call: Call, queue: QueueName, id: MessageId) -> bytes:
+async def payload(call: ApiCall, queue: QueueName, id: MessageId) -> bytes:
     """The payload, as a download that browsers do not render."""
     message = await (await call.known(queue)).find(id)
     headers = {
@@ -275,20 +275,20 @@ async def payload(call: Call, queue: QueueName, id: MessageId) -> bytes:
 
 
 @operation("GET", "/queues/{queue}/messages/{id}/audit", Needs.READ_MESSAGES, TAG)
-async def audit(call: Call, queue: QueueName, id: MessageId) -> Audit:
+async def audit(call: ApiCall, queue: QueueName, id: MessageId) -> Audit:
     """The audit trail of a message, in order, in all groups."""
     return Audit(await (await call.known(queue)).audit(id))
 
 
 @operation("GET", "/queues/{queue}/messages/{id}/explain", Needs.READ_MESSAGES, TAG)
-async def explain(call: Call, queue: QueueName, id: MessageId, *, group: GroupName | None = None) -> Explanation:
+async def explain(call: ApiCall, queue: QueueName, id: MessageId, *, group: GroupName | None = None) -> Explanation:
     """The state of a message, the reason for it, and what to do about it."""
     return await (await call.known(queue)).explain(id, group)
 
 
 @operation("GET", "/queues/{queue}/archive", Needs.READ_MESSAGES, TAG)
 async def archive(
-    call: Call,
+    call: ApiCall,
     queue: QueueName,
     *,
     limit: Limit = 100,
@@ -302,7 +302,7 @@ async def archive(
 
 
 @operation("GET", "/queues/{queue}/addresses/{address}", Needs.READ_MESSAGES, TAG)
-async def address(call: Call, queue: QueueName, address: Address, *, wait_seconds: Wait = 0) -> AddressState:
+async def address(call: ApiCall, queue: QueueName, address: Address, *, wait_seconds: Wait = 0) -> AddressState:
     """The newest message of an address, and how it ended; `outcome` is null while it is live.
 
     With `wait_seconds` the answer waits for the end.

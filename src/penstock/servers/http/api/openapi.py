@@ -15,7 +15,7 @@ from penstock.servers.http.api.decoder import QueryValue, given
 from penstock.servers.http.api.error_responses import component_name
 from penstock.servers.http.api.examples import Examples
 from penstock.servers.http.api.inputs import all_inputs
-from penstock.servers.http.api.operations import OPERATIONS, PREFIX, Operation
+from penstock.servers.http.api.operations import OPERATIONS, PREFIX, ApiOperation
 from penstock.servers.http.bodies import JSON
 from penstock.servers.http.problems import CONTENT_TYPE, ProblemDocument
 from penstock.servers.http.router import Route
@@ -69,7 +69,7 @@ def document(root_path: str = "", needs_login: bool = True) -> dict[str, Any]:
 class _Schemas:
     """The schemas of all kinds of values in the table, by kind."""
 
-    def __init__(self, operations: list[Operation]) -> None:
+    def __init__(self, operations: list[ApiOperation]) -> None:
         kinds: list[Any] = [ProblemDocument]
         for one in operations:
             kinds += one.values.values()
@@ -87,7 +87,7 @@ class _Schemas:
         return next(dict(schema) for known, schema in self._schemas if known is kind or known == kind)
 
 
-def _operation(one: Operation, schemas: _Schemas, needs_login: bool) -> dict[str, Any]:
+def _operation(one: ApiOperation, schemas: _Schemas, needs_login: bool) -> dict[str, Any]:
     summary, _, rest = one.description.partition("\n\n")
     told: dict[str, Any] = {
         "operationId": one.name,
@@ -106,7 +106,7 @@ def _operation(one: Operation, schemas: _Schemas, needs_login: bool) -> dict[str
     return told if body is None else {**told, "requestBody": body}
 
 
-def _body(one: Operation, schemas: _Schemas) -> dict[str, Any] | None:
+def _body(one: ApiOperation, schemas: _Schemas) -> dict[str, Any] | None:
     if one.body is not None:
         schema = schemas.of(one.body.kind)
         example = schemas.examples.of(schema, is_request=True)
@@ -135,7 +135,7 @@ def _parameter(name: str, where: str, schemas: _Schemas, schema: dict[str, Any],
     return {**told, "example": schemas.examples.of(schema, name)}
 
 
-def _responses(one: Operation, schemas: _Schemas) -> dict[str, Any]:
+def _responses(one: ApiOperation, schemas: _Schemas) -> dict[str, Any]:
     if one.returns is bytes:
         content = {BYTES: {"schema": {"type": "string", "format": "binary"}}}
     else:
@@ -144,7 +144,7 @@ def _responses(one: Operation, schemas: _Schemas) -> dict[str, Any]:
     return {str(status): {"description": "done", "content": content} for status in (one.status, *one.also)}
 
 
-def _errors(one: Operation, needs_login: bool) -> dict[str, Any]:
+def _errors(one: ApiOperation, needs_login: bool) -> dict[str, Any]:
     listed = {str(status): component_name(status) for status in error_responses.statuses(one, needs_login)}
     return {
         status: {"$ref": f"#/components/responses/{name}"} for status, name in {**listed, "default": "Problem"}.items()

@@ -1,7 +1,7 @@
 """The table of operations: every one is a decorated function, and its signature is its documentation.
 
     @operation("POST", "/queues/{queue}/messages", Needs.SEND, "messages", status=201)
-    async def send(call: Call, queue: QueueName, body: NewMessage) -> Sent: ...
+    async def send(call: ApiCall, queue: QueueName, body: NewMessage) -> Sent: ...
 
 Parameters that the path names come from it, `body` from the body, keyword-only ones from the query. The document that
 describes the API (`openapi.py`) is made from this table, so it cannot say anything else.
@@ -17,7 +17,6 @@ from typing import Any, get_type_hints
 from urllib.parse import parse_qsl
 
 import msgspec
-from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.client.aio.queue import AsyncQueue
@@ -27,12 +26,14 @@ from penstock.domain.validation import check_name, nearest, shown
 from penstock.servers.access import Right
 from penstock.servers.http.api.decoder import Body, QueryValue
 from penstock.servers.http.api.inputs import Nothing
-from penstock.servers.http.auth import Identity, check_right, identity_of
+from penstock.servers.http.auth import SCOPE_KEY as IDENTITY_KEY
+from penstock.servers.http.auth import Identity, check_right
 from penstock.servers.http.bodies import JSON
 from penstock.servers.http.problems import Problem
 from penstock.servers.http.request import HttpRequest
 from penstock.servers.http.router import Route
-from penstock.servers.http.state import HttpState, http_state
+from penstock.servers.http.state import SCOPE_KEY as STATE_KEY
+from penstock.servers.http.state import HttpState
 
 PREFIX = "/api/v1"
 _encode = msgspec.json.Encoder().encode
@@ -42,15 +43,12 @@ NO_BODY = Body(Nothing)
 SEEN_SECONDS = 1.0
 
 
-class Call:
+class ApiCall(msgspec.Struct, eq=False):
     """One request, as an operation sees it."""
 
-    __slots__ = ("identity", "request", "state")
-
-    def __init__(self, request: HttpRequest) -> None:
-        self.request = request
-        self.state: HttpState = http_state(request)
-        self.identity: Identity = identity_of(request)
+    request: HttpRequest
+    state: HttpState
+    identity: Identity
 
     @property
     def store(self) -> AsyncStore:
@@ -86,14 +84,14 @@ class Call:
         return user is not None and user.may(right, queue)
 
 
-class Operation(Route):
+class ApiOperation(Route):
     """`media_type` is what the body is when not JSON; `status` what success answers, or one of `also`."""
 
     __slots__ = (
+        "_run",
         "also",
         "body",
         "description",
-        "is_streamed",
         "media_type",
         "name",
         "query",
@@ -116,12 +114,12 @@ class Operation(Route):
         is_streamed: bool,
         also: tuple[int, ...],
     ) -> None:
-        super().__init__(method, PREFIX + pattern, self._bound(run, status), right)
+        super().__init__(method, PREFIX + pattern, self.handle, right, is_streamed=is_streamed)
+        self._run = run
         self.name = run.__name__
         self.tag = tag
         self.status = status
         self.media_type = media_type
-        self.is_streamed = is_streamed
         self.also = also
         self.description = inspect.cleandoc(run.__doc__ or "")
         hints = get_type_hints(run, include_extras=True)
@@ -138,22 +136,20 @@ class Operation(Route):
         }
         self.returns = hints["return"]
 
-    def _bound(self, run: Callable[..., Awaitable[Any]], status: int) -> Callable[..., Awaitable[Response]]:
-        async def handle(request: HttpRequest, **values: str) -> Response:
-            options = self._read_query(request)
-            if self.body is not None:
-                values["body"] = await self.body.read(request)
-            elif self.takes_nothing:
-                await NO_BODY.read(request)
-            outcome = await run(Call(request), **values, **options)
-            if isinstance(outcome, Response):
-                return outcome
-            return Response(_encode(outcome), status, media_type=JSON)
+    async def handle(self, request: HttpRequest, **values: Any) -> Response:
+        scope = request.scope
+        if self.query or scope["query_string"]:
+            values |= self._read_query(scope["query_string"])
+        if self.body is not None:
+            values["body"] = await self.body.read(request)
+        elif self.takes_nothing:
+            await NO_BODY.read(request)
+        outcome = await self._run(ApiCall(request, scope[STATE_KEY], scope[IDENTITY_KEY]), **values)
+        if isinstance(outcome, Response):
+            return outcome
+        return Response(_encode(outcome), self.status, media_type=JSON)
 
-        return handle
-
-    def _read_query(self, request: Request) -> dict[str, Any]:
-        text: bytes = request.scope["query_string"]
+    def _read_query(self, text: bytes) -> dict[str, Any]:
         if not text:
             given: dict[str, str] = {}
         else:
@@ -175,7 +171,7 @@ def _parse(text: bytes) -> dict[str, str]:
     return given
 
 
-OPERATIONS: list[Operation] = []
+OPERATIONS: list[ApiOperation] = []
 
 
 def operation(
@@ -192,7 +188,7 @@ def operation(
     """Put a function into the table."""
 
     def put(run: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        OPERATIONS.append(Operation(method, pattern, run, right, tag, status, media_type, is_streamed, also))
+        OPERATIONS.append(ApiOperation(method, pattern, run, right, tag, status, media_type, is_streamed, also))
         return run
 
     return put

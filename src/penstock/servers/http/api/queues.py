@@ -21,7 +21,7 @@ from penstock.servers.http.api.documents import (
     Sought,
 )
 from penstock.servers.http.api.inputs import Input
-from penstock.servers.http.api.operations import Call, operation
+from penstock.servers.http.api.operations import ApiCall, operation
 from penstock.servers.http.api.policies import PolicyChanges, given_fields
 from penstock.servers.http.api.values import GroupName, Position, QueueName, Time
 from penstock.servers.permissions import Needs
@@ -30,13 +30,13 @@ TAG = "queues"
 
 
 @operation("GET", "/queues", Needs.READ_QUEUES, TAG)
-async def list_queues(call: Call) -> Queues:
+async def list_queues(call: ApiCall) -> Queues:
     """All queues that the user may look at, by name, with their policies and groups."""
     return Queues([info for info in await call.store.queues() if call.identity.may(Needs.READ_QUEUES, info.name)])
 
 
 @operation("GET", "/queues/{queue}", Needs.READ_QUEUES, TAG)
-async def show_queue(call: Call, queue: QueueName) -> QueueDocument:
+async def show_queue(call: ApiCall, queue: QueueName) -> QueueDocument:
     """One queue: its policy, the stats of its groups, its consumers and batches."""
     engine = (await call.known(queue)).engine
 
@@ -49,7 +49,7 @@ async def show_queue(call: Call, queue: QueueName) -> QueueDocument:
 
 
 @operation("GET", "/queues/{queue}/stats", Needs.READ_QUEUES, TAG)
-async def stats(call: Call, queue: QueueName, *, group: GroupName | None = None) -> Groups:
+async def stats(call: ApiCall, queue: QueueName, *, group: GroupName | None = None) -> Groups:
     """Counts of every group, or of one, in one snapshot and without reading messages."""
     every = await (await call.known(queue)).stats()
     if group is None:
@@ -63,13 +63,13 @@ async def stats(call: Call, queue: QueueName, *, group: GroupName | None = None)
 
 
 @operation("GET", "/queues/{queue}/policy", Needs.READ_POLICY, TAG)
-async def policy(call: Call, queue: QueueName) -> PolicyDocument:
+async def policy(call: ApiCall, queue: QueueName) -> PolicyDocument:
     """The policy of a queue: settings for all its messages unless a send overrides them."""
     return PolicyDocument(queue, await (await call.known(queue)).policy())
 
 
 @operation("PATCH", "/queues/{queue}/policy", Needs.SET_POLICY, TAG)
-async def declare(call: Call, queue: QueueName, body: PolicyChanges) -> PolicyDocument:
+async def declare(call: ApiCall, queue: QueueName, body: PolicyChanges) -> PolicyDocument:
     """Set fields of a queue's policy; creates the queue if there is none."""
     changes = check_changes(given_fields(body))
     source = call.queue(queue)
@@ -77,30 +77,30 @@ async def declare(call: Call, queue: QueueName, body: PolicyChanges) -> PolicyDo
 
 
 @operation("POST", "/queues/{queue}/pause", Needs.PAUSE_QUEUE, TAG)
-async def pause(call: Call, queue: QueueName) -> PolicyDocument:
+async def pause(call: ApiCall, queue: QueueName) -> PolicyDocument:
     """Pause: receives return nothing until resume; sends and settlements go on."""
     return await _set_paused(call, queue, True)
 
 
 @operation("POST", "/queues/{queue}/resume", Needs.PAUSE_QUEUE, TAG)
-async def resume(call: Call, queue: QueueName) -> PolicyDocument:
+async def resume(call: ApiCall, queue: QueueName) -> PolicyDocument:
     """Resume a paused queue."""
     return await _set_paused(call, queue, False)
 
 
-async def _set_paused(call: Call, queue: str, paused: bool) -> PolicyDocument:
+async def _set_paused(call: ApiCall, queue: str, paused: bool) -> PolicyDocument:
     source = await call.known(queue)
     return PolicyDocument(queue, await source.executor.write(lambda: source.engine.declare(queue, {"paused": paused})))
 
 
 @operation("POST", "/queues/{queue}/flush", Needs.FLUSH, TAG)
-async def flush(call: Call, queue: QueueName) -> Count:
+async def flush(call: ApiCall, queue: QueueName) -> Count:
     """Remove every message; the policy stays. Returns how many."""
     return Count(await (await call.known(queue)).flush())
 
 
 @operation("DELETE", "/queues/{queue}", Needs.DELETE_QUEUE, TAG)
-async def delete_queue(call: Call, queue: QueueName) -> Count:
+async def delete_queue(call: ApiCall, queue: QueueName) -> Count:
     """Remove the queue itself, with its messages, groups, batches and policy. Returns how many messages.
 
     409 while a schedule sends to it or a consumer is registered: they would make it anew.
@@ -130,7 +130,7 @@ class Seeking(Input, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 @operation("POST", "/queues/{queue}/groups/{group}/seek", Needs.SEEK, "groups")
-async def seek(call: Call, queue: QueueName, group: GroupName, body: Seeking) -> Sought:
+async def seek(call: ApiCall, queue: QueueName, group: GroupName, body: Seeking) -> Sought:
     """Move a group's cursor, to receive messages again or to skip them. Returns the position of the cursor."""
     return Sought(await (await call.known(queue)).seek(group, body.target))
 
@@ -139,13 +139,13 @@ async def seek(call: Call, queue: QueueName, group: GroupName, body: Seeking) ->
 
 
 @operation("POST", "/sweep", Needs.SWEEP, "store")
-async def sweep(call: Call) -> SweepReport:
+async def sweep(call: ApiCall) -> SweepReport:
     """One maintenance pass: reclaim lapsed leases, promote due messages, expire late ones, fire schedules, trim."""
     return await call.store.sweep()
 
 
 @operation("GET", "/me", Right.NOTHING, "store")
-async def me(call: Call) -> Me:
+async def me(call: ApiCall) -> Me:
     """The authenticated user and its rights."""
     user = call.identity.user
     rights = sorted(right.value for right in user.rights if right is not Right.NOTHING)

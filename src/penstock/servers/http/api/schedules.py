@@ -12,7 +12,7 @@ from penstock.domain.validation import check_name
 from penstock.servers.access import Right
 from penstock.servers.http.api.documents import Removed, ScheduleDocument, Schedules, Sent, schedule_document
 from penstock.servers.http.api.new_message import NewContent
-from penstock.servers.http.api.operations import Call, operation
+from penstock.servers.http.api.operations import ApiCall, operation
 from penstock.servers.http.api.values import QueueName, ScheduleName
 from penstock.servers.permissions import Needs
 
@@ -31,20 +31,20 @@ class NewSchedule(NewContent, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 @operation("GET", "/schedules", Needs.READ_SCHEDULES, TAG)
-async def list_schedules(call: Call) -> Schedules:
+async def list_schedules(call: ApiCall) -> Schedules:
     """All schedules of queues that the user may look at, by name."""
     found = await call.store.schedules()
     return Schedules([schedule_document(one) for one in found if call.identity.may(Needs.READ_SCHEDULES, one.queue)])
 
 
 @operation("GET", "/schedules/{schedule}", Needs.READ_SCHEDULES, TAG)
-async def show_schedule(call: Call, schedule: ScheduleName) -> ScheduleDocument:
+async def show_schedule(call: ApiCall, schedule: ScheduleName) -> ScheduleDocument:
     """One schedule, with its next tick."""
     return schedule_document(await _known(call, schedule, Needs.READ_SCHEDULES))
 
 
 @operation("PUT", "/schedules/{schedule}", Needs.SET_SCHEDULE, TAG)
-async def put_schedule(call: Call, schedule: ScheduleName, body: NewSchedule) -> ScheduleDocument:
+async def put_schedule(call: ApiCall, schedule: ScheduleName, body: NewSchedule) -> ScheduleDocument:
     """Create or replace a schedule. Each tick sends exactly one message, however many servers run."""
     check_name("schedule", schedule)
     call.check(Needs.SET_SCHEDULE, body.queue)
@@ -68,7 +68,7 @@ async def put_schedule(call: Call, schedule: ScheduleName, body: NewSchedule) ->
 
 
 @operation("DELETE", "/schedules/{schedule}", Needs.SET_SCHEDULE, TAG)
-async def remove_schedule(call: Call, schedule: ScheduleName) -> Removed:
+async def remove_schedule(call: ApiCall, schedule: ScheduleName) -> Removed:
     """Remove a schedule; messages that it sent stay."""
     await _known(call, schedule, Needs.SET_SCHEDULE)
     await call.store.unschedule(schedule)
@@ -76,27 +76,27 @@ async def remove_schedule(call: Call, schedule: ScheduleName) -> Removed:
 
 
 @operation("POST", "/schedules/{schedule}/pause", Needs.PAUSE_SCHEDULE, TAG)
-async def pause_schedule(call: Call, schedule: ScheduleName) -> ScheduleDocument:
+async def pause_schedule(call: ApiCall, schedule: ScheduleName) -> ScheduleDocument:
     """Pause a schedule. Ticks missed meanwhile are not sent."""
     await _known(call, schedule, Needs.PAUSE_SCHEDULE)
     return schedule_document(await call.store.pause_schedule(schedule))
 
 
 @operation("POST", "/schedules/{schedule}/resume", Needs.PAUSE_SCHEDULE, TAG)
-async def resume_schedule(call: Call, schedule: ScheduleName) -> ScheduleDocument:
+async def resume_schedule(call: ApiCall, schedule: ScheduleName) -> ScheduleDocument:
     """Resume a schedule with its next tick."""
     await _known(call, schedule, Needs.PAUSE_SCHEDULE)
     return schedule_document(await call.store.resume_schedule(schedule))
 
 
 @operation("POST", "/schedules/{schedule}/run", Needs.RUN_SCHEDULE, TAG, status=201)
-async def run_schedule(call: Call, schedule: ScheduleName) -> Sent:
+async def run_schedule(call: ApiCall, schedule: ScheduleName) -> Sent:
     """Send the message of a schedule now, paused or not. Its ticks do not change."""
     await _known(call, schedule, Needs.RUN_SCHEDULE)
     return Sent(await call.store.run_schedule(schedule))
 
 
-async def _known(call: Call, name: str, right: Right) -> Schedule:
+async def _known(call: ApiCall, name: str, right: Right) -> Schedule:
     """The schedule, if the user has the right to its queue; otherwise the same error as for an unknown one."""
     check_name("schedule", name)
     found = await _find(call, name)
@@ -106,5 +106,5 @@ async def _known(call: Call, name: str, right: Right) -> Schedule:
     return found
 
 
-async def _find(call: Call, name: str) -> Schedule | None:
+async def _find(call: ApiCall, name: str) -> Schedule | None:
     return next((one for one in await call.store.schedules() if one.name == name), None)

@@ -28,10 +28,10 @@ from penstock.servers.resp.backend import portions, sent
 from penstock.servers.resp.commands.entries_read import forget_entries_read
 from penstock.servers.resp.commands.events import event_key, shown_id
 from penstock.servers.resp.encoder import NO_ARRAY, OK, Partial, Replies, Reply
-from penstock.servers.resp.errors import CommandError, failure, wrong_arity
-from penstock.servers.resp.message_leases import Acked, MessageLease
+from penstock.servers.resp.errors import CommandError, wrong_arity
+from penstock.servers.resp.message_leases import MessageLease
 from penstock.servers.resp.pending import BlockingCall, Pending
-from penstock.servers.resp.session import Begun, Session
+from penstock.servers.resp.session import Begun, ClientSession
 from penstock.servers.resp.table import Order, command
 from penstock.servers.shared_receive import ReceiveRequest
 
@@ -52,7 +52,7 @@ def _all_but_last_of_four(words: list[bytes]) -> list[bytes] | None:
 
 @command("QADD", Order.SEND, Needs.SEND, FAMILY, common=_all_but_last_of_four)
 def add(
-    session: Session,
+    session: ClientSession,
     queue: QueueName,
     expire_seconds: Seconds,
     contents: Blob,
@@ -64,16 +64,13 @@ def add(
     options = _options(expire_seconds)
     drafts: list[Draft] = [(one[3], None, options) for one in calls]
     if noblock:
-        return in_background(session, queue, session.backend.send(queue, drafts, _check_sent, coalesces=True))
-    return session.backend.send(queue, drafts, _id_replies, coalesces=True)
+        pending = session.backend.send(queue, drafts, _check_sent, session.backend.send_events)
+        return in_background(session, queue, pending)
+    return session.backend.send(queue, drafts, Replies, session.backend.send_events)
 
 
 def _check_sent(ids: list[Any]) -> Reply:
     return sent(ids[0])
-
-
-def _id_replies(ids: list[Any]) -> Reply:
-    return Replies([failure(one) if isinstance(one, BaseException) else one for one in ids])
 
 
 @lru_cache(maxsize=1024)
@@ -82,7 +79,7 @@ def _options(expire_seconds: float) -> Options:
     return Options(ttl_seconds=check_seconds("expireSeconds", expire_seconds, above=True))
 
 
-def in_background(session: Session, queue: str, pending: Pending) -> Begun:
+def in_background(session: ClientSession, queue: str, pending: Pending) -> Begun:
     """Answered before it is stored; but while the store is known to fail, only when it is stored. A transaction is
     stored as a whole, and so is what it sends."""
     server = session.server
@@ -113,7 +110,7 @@ def _stored(server: Server, reply: Reply) -> Reply:
 class _Background:
     """Where the outcome of a send goes whose client did not want to wait for it."""
 
-    def __init__(self, session: Session, queue: str) -> None:
+    def __init__(self, session: ClientSession, queue: str) -> None:
         self.server = session.server
         self.queue = queue
 
@@ -139,13 +136,13 @@ def _all_of_three(words: list[bytes]) -> list[bytes] | None:
 
 @command("QGET", Order.RECEIVE, Needs.RECEIVE, FAMILY, brings_messages=True, common=_all_of_three)
 def get(
-    session: Session, queue: QueueName, group: GroupName, *, ex: Seconds = LEASE_SECONDS, calls: list[list[bytes]]
+    session: ClientSession, queue: QueueName, group: GroupName, *, ex: Seconds = LEASE_SECONDS, calls: list[list[bytes]]
 ) -> Begun:
     """Take the next event of a queue for a group; EX 0 acknowledges it at once."""
     return receive_events(session, queue, group, ex, len(calls))
 
 
-def receive_events(session: Session, queue: str, group: str, seconds: float, times: int = 1) -> Pending:
+def receive_events(session: ClientSession, queue: str, group: str, seconds: float, times: int = 1) -> Pending:
     if seconds == 0:
         return session.backend.receive_and_ack(queue, group, session.consumer, 1, _event_reply)
     check_seconds("EX", seconds, above=True)
@@ -153,7 +150,7 @@ def receive_events(session: Session, queue: str, group: str, seconds: float, tim
     return session.backend.receive(queue, group, request, seconds, partial(_event_replies, session, times))
 
 
-def _event_replies(session: Session, times: int, outcome: list[list[Receipt]]) -> Reply:
+def _event_replies(session: ClientSession, times: int, outcome: list[list[Receipt]]) -> Reply:
     """One reply for each of `times` commands, whose messages this connection holds under their leases."""
     [receipts] = outcome
     replies = Replies()
@@ -161,8 +158,8 @@ def _event_replies(session: Session, times: int, outcome: list[list[Receipt]]) -
     for receipt, rows in portions(receipts, 1, times):
         if rows:
             row = rows[0]
-            name = shown_id(row, receipt)
-            key = name if row[HEADERS] is None else receipt.id_of(row).encode()
+            key = receipt.id_of(row).encode()
+            name = key if row[HEADERS] is None else shown_id(row, receipt)
             held[key] = MessageLease(receipt.token, row[POSITION], receipt.consumer, session.holder)
             replies.append([name, row[PAYLOAD]])
         elif receipt.is_cut:
@@ -189,7 +186,7 @@ def _event_reply(receipt: Receipt) -> Reply:
     least=1,
     common=_all_but_last_of_four,
 )
-def acknowledge(session: Session, queue: QueueName, words: Words, *, calls: list[list[bytes]]) -> Begun:
+def acknowledge(session: ClientSession, queue: QueueName, words: Words, *, calls: list[list[bytes]]) -> Begun:
     """Say that an event was processed: 1, or 0 when it timed out or was acknowledged before."""
     token = 0
     if len(words) > 2 and words[-2].upper() == b"TOKEN":
@@ -202,7 +199,7 @@ def acknowledge(session: Session, queue: QueueName, words: Words, *, calls: list
         settle = Settle(Event.ACK, key.decode(), 0, token)
         return session.backend.message_leases.settle(session, queue, group, settle, _ack_reply)
     ids = [words[-1]] if len(calls) == 1 else [one[3] for one in calls]
-    return session.backend.message_leases.ack(session, queue, group, [event_key(one) for one in ids], _ack_replies)
+    return session.backend.message_leases.ack(session, queue, group, list(map(event_key, ids)))
 
 
 def _ack_reply(settled: Settled) -> Reply:
@@ -211,12 +208,8 @@ def _ack_reply(settled: Settled) -> Reply:
     return int(settled.ok)
 
 
-def _ack_replies(outcomes: list[Acked]) -> Reply:
-    return Replies([failure(one) if isinstance(one, OutOfOrder) else int(one) for one in outcomes])
-
-
 @command("QNOTIFY", Order.ALONE, Needs.RECEIVE, FAMILY, usage="QNOTIFY [consumerGroup] timeout [queue ...]", least=1)
-def notify(session: Session, words: Words) -> Begun:
+def notify(session: ClientSession, words: Words) -> Begun:
     """Wait until one of the queues has an event for the group, and give back its name; nil when the time is up."""
     if len(words) == 1:
         group, timeout, names = OLDER_GROUP, words[0], []
@@ -230,7 +223,7 @@ def notify(session: Session, words: Words) -> Begun:
     return BlockingCall(_first_look(session, queues, group), queues, group, seconds, None, None, lambda queue, _: queue)
 
 
-def _first_look(session: Session, queues: list[str], group: str) -> Pending:
+def _first_look(session: ClientSession, queues: list[str], group: str) -> Pending:
     engine = session.backend.engine
 
     def operation() -> str | None:
@@ -243,7 +236,7 @@ def _first_look(session: Session, queues: list[str], group: str) -> Pending:
 
 
 @command("QFLUSH", Order.TURN, Needs.FLUSH, FAMILY)
-def flush(session: Session, queue: QueueName) -> Begun:
+def flush(session: ClientSession, queue: QueueName) -> Begun:
     """Remove all events of a queue and all that its groups have done, as if it had never been used."""
     engine, consumers = session.backend.engine, session.backend.consumers
 

@@ -14,7 +14,7 @@ from penstock.servers.resp.commands.bananaq import LEASE_SECONDS, OLDER_GROUP, i
 from penstock.servers.resp.commands.events import HEADER, ChosenId, chosen_id
 from penstock.servers.resp.encoder import NO_ARRAY, OK, Reply
 from penstock.servers.resp.errors import CommandError, quoted
-from penstock.servers.resp.session import Begun, Session
+from penstock.servers.resp.session import Begun, ClientSession
 from penstock.servers.resp.table import Order, command
 
 FAMILY = "queue"
@@ -27,7 +27,7 @@ LOOK_BACK = 1000
 
 @command("QLPUSH", Order.TURN, Needs.SEND, FAMILY)
 def push_left(
-    session: Session, queue: QueueName, event_id: ChosenId, contents: Blob, *, noblock: Flag = False
+    session: ClientSession, queue: QueueName, event_id: ChosenId, contents: Blob, *, noblock: Flag = False
 ) -> Begun:
     """Add an event with an id of your own, to be taken after all others."""
     return _push(session, queue, event_id, contents, LEFT, noblock)
@@ -35,13 +35,15 @@ def push_left(
 
 @command("QRPUSH", Order.TURN, Needs.SEND, FAMILY)
 def push_right(
-    session: Session, queue: QueueName, event_id: ChosenId, contents: Blob, *, noblock: Flag = False
+    session: ClientSession, queue: QueueName, event_id: ChosenId, contents: Blob, *, noblock: Flag = False
 ) -> Begun:
     """Add an event with an id of your own, to be taken before all others."""
     return _push(session, queue, event_id, contents, None, noblock)
 
 
-def _push(session: Session, queue: str, event_id: str, contents: bytes, priority: int | None, noblock: bool) -> Begun:
+def _push(
+    session: ClientSession, queue: str, event_id: str, contents: bytes, priority: int | None, noblock: bool
+) -> Begun:
     message_id = chosen_id(event_id)
     headers = None if message_id == event_id else {HEADER: event_id}
     outgoing = Outgoing(payload=contents, priority=priority or 0, headers=headers, id=message_id)
@@ -59,13 +61,13 @@ def _push(session: Session, queue: str, event_id: str, contents: bytes, priority
     return session.backend.write(operation, lambda _: OK)
 
 
-def _before_all(session: Session, queue: str) -> int:
+def _before_all(session: ClientSession, queue: str) -> int:
     """A priority better than that of every event that waits; beyond the best there is none."""
     waiting = session.backend.engine.peek(queue, OLDER_GROUP, 1)
     return max(0, min([LEFT, *(one.priority for one in waiting)]) - 1)
 
 
-def _check_new(session: Session, queue: str, event_id: str, message_id: str) -> None:
+def _check_new(session: ClientSession, queue: str, event_id: str, message_id: str) -> None:
     try:
         session.backend.engine.find(queue, message_id)
     except NotFound:
@@ -78,20 +80,20 @@ class _Taken(CommandError):
 
 
 @command("QRPOP", Order.RECEIVE, Needs.RECEIVE, FAMILY, brings_messages=True)
-def pop(session: Session, queue: QueueName, *, ex: Seconds = LEASE_SECONDS) -> Begun:
+def pop(session: ClientSession, queue: QueueName, *, ex: Seconds = LEASE_SECONDS) -> Begun:
     """Take the event at the right end; EX 0 acknowledges it at once."""
     return receive_events(session, queue, OLDER_GROUP, ex)
 
 
 @command("QRPEEK", Order.ALONE, Needs.READ_MESSAGES, FAMILY, brings_messages=True)
-def peek_right(session: Session, queue: QueueName) -> Begun:
+def peek_right(session: ClientSession, queue: QueueName) -> Begun:
     """See the event that would be taken next, without taking it."""
     engine = session.backend.engine
     return session.backend.read(lambda: engine.peek(queue, OLDER_GROUP, 1), lambda found: _event_reply(found[:1]))
 
 
 @command("QLPEEK", Order.ALONE, Needs.READ_MESSAGES, FAMILY, brings_messages=True)
-def peek_left(session: Session, queue: QueueName) -> Begun:
+def peek_left(session: ClientSession, queue: QueueName) -> Begun:
     """See the event that would be taken last, without taking it."""
     engine = session.backend.engine
 
@@ -112,7 +114,7 @@ def _event_reply(found: list[Message]) -> Reply:
 
 
 @command("QREGISTER", Order.HERE, Needs.RECEIVE, FAMILY)
-def register(session: Session, queues: QueueNames) -> Reply:
+def register(session: ClientSession, queues: QueueNames) -> Reply:
     """Say which queues this client consumes, for a QNOTIFY that names none."""
     session.registered = list(dict.fromkeys(queues))
     return OK

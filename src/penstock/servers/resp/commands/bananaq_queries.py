@@ -15,7 +15,7 @@ from penstock.servers.resp.encoder import Reply
 from penstock.servers.resp.errors import CommandError
 from penstock.servers.resp.pending import Pending
 from penstock.servers.resp.presence import Place
-from penstock.servers.resp.session import Begun, Session
+from penstock.servers.resp.session import Begun, ClientSession
 from penstock.servers.resp.table import Order, command
 
 FAMILY = "queue"
@@ -25,13 +25,13 @@ Status = dict[str, dict[str, Numbers]]
 
 
 @command("QSTATUS", Order.ALONE, Needs.READ_QUEUES, FAMILY, usage=f"QSTATUS {USAGE}")
-def status(session: Session, words: Words) -> Begun:
+def status(session: ClientSession, words: Words) -> Begun:
     """Numbers about queues and their groups, for programs."""
     return _status(session, words, _status_reply)
 
 
 @command("QINFO", Order.ALONE, Needs.READ_QUEUES, FAMILY, usage=f"QINFO {USAGE}")
-def info(session: Session, words: Words) -> Begun:
+def info(session: ClientSession, words: Words) -> Begun:
     """Numbers about queues and their groups, for people."""
     return _status(session, words, _lines)
 
@@ -49,7 +49,7 @@ def _lines(found: Status) -> Reply:
     ]
 
 
-def _status(session: Session, words: list[bytes], tell: Callable[[Status], Reply]) -> Pending:
+def _status(session: ClientSession, words: list[bytes], tell: Callable[[Status], Reply]) -> Pending:
     queues, groups = _names(words)
     session.check(Needs.READ_QUEUES, *queues)
     server, engine = session.server, session.backend.engine

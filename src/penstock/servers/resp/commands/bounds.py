@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from penstock.servers.resp.commands.entries import BEYOND, Bound, entry_id, message_entry_id
-from penstock.servers.resp.session import Session
+from penstock.servers.resp.session import ClientSession
 
 
-def after_bound(session: Session, queue: str, bound: Bound) -> int:
+def after_bound(session: ClientSession, queue: str, bound: Bound) -> int:
     """The place before the first entry of a range that starts here."""
     if bound.position is None:
         return session.backend.engine.position_at(queue, bound.milliseconds * 1000)
     return _place(session, queue, bound.milliseconds, bound.position if bound.is_open else bound.position - 1)
 
 
-def upto_bound(session: Session, queue: str, bound: Bound) -> int:
+def upto_bound(session: ClientSession, queue: str, bound: Bound) -> int:
     """The place of the last entry of a range that ends here."""
     if bound.position is None:
         return session.backend.engine.position_at(queue, (bound.milliseconds + 1) * 1000)
     return _place(session, queue, bound.milliseconds, bound.position - 1 if bound.is_open else bound.position)
 
 
-def _place(session: Session, queue: str, milliseconds: int, position: int) -> int:
+def _place(session: ClientSession, queue: str, milliseconds: int, position: int) -> int:
     """The last place with an id up to this one, whether or not it has an entry: within its millisecond the position
     decides, else the time."""
     engine = session.backend.engine
@@ -32,7 +32,7 @@ def _place(session: Session, queue: str, milliseconds: int, position: int) -> in
     return min(position, engine.position_at(queue, (milliseconds + 1) * 1000))
 
 
-def is_at(session: Session, queue: str, milliseconds: int, position: int) -> bool:
+def is_at(session: ClientSession, queue: str, milliseconds: int, position: int) -> bool:
     """Whether an entry has exactly this id. One that was delayed lies later than its time says."""
     if not 0 < position < BEYOND:
         return False

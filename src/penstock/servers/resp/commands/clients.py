@@ -11,16 +11,16 @@ import msgspec
 from penstock.servers.access import Right
 from penstock.servers.resp.arguments import Text, Words, read_count, read_text
 from penstock.servers.resp.commands.connection import client_name
-from penstock.servers.resp.encoder import OK, Failure, Reply
+from penstock.servers.resp.encoder import OK, Reply
 from penstock.servers.resp.errors import CommandError, quoted, unknown_subcommand, wrong_arity
-from penstock.servers.resp.session import Session
+from penstock.servers.resp.session import ClientSession
 from penstock.servers.resp.table import Order, command
 
 if TYPE_CHECKING:
     from penstock.servers.resp.connection import Connection
 
 FAMILY = "connection"
-UNBLOCKED = Failure("UNBLOCKED client unblocked via CLIENT UNBLOCK")
+UNBLOCKED = CommandError("UNBLOCKED client unblocked via CLIENT UNBLOCK")
 # Every client here is of the first kind.
 TYPES = (b"NORMAL", b"MASTER", b"SLAVE", b"REPLICA", b"PUBSUB")
 Has = Callable[["Connection"], bool]
@@ -33,7 +33,7 @@ Has = Callable[["Connection"], bool]
     FAMILY,
     usage="CLIENT ID|INFO|LIST|GETNAME|SETNAME name|SETINFO attr value|KILL filter value|UNBLOCK id [TIMEOUT|ERROR]",
 )
-def client(session: Session, subcommand: Text, words: Words) -> Reply:
+def client(session: ClientSession, subcommand: Text, words: Words) -> Reply:
     """About connections: ID, INFO, LIST, GETNAME, SETNAME, SETINFO, NO-EVICT, NO-TOUCH, KILL, UNBLOCK."""
     run = CLIENT.get(subcommand.upper())
     if run is None:
@@ -44,14 +44,14 @@ def client(session: Session, subcommand: Text, words: Words) -> Reply:
 # -- this connection ---------------------------------------------------------------------------------------------------
 
 
-def _set_name(session: Session, words: list[bytes]) -> Reply:
+def _set_name(session: ClientSession, words: list[bytes]) -> Reply:
     if len(words) != 1:
         raise wrong_arity("client|setname")
-    session.name = client_name(words[0])
+    session.rename(client_name(words[0]))
     return OK
 
 
-def _set_info(session: Session, words: list[bytes]) -> Reply:
+def _set_info(session: ClientSession, words: list[bytes]) -> Reply:
     if len(words) != 2:
         raise wrong_arity("client|setinfo")
     value = client_name(words[1][:255])
@@ -65,7 +65,7 @@ def _set_info(session: Session, words: list[bytes]) -> Reply:
     return OK
 
 
-def _info(session: Session, words: list[bytes]) -> Reply:
+def _info(session: ClientSession, words: list[bytes]) -> Reply:
     return "".join(f"{_described(one)}\n" for one in session.server.connections if one.session is session)
 
 
@@ -93,7 +93,7 @@ def _described(connection: Connection) -> str:
 # -- all of them -------------------------------------------------------------------------------------------------------
 
 
-def _list(session: Session, words: list[bytes]) -> Reply:
+def _list(session: ClientSession, words: list[bytes]) -> Reply:
     """Only those who manage see others."""
     everybody = session.may(Right.MANAGE)
     wanted = _listed(words)
@@ -114,33 +114,33 @@ def _listed(words: list[bytes]) -> Has:
     raise CommandError("ERR syntax error: CLIENT LIST takes TYPE type, or ID id [id ...]")
 
 
-def _in_order(session: Session) -> list[Connection]:
+def _in_order(session: ClientSession) -> list[Connection]:
     return sorted(session.server.connections, key=lambda one: one.session.id)
 
 
-def _kill(session: Session, words: list[bytes]) -> Reply:
+def _kill(session: ClientSession, words: list[bytes]) -> Reply:
     session.check_everywhere(Right.MANAGE)
     if len(words) == 1:
-        wanted = _Wanted([_has_address(words[0])], skips_self=False)
+        wanted = _ClientFilter([_has_address(words[0])], skips_self=False)
         if not _end(session, wanted):
             raise CommandError("ERR No such client")
         return OK
     return _end(session, _read_filters(words))
 
 
-class _Wanted(msgspec.Struct):
+class _ClientFilter(msgspec.Struct):
     """The clients that CLIENT KILL means."""
 
     filters: list[Has]
     skips_self: bool = True
 
-    def among(self, session: Session) -> Iterable[Connection]:
+    def among(self, session: ClientSession) -> Iterable[Connection]:
         for one in _in_order(session):
             if not (self.skips_self and one.session is session) and all(has(one) for has in self.filters):
                 yield one
 
 
-def _end(session: Session, wanted: _Wanted) -> int:
+def _end(session: ClientSession, wanted: _ClientFilter) -> int:
     found = list(wanted.among(session))
     for one in found:
         if one.session is session:
@@ -150,8 +150,8 @@ def _end(session: Session, wanted: _Wanted) -> int:
     return len(found)
 
 
-def _read_filters(words: list[bytes]) -> _Wanted:
-    wanted = _Wanted([])
+def _read_filters(words: list[bytes]) -> _ClientFilter:
+    wanted = _ClientFilter([])
     if not words or len(words) % 2:
         raise CommandError("ERR syntax error: CLIENT KILL takes filters, each with a value")
     for name, value in zip(words[::2], words[1::2], strict=True):
@@ -207,7 +207,7 @@ def _is_of_type(kind: bytes) -> Has:
     return lambda one: kind.upper() == TYPES[0]
 
 
-def _unblock(session: Session, words: list[bytes]) -> Reply:
+def _unblock(session: ClientSession, words: list[bytes]) -> Reply:
     """Whether that client was waiting."""
     session.check_everywhere(Right.MANAGE)
     if len(words) not in (1, 2):
@@ -220,19 +220,19 @@ def _unblock(session: Session, words: list[bytes]) -> Reply:
     return int(any([one.unblock(UNBLOCKED if reason == b"ERROR" else None) for one in waiting]))
 
 
-def _get_id(session: Session, words: list[bytes]) -> Reply:
+def _get_id(session: ClientSession, words: list[bytes]) -> Reply:
     return session.id
 
 
-def _get_name(session: Session, words: list[bytes]) -> Reply:
+def _get_name(session: ClientSession, words: list[bytes]) -> Reply:
     return session.name or None
 
 
-def _help(session: Session, words: list[bytes]) -> Reply:
+def _help(session: ClientSession, words: list[bytes]) -> Reply:
     return ["CLIENT <subcommand>. Subcommands are:", *sorted(CLIENT)]
 
 
-CLIENT: dict[str, Callable[[Session, list[bytes]], Reply]] = {
+CLIENT: dict[str, Callable[[ClientSession, list[bytes]], Reply]] = {
     "ID": _get_id,
     "GETNAME": _get_name,
     "SETNAME": _set_name,

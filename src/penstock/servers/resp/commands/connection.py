@@ -9,7 +9,7 @@ from penstock.servers.access import DEFAULT, Right
 from penstock.servers.resp.arguments import Count, Words, read_text
 from penstock.servers.resp.encoder import OK, RESP2, RESP3, Reply, Simple
 from penstock.servers.resp.errors import CommandError, quoted, wrong_arity
-from penstock.servers.resp.session import Begun, Session
+from penstock.servers.resp.session import Begun, ClientSession
 from penstock.servers.resp.table import Order, command
 
 FAMILY = "connection"
@@ -30,7 +30,7 @@ NO_PASSWORD = (
     in_multi=False,
     usage="HELLO [protocol [AUTH user password] [SETNAME name]]",
 )
-def hello(session: Session, words: Words) -> Begun:
+def hello(session: ClientSession, words: Words) -> Begun:
     """Choose the version of the protocol, and say who you are."""
     if not words:
         _check_known(session)
@@ -63,7 +63,7 @@ def _hello_options(words: list[bytes]) -> tuple[str | None, tuple[str, bytes] | 
     return name, login
 
 
-def _check_known(session: Session) -> None:
+def _check_known(session: ClientSession) -> None:
     if session.user_name is None:
         raise CommandError(
             "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH "
@@ -72,19 +72,19 @@ def _check_known(session: Session) -> None:
         )
 
 
-async def _log_in_and_greet(session: Session, protocol: int, name: str | None, login: tuple[str, bytes]) -> Reply:
+async def _log_in_and_greet(session: ClientSession, protocol: int, name: str | None, login: tuple[str, bytes]) -> Reply:
     await session.log_in(*login)
     return _greet(session, protocol, name)
 
 
-def _greet(session: Session, protocol: int, name: str | None) -> Reply:
+def _greet(session: ClientSession, protocol: int, name: str | None) -> Reply:
     session.protocol = RESP3 if protocol == 3 else RESP2
     if name is not None:
-        session.name = name
+        session.rename(name)
     return greeting(session)
 
 
-def greeting(session: Session) -> dict[str, Any]:
+def greeting(session: ClientSession) -> dict[str, Any]:
     # In this order: node-redis reads by place when it speaks RESP2.
     return {
         "server": "penstock",
@@ -98,7 +98,7 @@ def greeting(session: Session) -> dict[str, Any]:
 
 
 @command("AUTH", Order.ALONE, Right.NOTHING, FAMILY, is_open=True, in_multi=False, usage="AUTH [user] password")
-def authenticate(session: Session, words: Words) -> Begun:
+def authenticate(session: ClientSession, words: Words) -> Begun:
     """Say who you are."""
     if len(words) not in (1, 2):
         raise wrong_arity("auth")
@@ -109,13 +109,13 @@ def authenticate(session: Session, words: Words) -> Begun:
     return _log_in(session, name, words[-1])
 
 
-async def _log_in(session: Session, name: str, password: bytes) -> Reply:
+async def _log_in(session: ClientSession, name: str, password: bytes) -> Reply:
     await session.log_in(name, password)
     return OK
 
 
 @command("PING", Order.HERE, Right.NOTHING, FAMILY, usage="PING [message]")
-def ping(session: Session, words: Words) -> Reply:
+def ping(session: ClientSession, words: Words) -> Reply:
     """See that the server is there."""
     if len(words) > 1:
         raise wrong_arity("ping")
@@ -123,7 +123,7 @@ def ping(session: Session, words: Words) -> Reply:
 
 
 @command("ECHO", Order.HERE, Right.NOTHING, FAMILY, usage="ECHO message")
-def echo(session: Session, words: Words) -> Reply:
+def echo(session: ClientSession, words: Words) -> Reply:
     """Give back what was sent."""
     if len(words) != 1:
         raise wrong_arity("echo")
@@ -131,21 +131,21 @@ def echo(session: Session, words: Words) -> Reply:
 
 
 @command("QUIT", Order.HERE, Right.NOTHING, FAMILY, is_open=True, in_multi=False)
-def quit_(session: Session, words: Words) -> Reply:
+def quit_(session: ClientSession, words: Words) -> Reply:
     """Say goodbye."""
     session.wants_close = True
     return OK
 
 
 @command("RESET", Order.ALONE, Right.NOTHING, FAMILY, is_open=True, in_multi=False)
-def reset(session: Session) -> Reply:
+def reset(session: ClientSession) -> Reply:
     """Be as just connected."""
     session.begin_again()
     return Simple("RESET")
 
 
 @command("SELECT", Order.HERE, Right.NOTHING, FAMILY)
-def select(session: Session, index: Count) -> Reply:
+def select(session: ClientSession, index: Count) -> Reply:
     """Choose database 0, the only one."""
     if index:
         raise CommandError(f"ERR DB index is out of range: there is only 0, not {index}")
@@ -153,13 +153,13 @@ def select(session: Session, index: Count) -> Reply:
 
 
 @command("READONLY", Order.HERE, Right.NOTHING, FAMILY)
-def readonly(session: Session) -> Reply:
+def readonly(session: ClientSession) -> Reply:
     """Accepted for clients that always say so."""
     return OK
 
 
 @command("TIME", Order.HERE, Right.NOTHING, FAMILY)
-def tell_time(session: Session) -> Reply:
+def tell_time(session: ClientSession) -> Reply:
     """The server's clock: seconds, and microseconds within the second."""
     seconds, microseconds = divmod(time.time_ns() // 1000, 1_000_000)
     return [str(seconds), str(microseconds)]

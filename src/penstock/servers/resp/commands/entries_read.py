@@ -10,12 +10,12 @@ import msgspec
 
 from penstock.domain.lifecycle import State
 from penstock.domain.results import GroupStats
-from penstock.servers.resp.session import Session
+from penstock.servers.resp.session import ClientSession
 
 KIND = "stream_entries_read"
 
 
-def set_entries_read(session: Session, queue: str, group: str, count: int | None) -> None:
+def set_entries_read(session: ClientSession, queue: str, group: str, count: int | None) -> None:
     """Inside a call; without a count, what was said before is forgotten."""
     engine, key = session.backend.engine, _key(queue, group)
     if count is None:
@@ -26,14 +26,14 @@ def set_entries_read(session: Session, queue: str, group: str, count: int | None
         engine.record(KIND, {key: str(count - passed)})
 
 
-def forget_entries_read(session: Session, queue: str) -> None:
+def forget_entries_read(session: ClientSession, queue: str) -> None:
     """Inside a call: of all groups."""
     said = list(session.backend.engine.ledger(KIND, _prefix(queue)))
     if said:
         session.backend.engine.record(KIND, {}, said)
 
 
-def entries_read(session: Session, queue: str, group: str, stats: GroupStats) -> int | None:
+def entries_read(session: ClientSession, queue: str, group: str, stats: GroupStats) -> int | None:
     """Inside a call; None for a group that has not read, and of which nothing was said."""
     engine, key = session.backend.engine, _key(queue, group)
     said = engine.ledger(KIND, key).get(key)

@@ -19,7 +19,7 @@ from penstock.domain.timestamps import EPOCH
 from penstock.servers.resp.backend import NOW, sent
 from penstock.servers.resp.commands.entries import message_entry_id
 from penstock.servers.resp.errors import CommandError
-from penstock.servers.resp.session import Session
+from penstock.servers.resp.session import ClientSession
 
 # Made once for this purpose; it only has to stay the same.
 NAMESPACE = uuid.UUID("0b7f2f0a-3f0e-4c58-9f0c-6d2a4c1d7e53")
@@ -32,7 +32,7 @@ class Idempotence(msgspec.Struct, frozen=True):
     producer: bytes
     entry: bytes | None  # None: the fields say it
 
-    def send(self, session: Session, queue: str, message: Draft, fields: list[bytes]) -> str:
+    def send(self, session: ClientSession, queue: str, message: Draft, fields: list[bytes]) -> str:
         """Inside a call: the id of the new entry, or of the one that was sent before."""
         engine = session.backend.engine
         if self.entry is not None:
@@ -45,10 +45,10 @@ class Idempotence(msgspec.Struct, frozen=True):
                 return message_entry_id(before)
             chosen = _identity(self.producer, entry, stretch)
         options = msgspec.structs.replace(NOW, id=chosen)
-        sent(session.backend.send_now(queue, [(message[0], message[1], options)])[0])
+        sent(session.backend.send_entries(queue, [(message[0], message[1], options)])[0])
         return message_entry_id(engine.find(queue, chosen))
 
-    def _found(self, session: Session, queue: str, message_id: str) -> Message | None:
+    def _found(self, session: ClientSession, queue: str, message_id: str) -> Message | None:
         try:
             return session.backend.engine.find(queue, message_id)
         except NotFound:

@@ -12,7 +12,7 @@ from penstock.servers.resp.arguments import Words
 from penstock.servers.resp.commands.connection import REDIS_VERSION
 from penstock.servers.resp.encoder import Reply, Tags, Verbatim
 from penstock.servers.resp.errors import CommandError, quoted, unknown_subcommand
-from penstock.servers.resp.session import Session
+from penstock.servers.resp.session import ClientSession
 from penstock.servers.resp.table import SINCE, TABLE, Command, Order, command
 
 FAMILY = "server"
@@ -21,7 +21,7 @@ READING = {Right.NOTHING, Right.LOOK}
 
 
 @command("COMMAND", Order.HERE, Right.NOTHING, FAMILY, usage="COMMAND [COUNT|LIST|INFO [name ...]|DOCS [name ...]]")
-def tell_commands(session: Session, words: Words) -> Reply:
+def tell_commands(session: ClientSession, words: Words) -> Reply:
     """What commands there are, with their documentation."""
     if not words:
         return [_row(one) for one in _allowed(session)]
@@ -42,11 +42,11 @@ def tell_commands(session: Session, words: Words) -> Reply:
             raise unknown_subcommand("COMMAND", words[0])
 
 
-def _allowed(session: Session) -> list[Command]:
+def _allowed(session: ClientSession) -> list[Command]:
     return [one for one in TABLE.values() if any(map(session.may, one.rights))]
 
 
-def _chosen(session: Session, names: list[bytes]) -> list[Command | None]:
+def _chosen(session: ClientSession, names: list[bytes]) -> list[Command | None]:
     if not names:
         return list(_allowed(session))
     found = [TABLE.get(name.upper()) for name in names]
@@ -82,7 +82,7 @@ def _document(one: Command) -> dict[str, Any]:
 
 
 @command("INFO", Order.HERE, Right.NOTHING, FAMILY, usage="INFO [section ...]")
-def info(session: Session, words: Words) -> Reply:
+def info(session: ClientSession, words: Words) -> Reply:
     """How the server is."""
     server = session.server
     waiting = server.blocked_clients
@@ -111,7 +111,7 @@ def info(session: Session, words: Words) -> Reply:
 
 
 @command("CONFIG", Order.HERE, Right.NOTHING, FAMILY, usage="CONFIG GET name [name ...]")
-def config(session: Session, words: Words) -> Reply:
+def config(session: ClientSession, words: Words) -> Reply:
     """Settings cannot be read or changed through this port; GET answers that there are none."""
     if words and words[0].upper() == b"GET":
         return {}
@@ -119,6 +119,6 @@ def config(session: Session, words: Words) -> Reply:
 
 
 @command("CLUSTER", Order.HERE, Right.NOTHING, FAMILY, usage="CLUSTER")
-def cluster(session: Session, words: Words) -> Reply:
+def cluster(session: ClientSession, words: Words) -> Reply:
     """There is no cluster."""
     raise CommandError("ERR This instance has cluster support disabled")

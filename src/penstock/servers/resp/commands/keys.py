@@ -11,7 +11,7 @@ from penstock.servers.resp.commands.entries_read import forget_entries_read
 from penstock.servers.resp.commands.keyspace import STREAM, Glob, exists, place, type_of, visible_keys
 from penstock.servers.resp.encoder import OK, Reply, Simple
 from penstock.servers.resp.errors import CommandError, printable, unknown_subcommand, wrong_arity
-from penstock.servers.resp.session import Begun, Session
+from penstock.servers.resp.session import Begun, ClientSession
 from penstock.servers.resp.table import Order, command
 
 FAMILY = "generic"
@@ -29,14 +29,14 @@ NOT_TRACKED = "ERR {} of keys is not tracked"
 # -- removing ----------------------------------------------------------------------------------------------------------
 
 
-def _delete(session: Session, queues: list[str]) -> Begun:
+def _delete(session: ClientSession, queues: list[str]) -> Begun:
     def operation() -> int:
         return sum(_clear(session, queue) for queue in dict.fromkeys(queues))
 
     return session.backend.write(operation, lambda count: count)
 
 
-def _clear(session: Session, queue: str) -> bool:
+def _clear(session: ClientSession, queue: str) -> bool:
     """Inside a call: whether it was there."""
     was_held = locks.free(session.backend.engine, queue)
     for group in session.backend.engine.groups(queue):
@@ -46,19 +46,19 @@ def _clear(session: Session, queue: str) -> bool:
 
 
 @command("DEL", Order.TURN, Right.MANAGE, FAMILY, least=1)
-def delete(session: Session, key: QueueNames) -> Begun:
+def delete(session: ClientSession, key: QueueNames) -> Begun:
     """Remove queues with all their messages and groups; their policies stay. Gives back how many were there."""
     return _delete(session, key)
 
 
 @command("UNLINK", Order.TURN, Right.MANAGE, FAMILY, least=1)
-def unlink(session: Session, key: QueueNames) -> Begun:
+def unlink(session: ClientSession, key: QueueNames) -> Begun:
     """The same as DEL."""
     return _delete(session, key)
 
 
 @command("FLUSHDB", Order.TURN, Right.MANAGE, FAMILY, usage="FLUSHDB [ASYNC|SYNC]")
-def flush(session: Session, words: Words) -> Begun:
+def flush(session: ClientSession, words: Words) -> Begun:
     """Remove all queues and locks, as DEL does; needs the right to manage every queue."""
     if len(words) > 1 or (words and words[0].upper() not in (b"ASYNC", b"SYNC")):
         raise CommandError("ERR syntax error: FLUSHDB takes ASYNC or SYNC, or nothing")
@@ -75,31 +75,31 @@ def flush(session: Session, words: Words) -> Begun:
 
 
 @command("EXISTS", Order.ALONE, Right.LOOK, FAMILY, least=1)
-def count_existing(session: Session, key: QueueNames) -> Begun:
+def count_existing(session: ClientSession, key: QueueNames) -> Begun:
     """How many of the keys there are; one that is named twice counts twice."""
     return session.backend.read(lambda: sum(type_of(session, one) is not None for one in key), lambda count: count)
 
 
 @command("TOUCH", Order.ALONE, Right.LOOK, FAMILY, least=1)
-def touch(session: Session, key: QueueNames) -> Begun:
+def touch(session: ClientSession, key: QueueNames) -> Begun:
     """How many of the keys there are."""
     return count_existing(session, key)
 
 
 @command("TYPE", Order.ALONE, Right.LOOK, FAMILY)
-def tell_type(session: Session, key: QueueName) -> Begun:
+def tell_type(session: ClientSession, key: QueueName) -> Begun:
     """The type of a key: stream for a queue, string for a lock, or none."""
     return session.backend.read(lambda: type_of(session, key), lambda kind: Simple(kind or "none"))
 
 
 @command("DBSIZE", Order.ALONE, Right.LOOK, FAMILY)
-def size(session: Session) -> Begun:
+def size(session: ClientSession) -> Begun:
     """How many keys there are."""
     return session.backend.read(lambda: len(visible_keys(session)), lambda count: count)
 
 
 @command("KEYS", Order.ALONE, Right.LOOK, FAMILY)
-def find_keys(session: Session, pattern: Blob) -> Begun:
+def find_keys(session: ClientSession, pattern: Blob) -> Begun:
     """The keys that match a pattern."""
     glob = Glob(pattern)
     return session.backend.read(
@@ -108,7 +108,7 @@ def find_keys(session: Session, pattern: Blob) -> Begun:
 
 
 @command("SCAN", Order.ALONE, Right.LOOK, FAMILY, usage="SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]")
-def scan(session: Session, cursor: Blob, words: Words) -> Begun:
+def scan(session: ClientSession, cursor: Blob, words: Words) -> Begun:
     """Go through the keys a few at a time: the cursor for the next call, 0 at the end, and the keys."""
     if not cursor.isdigit() or len(cursor) > 20:
         raise CommandError("ERR invalid cursor")
@@ -147,7 +147,7 @@ def _scan_options(words: list[bytes]) -> tuple[Glob, int, str | None]:
 
 
 @command("OBJECT", Order.ALONE, Right.LOOK, FAMILY, usage="OBJECT ENCODING|REFCOUNT|IDLETIME|FREQ key")
-def describe(session: Session, subcommand: Text, words: Words) -> Begun:
+def describe(session: ClientSession, subcommand: Text, words: Words) -> Begun:
     """How a key is kept: the encoding of a queue is stream."""
     name = subcommand.upper()
     if name == "HELP":
@@ -175,7 +175,7 @@ def describe(session: Session, subcommand: Text, words: Words) -> Begun:
 def _add_expiry_command(name: str, summary: str, answer: Callable[[int, int], int]) -> None:
     """`answer` is given the end of the key and the current time."""
 
-    def run(session: Session, key: QueueName) -> Begun:
+    def run(session: ClientSession, key: QueueName) -> Begun:
         def operation() -> int:
             engine = session.backend.engine
             lock = locks.find(engine, key)
@@ -204,7 +204,7 @@ _add_expiry_command("PEXPIRETIME", "The same in milliseconds.", lambda ends_at, 
 
 
 @command("PERSIST", Order.TURN, Right.MANAGE, FAMILY)
-def persist(session: Session, key: QueueName) -> Begun:
+def persist(session: ClientSession, key: QueueName) -> Begun:
     """Let a lock end no more by itself: 1, or 0 where nothing would end."""
     engine = session.backend.engine
 
@@ -218,7 +218,7 @@ def persist(session: Session, key: QueueName) -> Begun:
 def _expires(name: str, ends_at: Callable[[int, int], int]) -> None:
     """`ends_at` is given the number of the command, and now."""
 
-    def run(session: Session, key: QueueName, words: Words) -> Begun:
+    def run(session: ClientSession, key: QueueName, words: Words) -> Begun:
         """Let a lock end. Refused for a queue, which does not expire as a whole; a time that is over deletes it."""
         return _expire(session, key, name, words, ends_at)
 
@@ -226,7 +226,9 @@ def _expires(name: str, ends_at: Callable[[int, int], int]) -> None:
     command(name, Order.TURN, Right.MANAGE, FAMILY, usage=usage, least=1)(run)
 
 
-def _expire(session: Session, key: str, name: str, words: list[bytes], ends_at: Callable[[int, int], int]) -> Begun:
+def _expire(
+    session: ClientSession, key: str, name: str, words: list[bytes], ends_at: Callable[[int, int], int]
+) -> Begun:
     time, options = read_integer(words[0]), _expire_options(name, words[1:])
     engine = session.backend.engine
 
@@ -273,18 +275,18 @@ _expires("PEXPIREAT", lambda time, now: time * 1_000)
 
 
 @command("RENAME", Order.ALONE, Right.MANAGE, FAMILY)
-def rename(session: Session, key: QueueName, new_key: QueueName) -> Begun:
+def rename(session: ClientSession, key: QueueName, new_key: QueueName) -> Begun:
     """Refused: a queue is known by its name. To the same name it is allowed."""
     return _rename(session, key, new_key, OK)
 
 
 @command("RENAMENX", Order.ALONE, Right.MANAGE, FAMILY)
-def rename_unless_there(session: Session, key: QueueName, new_key: QueueName) -> Begun:
+def rename_unless_there(session: ClientSession, key: QueueName, new_key: QueueName) -> Begun:
     """Refused as RENAME is; 0 when the new key is there already."""
     return _rename(session, key, new_key, 0)
 
 
-def _rename(session: Session, key: str, new_key: str, same: Reply) -> Begun:
+def _rename(session: ClientSession, key: str, new_key: str, same: Reply) -> Begun:
     session.check(Right.MANAGE, new_key)
 
     def operation() -> Reply:

@@ -10,27 +10,27 @@ import hashlib
 
 from penstock.servers.access import Right
 from penstock.servers.resp import locks
-from penstock.servers.resp.session import Session
+from penstock.servers.resp.session import ClientSession
 
 STREAM, STRING = "stream", "string"
 # Wide enough that few names share a place, and exact in clients that read numbers as doubles.
 CURSOR_BITS = 48
 
 
-def type_of(session: Session, key: str) -> str | None:
+def type_of(session: ClientSession, key: str) -> str | None:
     """Inside a call; None for a key that is not there."""
     if exists(session, key):
         return STREAM
     return None if locks.find(session.backend.engine, key) is None else STRING
 
 
-def exists(session: Session, queue: str) -> bool:
+def exists(session: ClientSession, queue: str) -> bool:
     """Inside a call: whether there is such a stream."""
     engine = session.backend.engine
     return bool(engine.groups(queue)) or engine.unread(queue) > 0
 
 
-def visible_keys(session: Session) -> dict[str, str]:
+def visible_keys(session: ClientSession) -> dict[str, str]:
     """Inside a call: the keys that the user may see, with their types."""
     engine = session.backend.engine
     found = {name: STRING for name in locks.held(engine) if session.may(Right.LOOK, name)}

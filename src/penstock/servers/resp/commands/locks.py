@@ -15,7 +15,7 @@ from penstock.servers.resp.arguments import Blob, QueueName, Words, read_integer
 from penstock.servers.resp.commands.keyspace import exists
 from penstock.servers.resp.encoder import OK, Reply
 from penstock.servers.resp.errors import CommandError, quoted
-from penstock.servers.resp.session import Begun, Session
+from penstock.servers.resp.session import Begun, ClientSession
 from penstock.servers.resp.table import Order, command
 
 FAMILY = "string"
@@ -24,7 +24,7 @@ WRONG_TYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
 
 
 @command("SET", Order.TURN, Right.RECEIVE, FAMILY, usage="SET key token NX [PX milliseconds|EX seconds]")
-def set_lock(session: Session, key: QueueName, token: Blob, words: Words) -> Begun:
+def set_lock(session: ClientSession, key: QueueName, token: Blob, words: Words) -> Begun:
     """Take a lock: OK, or nil when somebody holds it. Other values cannot be set."""
     milliseconds = _lock_options(words)
     engine = session.backend.engine
@@ -60,7 +60,7 @@ def _time(value: bytes) -> int:
 
 
 @command("GET", Order.ALONE, Right.LOOK, FAMILY)
-def get_lock(session: Session, key: QueueName) -> Begun:
+def get_lock(session: ClientSession, key: QueueName) -> Begun:
     """The token of a lock, or nil when nobody holds it."""
 
     def operation() -> Reply:
@@ -76,20 +76,20 @@ class _Script(NamedTuple):
     """A script that is known by its SHA-1: how many arguments it takes, and what it does."""
 
     arguments: int
-    run: Callable[[Session, str, list[bytes]], bool]
+    run: Callable[[ClientSession, str, list[bytes]], bool]
 
 
-def _free(session: Session, name: str, words: list[bytes]) -> bool:
+def _free(session: ClientSession, name: str, words: list[bytes]) -> bool:
     return locks.free(session.backend.engine, name, words[0])
 
 
-def _extend(session: Session, name: str, words: list[bytes]) -> bool:
+def _extend(session: ClientSession, name: str, words: list[bytes]) -> bool:
     adds = words[2] == b"0"
     time = read_integer(words[1])
     return locks.extend(session.backend.engine, name, words[0], time, adds=adds, needs_end=True)
 
 
-def _take_again(session: Session, name: str, words: list[bytes]) -> bool:
+def _take_again(session: ClientSession, name: str, words: list[bytes]) -> bool:
     time = read_integer(words[1])
     return locks.extend(session.backend.engine, name, words[0], time, adds=False, needs_end=False)
 
@@ -102,7 +102,7 @@ SCRIPTS = {
 
 
 @command("EVALSHA", Order.TURN, Right.RECEIVE, "scripting", usage="EVALSHA sha1 1 key token [argument ...]", least=1)
-def run_script(session: Session, sha1: Blob, words: Words) -> Begun:
+def run_script(session: ClientSession, sha1: Blob, words: Words) -> Begun:
     """Free or extend a lock as redis-py does; other scripts are not known."""
     script = SCRIPTS.get(sha1.lower())
     if script is None:

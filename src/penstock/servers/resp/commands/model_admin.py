@@ -13,7 +13,7 @@ from penstock.servers.resp.arguments import Count, GroupName, MessageIds, QueueN
 from penstock.servers.resp.commands.replies import to_reply
 from penstock.servers.resp.encoder import OK, Reply
 from penstock.servers.resp.errors import CommandError, quoted, unknown_subcommand, wrong_arity
-from penstock.servers.resp.session import Begun, Session
+from penstock.servers.resp.session import Begun, ClientSession
 from penstock.servers.resp.table import Order, command
 
 FAMILY = "model"
@@ -25,7 +25,7 @@ MAX_LIMIT = 10_000
 
 @command("QDEAD", Order.ALONE, Needs.READ_DEAD_LETTERS, FAMILY, brings_messages=True)
 def dead(
-    session: Session,
+    session: ClientSession,
     queue: QueueName,
     *,
     group: GroupName | None = None,
@@ -41,7 +41,7 @@ def dead(
 
 @command("QREDRIVE", Order.TURN, Needs.REDRIVE, FAMILY)
 def redrive(
-    session: Session,
+    session: ClientSession,
     queue: QueueName,
     ids: MessageIds,
     *,
@@ -55,7 +55,7 @@ def redrive(
 
 @command("QPURGE", Order.TURN, Needs.PURGE, FAMILY)
 def purge(
-    session: Session,
+    session: ClientSession,
     queue: QueueName,
     ids: MessageIds,
     *,
@@ -75,19 +75,19 @@ def _same(value: Any) -> Reply:
 
 
 @command("QPAUSE", Order.TURN, Needs.PAUSE_QUEUE, FAMILY)
-def pause(session: Session, queue: QueueName) -> Begun:
+def pause(session: ClientSession, queue: QueueName) -> Begun:
     """Hand out nothing until QRESUME; sends and settlements go on."""
     return session.backend.write(lambda: session.backend.engine.declare(queue, {"paused": True}), lambda _: OK)
 
 
 @command("QRESUME", Order.TURN, Needs.PAUSE_QUEUE, FAMILY)
-def resume(session: Session, queue: QueueName) -> Begun:
+def resume(session: ClientSession, queue: QueueName) -> Begun:
     """Hand out messages again."""
     return session.backend.write(lambda: session.backend.engine.declare(queue, {"paused": False}), lambda _: OK)
 
 
 @command("QSEEK", Order.TURN, Needs.SEEK, FAMILY)
-def seek(session: Session, queue: QueueName, group: GroupName, target: Text) -> Begun:
+def seek(session: ClientSession, queue: QueueName, group: GroupName, target: Text) -> Begun:
     """Move a group to a position, or to start or end; gives back the position."""
     place: int | str = int(target) if target.isascii() and target.isdigit() else target
     return session.backend.write(lambda: session.backend.local.queue(queue).seek(group, place), _same)
@@ -101,7 +101,7 @@ def seek(session: Session, queue: QueueName, group: GroupName, target: Text) -> 
     usage="QPOLICY queue [field value ...]",
     also=(Needs.SET_POLICY,),
 )
-def policy(session: Session, queue: QueueName, words: Words) -> Begun:
+def policy(session: ClientSession, queue: QueueName, words: Words) -> Begun:
     """Show a queue's policy, or set fields of it; values are JSON."""
     if len(words) % 2:
         raise wrong_arity("qpolicy")
@@ -136,7 +136,7 @@ def _json(value: bytes) -> Any:
     usage="QBATCH OPEN|INFO|START|CANCEL|END|ABORT|LIST queue [name] [payload [TYPE type]]",
     also=(Needs.RUN_BATCHES,),
 )
-def batch(session: Session, subcommand: Text, words: Words) -> Begun:
+def batch(session: ClientSession, subcommand: Text, words: Words) -> Begun:
     """Batches: OPEN, INFO, START and CANCEL one, set its END or ABORT message, LIST them; QSEND fills them."""
     word = subcommand.upper()
     if not words:
@@ -156,28 +156,28 @@ def batch(session: Session, subcommand: Text, words: Words) -> Begun:
     return session.backend.write(lambda: run(session, queue, name, words), to_reply)
 
 
-def _open(session: Session, queue: str, name: str, words: list[bytes]) -> object:
+def _open(session: ClientSession, queue: str, name: str, words: list[bytes]) -> object:
     return session.backend.engine.batch_open(queue, name, None, None)
 
 
-def _inspect(session: Session, queue: str, name: str, words: list[bytes]) -> object:
+def _inspect(session: ClientSession, queue: str, name: str, words: list[bytes]) -> object:
     return session.backend.engine.batch(queue, name)
 
 
-def _start(session: Session, queue: str, name: str, words: list[bytes]) -> object:
+def _start(session: ClientSession, queue: str, name: str, words: list[bytes]) -> object:
     return session.backend.engine.batch_start(queue, name)
 
 
-def _cancel(session: Session, queue: str, name: str, words: list[bytes]) -> object:
+def _cancel(session: ClientSession, queue: str, name: str, words: list[bytes]) -> object:
     return session.backend.engine.batch_cancel(queue, name)
 
 
-def _end(session: Session, queue: str, name: str, words: list[bytes]) -> object:
+def _end(session: ClientSession, queue: str, name: str, words: list[bytes]) -> object:
     session.backend.local.queue(queue).batch(name).set_end(words[2], content_type=_type(words))
     return session.backend.engine.batch(queue, name)
 
 
-def _abort(session: Session, queue: str, name: str, words: list[bytes]) -> object:
+def _abort(session: ClientSession, queue: str, name: str, words: list[bytes]) -> object:
     session.backend.local.queue(queue).batch(name).set_abort(words[2], content_type=_type(words))
     return session.backend.engine.batch(queue, name)
 
@@ -186,7 +186,7 @@ def _type(words: list[bytes]) -> str | None:
     return read_text(words[4]) if len(words) > 3 else None
 
 
-Run = Callable[[Session, str, str, list[bytes]], object]
+Run = Callable[[ClientSession, str, str, list[bytes]], object]
 BATCHES: dict[str, tuple[Run, int]] = {
     "OPEN": (_open, 2),
     "INFO": (_inspect, 2),
@@ -209,7 +209,7 @@ BATCHES: dict[str, tuple[Run, int]] = {
     "RESUME name | REMOVE name",
     also=(Needs.PAUSE_SCHEDULE, Needs.SET_SCHEDULE),
 )
-def schedule(session: Session, subcommand: Text, words: Words) -> Begun:
+def schedule(session: ClientSession, subcommand: Text, words: Words) -> Begun:
     """Schedules: ADD, LIST, PAUSE, RESUME and REMOVE cron rules that send messages."""
     local = session.backend.local
     word = subcommand.upper()
@@ -241,7 +241,7 @@ def schedule(session: Session, subcommand: Text, words: Words) -> Begun:
     return session.backend.write(operation, _same)
 
 
-def _add_schedule(session: Session, words: list[bytes]) -> Begun:
+def _add_schedule(session: ClientSession, words: list[bytes]) -> Begun:
     if len(words) < 4 or len(words) % 2:
         raise wrong_arity("qschedule|add")
     name, cron, queue = read_name("schedule")(words[0]), read_text(words[1]), read_name("queue")(words[2])

@@ -30,7 +30,7 @@ from penstock.servers.resp.arguments import Blob, Count, GroupName, MessageId, N
 from penstock.servers.resp.backend import sent
 from penstock.servers.resp.encoder import Reply
 from penstock.servers.resp.pending import BlockingCall, Pending
-from penstock.servers.resp.session import Begun, Session
+from penstock.servers.resp.session import Begun, ClientSession
 from penstock.servers.resp.table import Order, command
 from penstock.servers.shared_receive import ReceiveRequest
 
@@ -41,7 +41,7 @@ NOTHING: list[Any] = []
 
 @command("QSEND", Order.SEND, Needs.SEND, FAMILY)
 def send(
-    session: Session,
+    session: ClientSession,
     queue: QueueName,
     payload: Blob,
     *,
@@ -78,7 +78,7 @@ def send(
         content_type=type,
     )
     drafts = [draft(outgoing, batch, None, batchqueue)]
-    return session.backend.send(queue, drafts, lambda ids: sent(ids[0]), makes=False)
+    return session.backend.send(queue, drafts, lambda ids: sent(ids[0]))
 
 
 def _time(seconds: float) -> datetime:
@@ -97,7 +97,7 @@ def _headers(text: str) -> dict[str, str]:
 
 @command("QRECEIVE", Order.RECEIVE, Needs.RECEIVE, FAMILY, brings_messages=True)
 def receive(
-    session: Session,
+    session: ClientSession,
     queue: QueueName,
     *,
     group: GroupName | None = None,
@@ -117,7 +117,7 @@ def receive(
 
 
 def _receive(
-    session: Session, queue: str, group: str | None, consumer: str, limit: int, lease: float | None, wait: float
+    session: ClientSession, queue: str, group: str | None, consumer: str, limit: int, lease: float | None, wait: float
 ) -> BlockingCall:
     backend = session.backend
 
@@ -155,7 +155,7 @@ def _receipt_reply(receipt: Receipt) -> Reply:
 
 @command("QNAK", Order.SEND, Needs.SETTLE, FAMILY)
 def nak(
-    session: Session,
+    session: ClientSession,
     queue: QueueName,
     group: GroupName,
     id: MessageId,
@@ -174,7 +174,7 @@ def nak(
 
 @command("QREJECT", Order.SEND, Needs.SETTLE, FAMILY)
 def reject(
-    session: Session,
+    session: ClientSession,
     queue: QueueName,
     group: GroupName,
     id: MessageId,
@@ -189,7 +189,7 @@ def reject(
 
 @command("QRESCHEDULE", Order.SEND, Needs.SETTLE, FAMILY)
 def reschedule(
-    session: Session,
+    session: ClientSession,
     queue: QueueName,
     group: GroupName,
     id: MessageId,
@@ -203,7 +203,7 @@ def reschedule(
     return _settle(session, queue, group, Settle(Event.RESCHEDULE, id, 0, token, reason, max(0.0, delay)))
 
 
-def _settle(session: Session, queue: str, group: str, settle: Settle) -> Pending:
+def _settle(session: ClientSession, queue: str, group: str, settle: Settle) -> Pending:
     return session.backend.message_leases.settle(session, queue, group, settle, _told_state)
 
 
@@ -215,7 +215,7 @@ def _told_state(settled: Settled) -> Reply:
 
 @command("QEXTEND", Order.TURN, Needs.SETTLE, FAMILY)
 def extend(
-    session: Session, queue: QueueName, group: GroupName, id: MessageId, seconds: Seconds, *, token: Token = 0
+    session: ClientSession, queue: QueueName, group: GroupName, id: MessageId, seconds: Seconds, *, token: Token = 0
 ) -> Begun:
     """Keep a lease until so many seconds from now; gives back its end."""
     check_seconds("seconds", seconds, above=True)

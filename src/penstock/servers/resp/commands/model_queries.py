@@ -6,7 +6,7 @@ from penstock.domain.validation import check_integer
 from penstock.servers.permissions import Needs
 from penstock.servers.resp.arguments import Count, GroupName, MessageId, QueueName
 from penstock.servers.resp.commands.replies import to_reply
-from penstock.servers.resp.session import Begun, Session
+from penstock.servers.resp.session import Begun, ClientSession
 from penstock.servers.resp.table import Order, command
 
 FAMILY = "model"
@@ -14,32 +14,32 @@ MAX_LIMIT = 10_000
 
 
 @command("QPEEK", Order.ALONE, Needs.READ_MESSAGES, FAMILY, brings_messages=True)
-def peek(session: Session, queue: QueueName, *, group: GroupName | None = None, limit: Count = 10) -> Begun:
+def peek(session: ClientSession, queue: QueueName, *, group: GroupName | None = None, limit: Count = 10) -> Begun:
     """What a group would receive next, without receiving it."""
     check_integer("LIMIT", limit, 1, MAX_LIMIT)
     return session.backend.read(lambda: session.backend.local.queue(queue).peek(limit, group), to_reply)
 
 
 @command("QFIND", Order.ALONE, Needs.READ_MESSAGES, FAMILY, brings_messages=True)
-def find(session: Session, queue: QueueName, id: MessageId) -> Begun:
+def find(session: ClientSession, queue: QueueName, id: MessageId) -> Begun:
     """One message by its id, wherever it is."""
     return session.backend.read(lambda: session.backend.engine.find(queue, id), to_reply)
 
 
 @command("QAUDIT", Order.ALONE, Needs.READ_MESSAGES, FAMILY)
-def audit(session: Session, queue: QueueName, id: MessageId) -> Begun:
+def audit(session: ClientSession, queue: QueueName, id: MessageId) -> Begun:
     """What happened to a message, in order, over all groups."""
     return session.backend.read(lambda: session.backend.engine.audit(queue, id), to_reply)
 
 
 @command("QEXPLAIN", Order.ALONE, Needs.READ_MESSAGES, FAMILY)
-def explain(session: Session, queue: QueueName, id: MessageId, *, group: GroupName | None = None) -> Begun:
+def explain(session: ClientSession, queue: QueueName, id: MessageId, *, group: GroupName | None = None) -> Begun:
     """Where a message is, why it is not running, and what to do about it."""
     return session.backend.read(lambda: session.backend.local.queue(queue).explain(id, group), to_reply)
 
 
 @command("QQUEUES", Order.ALONE, Needs.READ_QUEUES, FAMILY)
-def queues(session: Session) -> Begun:
+def queues(session: ClientSession) -> Begun:
     """All queues with their policies and groups."""
     engine = session.backend.engine
     return session.backend.read(
@@ -48,6 +48,6 @@ def queues(session: Session) -> Begun:
 
 
 @command("QCONSUMERS", Order.ALONE, Needs.READ_CONSUMERS, FAMILY)
-def consumers(session: Session, queue: QueueName) -> Begun:
+def consumers(session: ClientSession, queue: QueueName) -> Begun:
     """The registered consumers of a queue, in birth order."""
     return session.backend.read(lambda: session.backend.engine.consumers(queue), to_reply)

@@ -9,14 +9,14 @@ from penstock.servers.resp.arguments import Text, Words
 from penstock.servers.resp.commands.locks import SCRIPTS
 from penstock.servers.resp.encoder import OK, Reply
 from penstock.servers.resp.errors import CommandError, unknown_subcommand, wrong_arity
-from penstock.servers.resp.session import Session
+from penstock.servers.resp.session import ClientSession
 from penstock.servers.resp.table import Order, command
 
 FAMILY = "scripting"
 
 
 @command("SCRIPT", Order.HERE, Right.NOTHING, FAMILY, usage="SCRIPT EXISTS sha1 [sha1 ...] | LOAD script | FLUSH")
-def script(session: Session, subcommand: Text, words: Words) -> Reply:
+def script(session: ClientSession, subcommand: Text, words: Words) -> Reply:
     """Say which scripts are known: those of redis-py's locks, and no others."""
     match subcommand.upper():
         case "EXISTS":

@@ -10,7 +10,7 @@ from penstock.domain.timestamps import to_time
 from penstock.servers.resp.commands.entries import entry_id, message_entry
 from penstock.servers.resp.encoder import NO_ARRAY, Encoded, Reply, encode
 from penstock.servers.resp.errors import CommandError
-from penstock.servers.resp.session import Session
+from penstock.servers.resp.session import ClientSession
 from penstock.servers.shared_receive import MAX_BYTES, SMALL_LIMIT
 
 # Payload of a piece, which may have one entry that is larger.
@@ -20,14 +20,14 @@ Place = tuple[int, int, int]
 
 
 def browse(
-    session: Session, queue: str, after: int, upto: int | None, limit: int, *, backwards: bool = False
+    session: ClientSession, queue: str, after: int, upto: int | None, limit: int, *, backwards: bool = False
 ) -> list[Message]:
     """Inside a call: entries up to where the stream is settled that have not expired; those are as good as gone."""
     upto = _settled(session, queue, upto)
     return _unexpired(session, queue, after, upto, limit, backwards)
 
 
-def first_entries(session: Session, queue: str, after: int, limit: int) -> list[Message]:
+def first_entries(session: ClientSession, queue: str, after: int, limit: int) -> list[Message]:
     """Inside a call: the next entries after a place, as many as a reply may have."""
     upto = _settled(session, queue, None)
     if limit > SMALL_LIMIT:
@@ -38,7 +38,9 @@ def first_entries(session: Session, queue: str, after: int, limit: int) -> list[
     return _unexpired(session, queue, after, upto, limit, False)
 
 
-def check_size(session: Session, queue: str, after: int, upto: int | None, limit: int, *, backwards: bool) -> None:
+def check_size(
+    session: ClientSession, queue: str, after: int, upto: int | None, limit: int, *, backwards: bool
+) -> None:
     """Inside a call: refuse a range that is too large to be one reply. A part of it would look like all of it."""
     end = _settled(session, queue, upto)
     places = session.backend.engine.places(queue, after, end, limit, backwards=backwards)
@@ -50,12 +52,12 @@ def check_size(session: Session, queue: str, after: int, upto: int | None, limit
         )
 
 
-def _settled(session: Session, queue: str, upto: int | None) -> int:
+def _settled(session: ClientSession, queue: str, upto: int | None) -> int:
     end = session.backend.engine.settled(queue)
     return end if upto is None else min(upto, end)
 
 
-def _unexpired(session: Session, queue: str, after: int, upto: int, limit: int, backwards: bool) -> list[Message]:
+def _unexpired(session: ClientSession, queue: str, after: int, upto: int, limit: int, backwards: bool) -> list[Message]:
     engine = session.backend.engine
     now = to_time(engine.now())
     found: list[Message] = []
@@ -70,7 +72,7 @@ def _unexpired(session: Session, queue: str, after: int, upto: int, limit: int, 
 
 
 async def range_in_pieces(
-    session: Session, queue: str, bounds: Callable[[], tuple[int, int | None]], limit: int, *, backwards: bool
+    session: ClientSession, queue: str, bounds: Callable[[], tuple[int, int | None]], limit: int, *, backwards: bool
 ) -> Reply:
     """The array's length comes first, so an entry that is removed meanwhile is sent without its fields."""
     read = session.backend.store.executor.read
@@ -105,7 +107,7 @@ def _pieces(places: list[Place], size: int) -> Iterator[list[Place]]:
         yield piece
 
 
-def _encoded(session: Session, queue: str, piece: list[Place]) -> bytes:
+def _encoded(session: ClientSession, queue: str, piece: list[Place]) -> bytes:
     """Inside a call."""
     ends = sorted((piece[0][0], piece[-1][0]))
     found = {one.position: one for one in _unexpired(session, queue, ends[0] - 1, ends[1], len(piece), False)}

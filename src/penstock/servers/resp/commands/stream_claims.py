@@ -27,7 +27,7 @@ from penstock.servers.resp.commands.stream_groups import check_group
 from penstock.servers.resp.commands.stream_pending import MOST, lease_name
 from penstock.servers.resp.encoder import Reply
 from penstock.servers.resp.errors import CommandError, quoted
-from penstock.servers.resp.session import Begun, Session
+from penstock.servers.resp.session import Begun, ClientSession
 from penstock.servers.resp.table import Order, command
 from penstock.servers.shared_receive import MAX_BYTES
 
@@ -65,7 +65,7 @@ def _brings_entries(values: list[Any]) -> bool:
 
 
 @command("XCLAIM", Order.TURN, Right.RECEIVE, FAMILY, usage=CLAIM_USAGE, least=2, brings_messages=_brings_entries)
-def claim(session: Session, queue: QueueName, group: GroupName, consumer: Name, words: Words) -> Begun:
+def claim(session: ClientSession, queue: QueueName, group: GroupName, consumer: Name, words: Words) -> Begun:
     """Take over entries that another consumer holds for too long; as many as a reply may have."""
     idle = _idle(words[0])
     at = 1
@@ -92,7 +92,9 @@ def claim(session: Session, queue: QueueName, group: GroupName, consumer: Name, 
     return session.backend.write(operation, lambda receipt: _claimed(session, consumer, receipt, asked.just_ids))
 
 
-def _wanted(session: Session, queue: str, group: str, names: list[bytes]) -> Iterator[tuple[Message, LeaseInfo | None]]:
+def _wanted(
+    session: ClientSession, queue: str, group: str, names: list[bytes]
+) -> Iterator[tuple[Message, LeaseInfo | None]]:
     """Entries with exactly these ids, one after the other, and their leases if they are in flight."""
     engine = session.backend.engine
     for name in names:
@@ -104,7 +106,7 @@ def _wanted(session: Session, queue: str, group: str, names: list[bytes]) -> Ite
                     yield one, leases[0] if leases else None
 
 
-def _pass_up_to(session: Session, queue: str, group: str, last: Bound) -> None:
+def _pass_up_to(session: ClientSession, queue: str, group: str, last: Bound) -> None:
     """LASTID: new entries are those after it, unless the group has come further already."""
     engine = session.backend.engine
     place = upto_bound(session, queue, last)
@@ -113,7 +115,7 @@ def _pass_up_to(session: Session, queue: str, group: str, last: Bound) -> None:
 
 
 def _take_over(
-    session: Session, queue: str, group: str, consumer: str, ids: dict[str, LeaseInfo | None], asked: _Claim
+    session: ClientSession, queue: str, group: str, consumer: str, ids: dict[str, LeaseInfo | None], asked: _Claim
 ) -> Receipt:
     """Inside a call. What the entries are said to be differs from what the store knows only where it was asked for."""
     engine, claims = session.backend.engine, session.backend.claims
@@ -129,7 +131,7 @@ def _take_over(
     return receipt
 
 
-def _claimed(session: Session, consumer: str, receipt: Receipt, just_ids: bool) -> Reply:
+def _claimed(session: ClientSession, consumer: str, receipt: Receipt, just_ids: bool) -> Reply:
     session.backend.consumers.meet(receipt.queue, receipt.group, consumer)
     if receipt.rows:
         session.backend.consumers.note_active(receipt.queue, receipt.group, [consumer])
@@ -181,7 +183,7 @@ def _number(value: bytes, name: str) -> int:
     least=2,
     brings_messages=_brings_entries,
 )
-def claim_any(session: Session, queue: QueueName, group: GroupName, consumer: Name, words: Words) -> Begun:
+def claim_any(session: ClientSession, queue: QueueName, group: GroupName, consumer: Name, words: Words) -> Begun:
     """Take over any entries that other consumers hold for too long."""
     idle, start = _idle(words[0]), read_bound(b"0-0" if words[1] == b"-" else words[1])
     count, just_ids = _claim_any_options(words[2:])
@@ -214,7 +216,7 @@ def claim_any(session: Session, queue: QueueName, group: GroupName, consumer: Na
     return session.backend.write(operation, finish)
 
 
-def _size(session: Session, queue: str, lease: LeaseInfo) -> int:
+def _size(session: ClientSession, queue: str, lease: LeaseInfo) -> int:
     places = session.backend.engine.places(queue, lease.position - 1, lease.position, 1)
     return places[0][2] if places else 0
 

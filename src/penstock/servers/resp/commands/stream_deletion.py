@@ -9,7 +9,7 @@ from penstock.servers.resp.arguments import QueueName, Words
 from penstock.servers.resp.commands.bounds import after_bound
 from penstock.servers.resp.commands.entries import BEYOND, Bound, is_whole_id, message_entry_id, read_parts
 from penstock.servers.resp.errors import CommandError, quoted
-from penstock.servers.resp.session import Begun, Session
+from penstock.servers.resp.session import Begun, ClientSession
 from penstock.servers.resp.table import Order, command
 
 FAMILY = "stream"
@@ -33,7 +33,7 @@ class Trim(msgspec.Struct, frozen=True):
     is_rough: bool
     limit: int
 
-    def apply(self, session: Session, queue: str) -> int:
+    def apply(self, session: ClientSession, queue: str) -> int:
         """Inside a call; how many entries have left."""
         engine = session.backend.engine
         if self.least is not None:
@@ -46,7 +46,7 @@ class Trim(msgspec.Struct, frozen=True):
         excess = self._whole_nodes(length - self.keep)
         return engine.trim(queue, keep=length - excess) if excess > 0 else 0
 
-    def _trim_before(self, session: Session, queue: str, upto: int) -> int:
+    def _trim_before(self, session: ClientSession, queue: str, upto: int) -> int:
         """Whole nodes of what lies up to a position."""
         engine = session.backend.engine
         places = engine.places(queue, 0, upto, self.limit or MAX_ENTRIES)
@@ -101,7 +101,7 @@ def _count(word: bytes, name: str) -> int:
     usage="XTRIM key MAXLEN|MINID [=|~] threshold [LIMIT count] [KEEPREF|DELREF]",
     least=2,
 )
-def trim(session: Session, queue: QueueName, words: Words) -> Begun:
+def trim(session: ClientSession, queue: QueueName, words: Words) -> Begun:
     """Remove the oldest entries: all but a number of them, or all before an id. Gives back how many."""
     if not words or words[0].upper() not in (b"MAXLEN", b"MINID"):
         raise CommandError("ERR syntax error: XTRIM needs MAXLEN or MINID")
@@ -114,7 +114,7 @@ def trim(session: Session, queue: QueueName, words: Words) -> Begun:
 
 
 @command("XDEL", Order.TURN, Right.MANAGE, FAMILY, usage="XDEL key id [id ...]", least=1)
-def delete(session: Session, queue: QueueName, words: Words) -> Begun:
+def delete(session: ClientSession, queue: QueueName, words: Words) -> Begun:
     """Remove entries; gives back how many of them were there."""
     parts = [read_parts(word) for word in words]
     wanted = [

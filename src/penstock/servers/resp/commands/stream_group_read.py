@@ -30,7 +30,7 @@ from penstock.servers.resp.commands.stream_groups import check_group, no_group
 from penstock.servers.resp.encoder import NO_ARRAY, Pairs, Partial, Replies, Reply
 from penstock.servers.resp.errors import CommandError, quoted
 from penstock.servers.resp.pending import BlockingCall, Pending
-from penstock.servers.resp.session import Begun, Session
+from penstock.servers.resp.session import Begun, ClientSession
 from penstock.servers.resp.table import Order, command
 from penstock.servers.shared_receive import MAX_BYTES, ReceiveRequest
 
@@ -81,7 +81,7 @@ def _common(words: list[bytes]) -> list[bytes] | None:
     brings_messages=True,
     common=_common,
 )
-def read(session: Session, words: Words, *, calls: list[list[bytes]]) -> Begun:
+def read(session: ClientSession, words: Words, *, calls: list[list[bytes]]) -> Begun:
     """Receive entries of streams as a consumer of a group; an id instead of > reads what the consumer holds."""
     reading = _cached_reading(tuple(calls[0])) if len(calls[0]) <= MAX_CACHED_WORDS else _read_words(words)
     queues = [queue for queue, _ in reading.streams]
@@ -152,7 +152,7 @@ def _streams(words: list[bytes]) -> list[tuple[str, bytes]]:
     return [(read_name("queue")(key), place) for key, place in zip(words[:half], words[half:], strict=True)]
 
 
-def _begin_reading(session: Session, reading: _Reading, times: int) -> Pending:
+def _begin_reading(session: ClientSession, reading: _Reading, times: int) -> Pending:
     for queue, _ in reading.streams:
         session.backend.consumers.meet(queue, reading.group, reading.consumer)
     if reading.is_shared:
@@ -175,7 +175,7 @@ def _begin_reading(session: Session, reading: _Reading, times: int) -> Pending:
     return session.backend.write(operation, finish)
 
 
-def _receive(session: Session, reading: _Reading, times: int, queue: str) -> Pending:
+def _receive(session: ClientSession, reading: _Reading, times: int, queue: str) -> Pending:
     request = ReceiveRequest(reading.consumer, reading.count, times)
     finish = partial(_replies, session, reading, times)
     lease = session.server.stream_lease_seconds
@@ -186,7 +186,7 @@ def _no_group(queue: str, group: str | None) -> CommandError:
     return no_group(queue, str(group), "XREADGROUP")
 
 
-def _replies(session: Session, reading: _Reading, times: int, outcome: list[list[Receipt]]) -> Reply:
+def _replies(session: ClientSession, reading: _Reading, times: int, outcome: list[list[Receipt]]) -> Reply:
     """One reply for each of `times` commands."""
     [receipts] = outcome
     if times == 1:
@@ -201,7 +201,7 @@ def _replies(session: Session, reading: _Reading, times: int, outcome: list[list
     return replies if len(replies) == times else Partial(replies)
 
 
-def _deal(session: Session, queue: str, receipts: list[Receipt] | None) -> Reply:
+def _deal(session: ClientSession, queue: str, receipts: list[Receipt] | None) -> Reply:
     if not receipts or not receipts[0].rows:
         return NO_ARRAY
     [receipt] = receipts
@@ -209,14 +209,14 @@ def _deal(session: Session, queue: str, receipts: list[Receipt] | None) -> Reply
     return Pairs([(queue, [row_entry(row) for row in receipt.rows])])
 
 
-def _note(session: Session, receipt: Receipt) -> None:
+def _note(session: ClientSession, receipt: Receipt) -> None:
     """Remember who holds the entries, and that the consumer is active."""
     if receipt.rows:
         session.backend.entry_leases.note(session.holder, receipt, row_name)
         session.backend.consumers.note_active(receipt.queue, receipt.group, [receipt.consumer])
 
 
-def _deal_and_ack(session: Session, queue: str, receipts: list[Receipt] | None) -> Reply | Pending:
+def _deal_and_ack(session: ClientSession, queue: str, receipts: list[Receipt] | None) -> Reply | Pending:
     """For a client that waited: acked only now that it is there to take it."""
     reply = _deal(session, queue, receipts)
     if not receipts or not receipts[0].rows:
@@ -241,7 +241,9 @@ def _milliseconds_of(lease: LeaseInfo) -> int:
     return (lease.created_at - EPOCH) // MICROSECOND // 1000
 
 
-def _read_one(session: Session, reading: _Reading, queue: str, place: bytes) -> tuple[list[Entry], Receipt | None]:
+def _read_one(
+    session: ClientSession, reading: _Reading, queue: str, place: bytes
+) -> tuple[list[Entry], Receipt | None]:
     if place != b">":
         return _held(session, reading, queue, place), None
     [[receipt]] = _receive(session, reading, 1, queue).call()
@@ -250,7 +252,7 @@ def _read_one(session: Session, reading: _Reading, queue: str, place: bytes) -> 
     return [row_entry(row) for row in receipt.rows], receipt
 
 
-def _held(session: Session, reading: _Reading, queue: str, place: bytes) -> list[Entry]:
+def _held(session: ClientSession, reading: _Reading, queue: str, place: bytes) -> list[Entry]:
     """What the consumer has in flight, after an id, as much as a reply may have. It is delivered once more."""
     engine = session.backend.engine
     check_group(session, queue, reading.group, "XREADGROUP")

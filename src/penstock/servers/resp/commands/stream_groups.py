@@ -12,7 +12,7 @@ from penstock.servers.resp.commands.entries_read import set_entries_read
 from penstock.servers.resp.commands.keyspace import exists
 from penstock.servers.resp.encoder import OK, Reply
 from penstock.servers.resp.errors import CommandError, printable, quoted, unknown_subcommand
-from penstock.servers.resp.session import Begun, Session
+from penstock.servers.resp.session import Begun, ClientSession
 from penstock.servers.resp.table import Order, command
 
 FAMILY = "stream"
@@ -37,7 +37,7 @@ NO_KEY = (
         "HELP": (0, 0),
     },
 )
-def manage(session: Session, subcommand: Text, words: Words) -> Begun:
+def manage(session: ClientSession, subcommand: Text, words: Words) -> Begun:
     """Make, move and remove groups of a stream."""
     run = MANAGE.get(subcommand.upper())
     if run is None:
@@ -49,7 +49,7 @@ def manage(session: Session, subcommand: Text, words: Words) -> Begun:
     return run(session, queue, group, words[2:])
 
 
-def _create(session: Session, queue: str, group: str, words: list[bytes]) -> Begun:
+def _create(session: ClientSession, queue: str, group: str, words: list[bytes]) -> Begun:
     target, options = words[0], [word.upper() for word in words[1:]]
     makes, entries_read = _group_options(options, "create")
     engine = session.backend.engine
@@ -85,7 +85,7 @@ def _group_options(options: list[bytes], subcommand: str) -> tuple[bool, int | N
     return makes, None if entries_read == -1 else entries_read
 
 
-def _move(session: Session, queue: str, group: str, target: bytes) -> None:
+def _move(session: ClientSession, queue: str, group: str, target: bytes) -> None:
     """Inside a call: what comes after the target is read next."""
     engine = session.backend.engine
     if target in (b"$", b"+"):
@@ -97,7 +97,7 @@ def _move(session: Session, queue: str, group: str, target: bytes) -> None:
         engine.seek(queue, group, min(place, engine.last_position(queue)))
 
 
-def _set_id(session: Session, queue: str, group: str, words: list[bytes]) -> Begun:
+def _set_id(session: ClientSession, queue: str, group: str, words: list[bytes]) -> Begun:
     if words[0] not in (b"$", b"-", b"+"):
         read_bound(words[0])
     _, entries_read = _group_options([word.upper() for word in words[1:]], "setid")
@@ -111,13 +111,13 @@ def _set_id(session: Session, queue: str, group: str, words: list[bytes]) -> Beg
     return session.backend.write(operation, lambda _: OK)
 
 
-def _check_key(session: Session, queue: str) -> None:
+def _check_key(session: ClientSession, queue: str) -> None:
     """Inside a call."""
     if not exists(session, queue):
         raise CommandError(NO_KEY)
 
 
-def check_group(session: Session, queue: str, group: str, name: str) -> None:
+def check_group(session: ClientSession, queue: str, group: str, name: str) -> None:
     """Inside a call."""
     if group not in session.backend.engine.groups(queue):
         raise no_group(queue, group, name)
@@ -130,7 +130,7 @@ def no_group(queue: str, group: str, name: str) -> CommandError:
     )
 
 
-def _destroy(session: Session, queue: str, group: str, words: list[bytes]) -> Begun:
+def _destroy(session: ClientSession, queue: str, group: str, words: list[bytes]) -> Begun:
     session.backend.consumers.forget(queue, group)
 
     def operation() -> bool:
@@ -141,7 +141,7 @@ def _destroy(session: Session, queue: str, group: str, words: list[bytes]) -> Be
     return session.backend.write(operation, int)
 
 
-def _create_consumer(session: Session, queue: str, group: str, words: list[bytes]) -> Begun:
+def _create_consumer(session: ClientSession, queue: str, group: str, words: list[bytes]) -> Begun:
     consumer = read_name("consumer")(words[0])
 
     def operation() -> bool:
@@ -154,7 +154,7 @@ def _create_consumer(session: Session, queue: str, group: str, words: list[bytes
     )
 
 
-def _delete_consumer(session: Session, queue: str, group: str, words: list[bytes]) -> Begun:
+def _delete_consumer(session: ClientSession, queue: str, group: str, words: list[bytes]) -> Begun:
     """What it held is free for others at once."""
     consumer = read_name("consumer")(words[0])
     engine = session.backend.engine
@@ -175,7 +175,7 @@ def _delete_consumer(session: Session, queue: str, group: str, words: list[bytes
     return session.backend.write(operation, finish)
 
 
-def _help(session: Session, queue: str, group: str, words: list[bytes]) -> Reply:
+def _help(session: ClientSession, queue: str, group: str, words: list[bytes]) -> Reply:
     return ["XGROUP <subcommand>. Subcommands are:", *sorted(MANAGE)]
 
 

@@ -20,7 +20,7 @@ from penstock.servers.resp.commands.stream_pending import MOST, lease_name
 from penstock.servers.resp.consumers import Met
 from penstock.servers.resp.encoder import Reply
 from penstock.servers.resp.errors import CommandError, quoted, unknown_subcommand
-from penstock.servers.resp.session import Begun, Session
+from penstock.servers.resp.session import Begun, ClientSession
 from penstock.servers.resp.table import Order, command
 
 FAMILY = "stream"
@@ -40,7 +40,7 @@ SHOWN = 10
     subcommands={"STREAM": (1, None), "GROUPS": (1, 1), "CONSUMERS": (2, 2), "HELP": (0, 0)},
     brings_messages=lambda values: values[0].upper() == "STREAM",
 )
-def info(session: Session, subcommand: Text, words: Words) -> Begun:
+def info(session: ClientSession, subcommand: Text, words: Words) -> Begun:
     """What a stream, its groups or a group's consumers look like."""
     if subcommand.upper() == "HELP":
         return ["XINFO <subcommand>. Subcommands are:", *sorted(LOOKS), "HELP"]
@@ -58,7 +58,7 @@ def info(session: Session, subcommand: Text, words: Words) -> Begun:
     return session.backend.read(operation, lambda reply: reply)
 
 
-def _stream(session: Session, queue: str, words: list[bytes]) -> Reply:
+def _stream(session: ClientSession, queue: str, words: list[bytes]) -> Reply:
     engine = session.backend.engine
     first = browse(session, queue, 0, None, 1)
     last = browse(session, queue, 0, None, 1, backwards=True)
@@ -94,11 +94,11 @@ def _full(words: list[bytes]) -> int:
     return (read_count(words[2]) or MOST) if len(words) == 3 else SHOWN
 
 
-def _groups(session: Session, queue: str, words: list[bytes]) -> Reply:
+def _groups(session: ClientSession, queue: str, words: list[bytes]) -> Reply:
     return [_group(session, queue, name, stats) for name, stats in session.backend.engine.stats(queue).items()]
 
 
-def _group(session: Session, queue: str, name: str, stats: GroupStats) -> dict[str, Reply]:
+def _group(session: ClientSession, queue: str, name: str, stats: GroupStats) -> dict[str, Reply]:
     return {
         "name": name,
         "consumers": len(_held(session, queue, name)),
@@ -109,13 +109,13 @@ def _group(session: Session, queue: str, name: str, stats: GroupStats) -> dict[s
     }
 
 
-def _last_delivered(session: Session, queue: str, group: str) -> str:
+def _last_delivered(session: ClientSession, queue: str, group: str) -> str:
     """The last entry up to where the group has come."""
     engine = session.backend.engine
     return _first_id(engine.browse(queue, 0, engine.reached(queue, group), 1, backwards=True))
 
 
-def _held(session: Session, queue: str, group: str) -> dict[str, list[LeaseInfo]]:
+def _held(session: ClientSession, queue: str, group: str) -> dict[str, list[LeaseInfo]]:
     """What each consumer holds; those who hold nothing are known to the server they came to."""
     held: dict[str, list[LeaseInfo]] = {name: [] for name in session.backend.consumers.of(queue, group)}
     for lease in session.backend.engine.leases(queue, group, limit=MOST):
@@ -123,7 +123,7 @@ def _held(session: Session, queue: str, group: str) -> dict[str, list[LeaseInfo]
     return dict(sorted(held.items()))
 
 
-def _times(session: Session, queue: str, group: str, name: str, leases: list[LeaseInfo]) -> tuple[int, int]:
+def _times(session: ClientSession, queue: str, group: str, name: str, leases: list[LeaseInfo]) -> tuple[int, int]:
     """When a consumer was last here and when it was last given an entry, in milliseconds: what the server has seen, or
     what the store knows."""
     met = session.backend.consumers.of(queue, group).get(name, NEVER_MET)
@@ -136,7 +136,7 @@ def _milliseconds(lease: LeaseInfo) -> int:
     return (lease.leased_at - EPOCH) // MILLISECOND
 
 
-def _consumers(session: Session, queue: str, words: list[bytes]) -> Reply:
+def _consumers(session: ClientSession, queue: str, words: list[bytes]) -> Reply:
     group = read_name("group")(words[0])
     check_group(session, queue, group, "XINFO")
     now = session.backend.engine.now() // 1000
@@ -151,7 +151,7 @@ def _consumers(session: Session, queue: str, words: list[bytes]) -> Reply:
 # -- in full -----------------------------------------------------------------------------------------------------------
 
 
-def _group_in_full(session: Session, queue: str, name: str, count: int) -> dict[str, Reply]:
+def _group_in_full(session: ClientSession, queue: str, name: str, count: int) -> dict[str, Reply]:
     stats = session.backend.engine.stats(queue)[name]
     held = _held(session, queue, name)
     leases = sorted((lease for several in held.values() for lease in several), key=lambda lease: lease.position)
@@ -167,7 +167,7 @@ def _group_in_full(session: Session, queue: str, name: str, count: int) -> dict[
 
 
 def _consumer_in_full(
-    session: Session, queue: str, group: str, name: str, leases: list[LeaseInfo], count: int
+    session: ClientSession, queue: str, group: str, name: str, leases: list[LeaseInfo], count: int
 ) -> dict[str, Reply]:
     seen_at, active_at = _times(session, queue, group, name, leases)
     return {
@@ -179,14 +179,14 @@ def _consumer_in_full(
     }
 
 
-def _delivery_stats(session: Session, lease: LeaseInfo) -> list[int]:
+def _delivery_stats(session: ClientSession, lease: LeaseInfo) -> list[int]:
     """When it was delivered, and how often."""
     now = session.backend.engine.now() // 1000
     idle, deliveries = session.backend.claims.stats(lease, now)
     return [now - idle, deliveries]
 
 
-LOOKS: dict[str, Callable[[Session, str, list[bytes]], Any]] = {
+LOOKS: dict[str, Callable[[ClientSession, str, list[bytes]], Any]] = {
     "STREAM": _stream,
     "GROUPS": _groups,
     "CONSUMERS": _consumers,

@@ -11,7 +11,7 @@ from penstock.servers.resp.commands.keyspace import exists
 from penstock.servers.resp.commands.stream_chunks import browse
 from penstock.servers.resp.encoder import OK, Reply
 from penstock.servers.resp.errors import CommandError, quoted
-from penstock.servers.resp.session import Begun, Session
+from penstock.servers.resp.session import Begun, ClientSession
 from penstock.servers.resp.table import Order, command
 
 FAMILY = "stream"
@@ -19,7 +19,7 @@ SMALLER = "ERR The ID specified in XSETID is smaller than {}"
 Id = tuple[int, int]
 
 
-class _Wanted(msgspec.Struct, frozen=True):
+class _NewLastId(msgspec.Struct, frozen=True):
     last: Id
     added: int | None
     deleted: Id | None
@@ -33,7 +33,7 @@ class _Wanted(msgspec.Struct, frozen=True):
     usage="XSETID key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]",
     least=1,
 )
-def set_id(session: Session, queue: QueueName, words: Words) -> Begun:
+def set_id(session: ClientSession, queue: QueueName, words: Words) -> Begun:
     """Accepted for the id of the last entry, else refused: ids follow from time and place, and cannot be set."""
     wanted = _read(words)
 
@@ -56,7 +56,7 @@ def set_id(session: Session, queue: QueueName, words: Words) -> Begun:
     return session.backend.write(operation, lambda reply: reply)
 
 
-def _read(words: list[bytes]) -> _Wanted:
+def _read(words: list[bytes]) -> _NewLastId:
     last, added, deleted = _id(words[0]), None, None
     if len(words) % 2 == 0:
         raise CommandError("ERR syntax error: XSETID takes ENTRIESADDED n and MAXDELETEDID id")
@@ -72,7 +72,7 @@ def _read(words: list[bytes]) -> _Wanted:
                     raise CommandError(SMALLER.format("the provided max_deleted_entry_id"))
             case _:
                 raise CommandError(f"ERR syntax error: {quoted(name)} where ENTRIESADDED or MAXDELETEDID may stand")
-    return _Wanted(last, added, deleted)
+    return _NewLastId(last, added, deleted)
 
 
 def _id(word: bytes) -> Id:

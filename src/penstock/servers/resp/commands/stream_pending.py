@@ -23,7 +23,7 @@ from penstock.servers.resp.commands.stream_groups import check_group
 from penstock.servers.resp.commands.streams import BEGINNING
 from penstock.servers.resp.encoder import NO_ARRAY, Replies, Reply
 from penstock.servers.resp.errors import CommandError
-from penstock.servers.resp.session import Begun, Session
+from penstock.servers.resp.session import Begun, ClientSession
 from penstock.servers.resp.table import Order, command
 
 FAMILY = "stream"
@@ -40,7 +40,7 @@ def _common(words: list[bytes]) -> list[bytes] | None:
 
 @command("XACK", Order.SEND, Right.RECEIVE, FAMILY, usage="XACK key group id [id ...]", least=1, common=_common)
 def acknowledge(
-    session: Session, queue: QueueName, group: GroupName, words: Words, *, calls: list[list[bytes]]
+    session: ClientSession, queue: QueueName, group: GroupName, words: Words, *, calls: list[list[bytes]]
 ) -> Begun:
     """Say that entries were processed; how many of them were in flight."""
     for word in words:
@@ -58,7 +58,7 @@ def _each(outcomes: list[bool]) -> Reply:
 @command(
     "XPENDING", Order.ALONE, Right.LOOK, FAMILY, usage="XPENDING key group [[IDLE min-idle] start end count [consumer]]"
 )
-def pending(session: Session, queue: QueueName, group: GroupName, words: Words) -> Begun:
+def pending(session: ClientSession, queue: QueueName, group: GroupName, words: Words) -> Begun:
     """What the group has in flight: in short, or entry by entry."""
     if words:
         return _pending_entries(session, queue, group, words)
@@ -82,7 +82,7 @@ def lease_name(lease: LeaseInfo) -> str:
     return entry_id((lease.created_at - EPOCH) // MICROSECOND, lease.position)
 
 
-def _pending_entries(session: Session, queue: str, group: str, words: list[bytes]) -> Begun:
+def _pending_entries(session: ClientSession, queue: str, group: str, words: list[bytes]) -> Begun:
     idle = 0
     if words[0].upper() == b"IDLE":
         idle = read_count(words[1]) if len(words) > 1 else 0

@@ -21,7 +21,7 @@ from penstock.servers.resp.commands.stream_group_read import WITHOUT_COUNT, read
 from penstock.servers.resp.encoder import NO_ARRAY, Pairs, Reply
 from penstock.servers.resp.errors import CommandError, quoted
 from penstock.servers.resp.pending import Pending
-from penstock.servers.resp.session import Begun, Session
+from penstock.servers.resp.session import Begun, ClientSession
 from penstock.servers.resp.table import Order, command
 
 FAMILY = "stream"
@@ -57,7 +57,7 @@ class _Following(msgspec.Struct, frozen=True):
     least=3,
     brings_messages=True,
 )
-def read(session: Session, words: Words) -> Begun:
+def read(session: ClientSession, words: Words) -> Begun:
     """Read entries of streams that come after the given ids; $ means those still to come, + the last entry."""
     following = _read_words(words)
     session.check(Right.LOOK, *(queue for queue, _ in following.streams))
@@ -66,14 +66,14 @@ def read(session: Session, words: Words) -> Begun:
     return _wait(session, following)
 
 
-def _once(session: Session, following: _Following) -> Pending:
+def _once(session: ClientSession, following: _Following) -> Pending:
     def operation() -> Reply:
         return _entries(session, following.count, _places(session, following))
 
     return session.backend.read(operation, lambda reply: reply)
 
 
-async def _wait(session: Session, following: _Following) -> Reply:
+async def _wait(session: ClientSession, following: _Following) -> Reply:
     store = session.backend.store
     block = following.block or 0
     most = session.server.max_block_seconds
@@ -93,12 +93,12 @@ async def _wait(session: Session, following: _Following) -> Reply:
             await store.executor.wait(key, partial(_ready_in, session, places), left)
 
 
-def _places(session: Session, following: _Following) -> list[_Place]:
+def _places(session: ClientSession, following: _Following) -> list[_Place]:
     """Inside a call: where each stream is read. One that is named twice is read twice, as Redis does."""
     return [_place(session, queue, word) for queue, word in following.streams]
 
 
-def _place(session: Session, queue: str, word: bytes) -> _Place:
+def _place(session: ClientSession, queue: str, word: bytes) -> _Place:
     if word == LAST_ENTRY:
         return _Place(queue, BEGINNING, True)
     if word == NEWEST:
@@ -109,7 +109,7 @@ def _place(session: Session, queue: str, word: bytes) -> _Place:
     return _Place(queue, upto_bound(session, queue, Bound(milliseconds, position or 0)), False)
 
 
-def _entries(session: Session, count: int, places: list[_Place]) -> Reply:
+def _entries(session: ClientSession, count: int, places: list[_Place]) -> Reply:
     """Inside a call."""
     pairs = []
     for queue, after, is_last_only in places:
@@ -122,7 +122,7 @@ def _entries(session: Session, count: int, places: list[_Place]) -> Reply:
     return Pairs(pairs) if pairs else NO_ARRAY
 
 
-def _ready_in(session: Session, places: list[_Place]) -> float | None:
+def _ready_in(session: ClientSession, places: list[_Place]) -> float | None:
     engine = session.backend.engine
     firsts = [
         (place.queue, one.position or 0) for place in places for one in engine.browse(place.queue, place.after, None, 1)

@@ -13,7 +13,7 @@ from penstock.servers.resp.commands.stream_group_read import find_lease
 from penstock.servers.resp.commands.stream_groups import check_group
 from penstock.servers.resp.encoder import Reply
 from penstock.servers.resp.errors import CommandError, quoted
-from penstock.servers.resp.session import Begun, Session
+from penstock.servers.resp.session import Begun, ClientSession
 from penstock.servers.resp.table import Order, command
 
 FAMILY = "stream"
@@ -69,7 +69,7 @@ def read_ids(words: list[bytes], at: int) -> tuple[int, list[bytes]]:
     usage="XACKDEL key group [KEEPREF|DELREF|ACKED] IDS numids id [id ...]",
     least=3,
 )
-def acknowledge_and_delete(session: Session, queue: QueueName, group: GroupName, words: Words) -> Begun:
+def acknowledge_and_delete(session: ClientSession, queue: QueueName, group: GroupName, words: Words) -> Begun:
     """Acknowledge entries and delete them; for each 1, 2 when another group still needs it, or -1 when not pending."""
     chosen = read_chosen(words)
     session.check(Right.MANAGE, queue)
@@ -95,7 +95,7 @@ def acknowledge_and_delete(session: Session, queue: QueueName, group: GroupName,
     usage="XDELEX key [KEEPREF|DELREF|ACKED] IDS numids id [id ...]",
     least=3,
 )
-def delete(session: Session, queue: QueueName, words: Words) -> Begun:
+def delete(session: ClientSession, queue: QueueName, words: Words) -> Begun:
     """Delete entries; for each 1, 2 when a group still needs it (with ACKED), or -1 when it is not there."""
     chosen = read_chosen(words)
     engine = session.backend.engine
@@ -112,7 +112,7 @@ def delete(session: Session, queue: QueueName, words: Words) -> Begun:
     return session.backend.write(lambda: [one(name) for name in chosen.names], lambda reply: reply)
 
 
-def _delete(session: Session, queue: str, message_id: str, position: int, if_acked: bool) -> int:
+def _delete(session: ClientSession, queue: str, message_id: str, position: int, if_acked: bool) -> int:
     """Inside a call."""
     if if_acked and _is_needed(session, queue, message_id, position):
         return STILL_NEEDED
@@ -120,7 +120,7 @@ def _delete(session: Session, queue: str, message_id: str, position: int, if_ack
     return DELETED
 
 
-def _is_needed(session: Session, queue: str, message_id: str, position: int) -> bool:
+def _is_needed(session: ClientSession, queue: str, message_id: str, position: int) -> bool:
     """Whether a group has yet to read the entry, has it in flight, or was given it back."""
     engine = session.backend.engine
     trail = engine.audit(queue, message_id)
@@ -141,7 +141,7 @@ def _is_needed(session: Session, queue: str, message_id: str, position: int) -> 
     usage="XNACK key group SILENT|FAIL|FATAL IDS numids id [id ...]",
     least=4,
 )
-def give_back(session: Session, queue: QueueName, group: GroupName, words: Words) -> Begun:
+def give_back(session: ClientSession, queue: QueueName, group: GroupName, words: Words) -> Begun:
     """Give entries back without acknowledging them; how many. SILENT does not count the attempt, FATAL rejects."""
     event, names = MODES.get(words[0].upper()), _read_nack(words)
     if event is None:

@@ -18,8 +18,8 @@ from penstock.servers.resp.commands.keyspace import exists
 from penstock.servers.resp.commands.stream_chunks import browse, check_size, range_in_pieces
 from penstock.servers.resp.commands.stream_deletion import Trim, read_policy, read_trim
 from penstock.servers.resp.encoder import NO_ARRAY, Replies, Reply
-from penstock.servers.resp.errors import CommandError, failure, quoted, wrong_arity
-from penstock.servers.resp.session import Begun, Session
+from penstock.servers.resp.errors import CommandError, quoted, wrong_arity
+from penstock.servers.resp.session import Begun, ClientSession
 from penstock.servers.resp.table import Order, command
 from penstock.servers.shared_receive import SMALL_LIMIT
 
@@ -57,7 +57,7 @@ def _common(words: list[bytes]) -> list[bytes] | None:
     least=3,
     common=_common,
 )
-def add(session: Session, queue: QueueName, words: Words, *, calls: list[list[bytes]]) -> Begun:
+def add(session: ClientSession, queue: QueueName, words: Words, *, calls: list[list[bytes]]) -> Begun:
     """Add an entry to a stream."""
     at, adding = _add_options(words)
     if at >= len(words):
@@ -73,11 +73,11 @@ def add(session: Session, queue: QueueName, words: Words, *, calls: list[list[by
     if not adding.is_plain:
         return _add_carefully(session, queue, message, adding, fields)
     drafts = [message] if len(calls) == 1 else [(*pack(one[3:]), NOW) for one in calls]
-    return session.backend.send(queue, drafts, _id_replies, coalesces=True)
+    return session.backend.send(queue, drafts, _id_replies, session.backend.send_entries)
 
 
 def _id_replies(ids: list[Any]) -> Reply:
-    return Replies([failure(one) if isinstance(one, BaseException) else _stream_id(one) for one in ids])
+    return Replies([one if isinstance(one, BaseException) else _stream_id(one) for one in ids])
 
 
 def _stream_id(message_id: str) -> str:
@@ -112,14 +112,14 @@ def _add_options(words: list[bytes]) -> tuple[int, _Adding]:
     return at, adding
 
 
-def _add_carefully(session: Session, queue: str, message: Draft, adding: _Adding, fields: list[bytes]) -> Begun:
+def _add_carefully(session: ClientSession, queue: str, message: Draft, adding: _Adding, fields: list[bytes]) -> Begun:
     def operation() -> str | None:
         if adding.must_exist and not exists(session, queue):
             return None
         if adding.idempotence is not None:
             entry = adding.idempotence.send(session, queue, message, fields)
         else:
-            entry = _stream_id(sent(session.backend.send_now(queue, [message])[0]))
+            entry = _stream_id(sent(session.backend.send_entries(queue, [message])[0]))
         if adding.trim is not None:
             adding.trim.apply(session, queue)
         return entry
@@ -128,13 +128,13 @@ def _add_carefully(session: Session, queue: str, message: Draft, adding: _Adding
 
 
 @command("XLEN", Order.ALONE, Right.LOOK, FAMILY)
-def length(session: Session, queue: QueueName) -> Begun:
+def length(session: ClientSession, queue: QueueName) -> Begun:
     """How many entries a stream has."""
     return session.backend.read(lambda: session.backend.engine.unread(queue), lambda count: count)
 
 
 @command("XRANGE", Order.ALONE, Right.LOOK, FAMILY, usage="XRANGE key start end [COUNT count]", brings_messages=True)
-def range_(session: Session, queue: QueueName, start: Blob, end: Blob, words: Words) -> Begun:
+def range_(session: ClientSession, queue: QueueName, start: Blob, end: Blob, words: Words) -> Begun:
     """The entries between two ids."""
     return _range(session, queue, start, end, words, backwards=False)
 
@@ -142,12 +142,14 @@ def range_(session: Session, queue: QueueName, start: Blob, end: Blob, words: Wo
 @command(
     "XREVRANGE", Order.ALONE, Right.LOOK, FAMILY, usage="XREVRANGE key end start [COUNT count]", brings_messages=True
 )
-def range_backwards(session: Session, queue: QueueName, end: Blob, start: Blob, words: Words) -> Begun:
+def range_backwards(session: ClientSession, queue: QueueName, end: Blob, start: Blob, words: Words) -> Begun:
     """The entries between two ids, the last one first."""
     return _range(session, queue, start, end, words, backwards=True)
 
 
-def _range(session: Session, queue: str, start: bytes, end: bytes, words: list[bytes], *, backwards: bool) -> Begun:
+def _range(
+    session: ClientSession, queue: str, start: bytes, end: bytes, words: list[bytes], *, backwards: bool
+) -> Begun:
     limit = MAX_ENTRIES
     if words:
         if len(words) != 2 or words[0].upper() != b"COUNT":

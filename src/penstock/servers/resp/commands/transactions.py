@@ -6,14 +6,14 @@ from penstock.servers.access import Right
 from penstock.servers.resp.arguments import Words
 from penstock.servers.resp.encoder import OK, Reply
 from penstock.servers.resp.errors import CommandError
-from penstock.servers.resp.session import Begun, Session
+from penstock.servers.resp.session import Begun, ClientSession
 from penstock.servers.resp.table import Order, command
 
 FAMILY = "transactions"
 
 
 @command("MULTI", Order.HERE, Right.NOTHING, FAMILY, in_multi=False)
-def begin(session: Session) -> Reply:
+def begin(session: ClientSession) -> Reply:
     """Begin a transaction: commands are kept until EXEC."""
     if session.queued is not None:
         raise CommandError("ERR MULTI calls can not be nested")
@@ -24,13 +24,13 @@ def begin(session: Session) -> Reply:
 
 
 @command("EXEC", Order.TURN, Right.NOTHING, FAMILY, in_multi=False)
-def execute(session: Session) -> Begun:
+def execute(session: ClientSession) -> Begun:
     """Run what was kept, all in one transaction."""
     return session.execute()
 
 
 @command("DISCARD", Order.HERE, Right.NOTHING, FAMILY, in_multi=False)
-def discard(session: Session) -> Reply:
+def discard(session: ClientSession) -> Reply:
     """Forget what was kept."""
     if session.queued is None:
         raise CommandError("ERR DISCARD without MULTI")
@@ -40,12 +40,12 @@ def discard(session: Session) -> Reply:
 
 
 @command("WATCH", Order.HERE, Right.NOTHING, FAMILY, in_multi=False, usage="WATCH key [key ...]")
-def watch(session: Session, words: Words) -> Reply:
+def watch(session: ClientSession, words: Words) -> Reply:
     """Refused: nothing here can be watched for changes."""
     raise CommandError("ERR WATCH is not supported: queues have no values to compare")
 
 
 @command("UNWATCH", Order.HERE, Right.NOTHING, FAMILY)
-def unwatch(session: Session) -> Reply:
+def unwatch(session: ClientSession) -> Reply:
     """Accepted, because nothing is watched."""
     return OK

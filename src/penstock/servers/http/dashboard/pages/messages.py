@@ -25,7 +25,7 @@ async def show(request: Request, queue: str) -> Response:
     await known_queue(request, queue)
     source: AsyncQueue = await http_state(request).store.queue(queue)
     state = state_of(request.query_params.get("state") or State.LEASED)
-    group = await source._known_group(request.query_params.get("group") or None)
+    group = await source.existing_group(request.query_params.get("group") or None)
     stats = await source.stats()
     found = await source.messages(state, group=group, limit=SHOWN, after=request.query_params.get("after") or None)
     more = None

@@ -90,7 +90,7 @@ async def show(request: Request) -> Response:
         wanted = urlencode({"state": str(query.outcome), **({"group": query.group} if query.group else {})})
         return RedirectResponse(f"{path_to(request.scope, 'queues', query.queue, 'messages')}?{wanted}", 303)
     if query.group is not None:
-        await (await http_state(request).store.queue(query.queue))._known_group(query.group)
+        await (await http_state(request).store.queue(query.queue)).existing_group(query.group)
     found = await _walk(request, query, query.queue)
     return _page(request, query, queues, named=named, found=found, results=await _results(request, query, found.items))
 
