@@ -1,8 +1,7 @@
-"""Users: who may connect, and what each may do with which queues. The same for every door of the server; what is not
-allowed is refused.
+"""Users and their rights on queues, the same for every protocol. What is not allowed is refused.
 
-Checking a password is slow on purpose, so one that was right is remembered for this run under a key that never leaves
-the process. Tokens are too long to be guessed, so a plain hash keeps them.
+Checking a password is slow on purpose, so a valid one is cached in this process as a keyed digest. Tokens are too long
+to be guessed, so a plain hash protects them.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from penstock.servers.passwords import check_hash, is_slow, keep_password, quick
 DEFAULT = "default"
 TOKEN_PREFIX = "penstock_"
 MIN_TOKEN = 16
-# A name has at most 255 bytes; a pattern that is much longer matches nothing that a shorter one would not.
+# Names have at most 255 bytes, so longer patterns are of no use.
 MAX_PATTERN = 1024
 
 
 class Right(StrEnum):
-    """What a user may do. The words are those of the users table."""
+    """Rights of a user, with the words of the users table."""
 
     NOTHING = "nothing"  # needs no right
     SEND = "send"
@@ -58,7 +57,7 @@ ROLES: dict[Role, frozenset[Right]] = {
 
 
 class User(msgspec.Struct, frozen=True):
-    """`queues` are patterns. Without a password or a token the user may come from this machine only."""
+    """`queues` are patterns. A user without password and token may connect from this machine only."""
 
     name: str
     password_hash: str | None
@@ -74,11 +73,11 @@ class User(msgspec.Struct, frozen=True):
 
     @property
     def sees_all(self) -> bool:
-        """Whether it may look at every queue, also at those to come."""
+        """Whether it may look at every queue, also at future ones."""
         return self.may_everywhere(Right.LOOK)
 
     def may_everywhere(self, right: Right) -> bool:
-        """Whether it has the right for every queue, also for those to come."""
+        """Whether it has the right for every queue, also for future ones."""
         return right in self.rights and "*" in self.queues
 
     def may(self, right: Right, queue: str | None = None) -> bool:
@@ -132,11 +131,11 @@ class Users:
         return known is not None and hmac.compare_digest(known, quick_digest(password))
 
     def is_quick(self, name: str) -> bool:
-        """Whether `check` takes no time."""
+        """Whether `check` is fast."""
         return not is_slow(self._stored(self._users.get(name)))
 
     def check(self, name: str, password: bytes) -> bool:
-        """Slow: for a thread, unless it is quick. Takes the same time for a user that does not exist."""
+        """Run it on a thread unless it is quick. Takes the same time for a user that does not exist."""
         if self.has_token(name, password):
             return True
         user = self._users.get(name)
@@ -211,8 +210,8 @@ def _right(name: str, word: str) -> Right:
 
 
 def make_users(password: str | None, table: Mapping[str, Mapping[str, object]], token: str | None = None) -> list[User]:
-    """From settings: `password` and `token` are the default user's, who may do everything unless the table says
-    otherwise. With a table of users but neither of them there is no default user: everybody has to say who they are."""
+    """From settings: `password` and `token` belong to the default user, who has all rights unless the table says
+    otherwise. With a table of users and neither of them there is no default user: every client has to authenticate."""
     users: dict[str, User] = {}
     if token is not None and len(token) < MIN_TOKEN:
         raise InvalidInput(f"the token has {len(token)} characters: one that cannot be guessed has {MIN_TOKEN} or more")

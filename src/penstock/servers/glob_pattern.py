@@ -1,7 +1,6 @@
-"""Patterns for names: `*` any characters, `?` one, everything else itself.
+"""Patterns for names: `*` matches any characters, `?` one.
 
-Matched in one pass that remembers the last star only, so the time is at most the product of both lengths, whatever
-the pattern looks like; there is no recursion and no regular expression to blow up.
+Matching backtracks to the last star only, so the time is at most the product of both lengths for any pattern.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ def matches(pattern: str, name: str) -> bool:
             at += 1
             place += 1
         elif star >= 0:
-            # What the last star stands for is one character longer.
+            # Extend the match of the last star by one character.
             resume += 1
             at, place = star + 1, resume
         else:

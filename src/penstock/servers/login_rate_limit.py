@@ -16,7 +16,7 @@ class LoginRateLimit:
         self._failures: dict[str, deque[float]] = {}
 
     def allows(self, address: str, under_way: int = 0) -> bool:
-        """Whether one more login may be tried, if all that are under way fail."""
+        """Whether one more attempt is within the limit even if all in progress fail."""
         failures = self._failures.get(address, deque())
         while failures and failures[0] < time.monotonic() - WINDOW_SECONDS:
             failures.popleft()

@@ -1,8 +1,8 @@
-"""Logins: which attempts may be checked now, and the checks under way.
+"""Logins: rate limits, and the password checks in progress.
 
-Checking a password is slow on purpose, so it is what somebody who floods a server would make it do. Each address may
-have a few attempts per second, those under way included; what is beyond is refused before anything is computed. Checks
-run on few threads, and addresses take turns: a right login waits for one check of another address, not for all of them.
+Checking a password is slow on purpose, which invites floods of attempts. Each address may have a few attempts per
+second, including those in progress; further ones are refused before anything is computed. Checks run on few threads,
+and addresses take turns: a valid login waits for one check of another address, not for all of them.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from penstock.servers.access import User, Users
 from penstock.servers.login_rate_limit import LoginRateLimit
 from penstock.servers.passwords import quick_digest
 
-# One check takes a core and 128 MiB for as long as it runs; half of the cores stay free for clients.
+# A check occupies a core and 128 MiB; half of the cores stay free for clients.
 MAX_AT_ONCE = max(1, min(2, (os.cpu_count() or 1) // 2))
-# Attempts over all addresses, those that wait for their turn included.
+# Attempts of all addresses, including those that wait for their turn.
 MAX_UNDER_WAY = 32
 _threads = ThreadPoolExecutor(MAX_AT_ONCE, thread_name_prefix="penstock-password")
 
 
 class TooManyLogins(PenstockError):
-    """Refused unchecked: too many attempts of this address have failed or are under way, or of all addresses."""
+    """Refused without a check: too many attempts of this address have failed, or too many are in progress."""
 
 
 class _Attempt(NamedTuple):
@@ -57,8 +57,8 @@ class Logins:
         return user
 
     async def by_password(self, address: str, name: str, password: bytes) -> User | None:
-        """The user with this password, or with this token. Who is known already is not kept out by others who guess
-        from the same address."""
+        """The user with this password or token. A cached password is accepted whatever the rate limit: others who guess
+        from the same address must not lock the user out."""
         users = self._users
         if not users.has_token(name, password) and not users.remembers(name, password):
             self._check(address)
@@ -75,7 +75,7 @@ class Logins:
             raise TooManyLogins("too many failed attempts to authenticate from this address: try again in a second")
 
     async def _wait(self, address: str, name: str, password: bytes) -> bool:
-        """Who says the same at the same time, as the connections of one program do, shares one check."""
+        """Concurrent attempts with the same password, as by the connections of one program, share one check."""
         key = (name, quick_digest(password))
         outcome = self._same.get(key)
         if outcome is None:

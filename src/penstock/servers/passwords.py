@@ -1,8 +1,8 @@
-"""Passwords as they are kept.
+"""Password hashes.
 
-In a settings file a password stands as a salted scrypt hash with the parameters that OWASP names: one check takes a
-third of a second of a core and 128 MiB. A password that the settings tell in clear is kept in this process only, as a
-digest under a key that never leaves it: a slow hash would protect nothing there, and a flood could make it work.
+A settings file holds salted scrypt hashes with the parameters of OWASP: one check takes a third of a second of a core
+and 128 MiB. A plaintext password of the settings is held in this process as a digest with a random key: a slow hash
+would protect nothing there, and would make floods of attempts expensive.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock.domain.errors import InvalidInput
 from penstock.domain.validation import shown
 
 COST, BLOCK, LANES = 2**17, 8, 1
-# Of hashes that say nothing about themselves: those of older versions.
+# Parameters of hashes without any, made by older versions.
 OLDER_COST = 2**14
 COSTS = frozenset(2**power for power in range(14, 21))
 MAX_MEMORY = 1024 * 1024 * 1024
@@ -46,7 +46,7 @@ def is_slow(stored: str) -> bool:
 
 
 def verify(password: bytes, stored: str) -> bool:
-    """Slow for a slow hash: then it is for a thread."""
+    """Run it on a thread if the hash is slow."""
     if not is_slow(stored):
         return hmac.compare_digest(quick_digest(password), base64.b64decode(stored.partition("$")[2]))
     cost, block, lanes, salt, expected = _read(stored)
@@ -54,8 +54,8 @@ def verify(password: bytes, stored: str) -> bool:
 
 
 def stand_in(stored: Iterable[str]) -> str:
-    """What is compared with for a user that does not exist: as slow as the slowest of those that do. No password has
-    this hash."""
+    """A hash to compare with for a user that does not exist, as slow as the slowest of the others. No password has this
+    hash."""
     slow = [_read(one)[:3] for one in stored if is_slow(one)]
     if not slow:
         return f"{QUICK}${_text(bytes(32))}"

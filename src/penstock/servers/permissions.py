@@ -1,5 +1,5 @@
-"""Which right an action needs, through whichever protocol it is asked for. The commands of the Redis protocol and the
-operations of the HTTP API take their rights from here, so that the same action never needs two different ones."""
+"""The right that each action needs, in every protocol: Redis commands and HTTP operations take their rights from here,
+so that an action never needs two different ones."""
 
 from __future__ import annotations
 

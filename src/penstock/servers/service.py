@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstock.servers.http.server import HttpListener
 
 logger = logging.getLogger("penstock.server")
-# The writer thread and the event loop share the interpreter: the shorter this is, the sooner a commit is answered.
+# The writer thread and the event loop share the interpreter: a shorter interval shortens the time from commit to reply.
 SWITCH_SECONDS = 0.001
 COLLECT_AFTER = 20_000
 # Interval of retries for a port that is in use.
@@ -53,10 +53,10 @@ Reload = Callable[[], ServerSettings]
 
 
 def run(url: str, settings: ServerSettings, tell: Tell, reload: Reload) -> None:
-    """Serve until SIGTERM or SIGINT. `tell` is called with the ports when clients may come; SIGHUP reads users anew."""
+    """Serve until SIGTERM or SIGINT. `tell` is called with the ports when they accept clients; SIGHUP reloads users."""
     sys.setswitchinterval(SWITCH_SECONDS)
-    # Commands make many short-lived objects without cycles: collecting less often saves more than it keeps, and what
-    # exists at the start need not be scanned.
+    # Commands make many short-lived objects without cycles: collect less often, and do not scan objects that exist at
+    # the start.
     gc.set_threshold(COLLECT_AFTER, 20, 50)
     gc.freeze()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -90,8 +90,8 @@ async def _serve(url: str, settings: ServerSettings, tell: Tell, reload: Reload)
 
 
 async def _is_usable(store: AsyncStore) -> bool:
-    """A store that cannot be used as it is, because it has no schema for example, is refused before any client comes.
-    One that cannot be reached may come back."""
+    """Refuse an unusable store, such as one without a schema, before clients connect. One that cannot be reached may
+    come back."""
     try:
         await store.executor.read(store.engine.epoch)
     except StoreUnavailable as error:
@@ -139,7 +139,7 @@ class Listeners:
         except OSError as error:
             if settings.port != DEFAULT_HTTP_PORT:
                 raise _cannot_listen(settings, error) from None
-            # The default port was not chosen: the other listeners open even if another server has it.
+            # A default port is optional: the other listeners open even if another server has it.
             logger.warning("%s; trying again until it is free (choose another with --http-port)", error)
             service.start_later()
         return service
@@ -194,7 +194,7 @@ def users_of(settings: RespSettings) -> list[User]:
 
 
 def http_users_of(settings: ServerSettings) -> list[User]:
-    """Its own users, or those of the Redis protocol: a store with users in one protocol is not open in the other."""
+    """The users of HTTP, else those of the Redis protocol: users of one protocol close the other, too."""
     http = settings.http
     if http.password is None and http.token is None and not http.users:
         return users_of(settings.resp)

@@ -1,4 +1,4 @@
-"""Receives of many clients from one group, made as one."""
+"""Receives of many clients from one group, merged into one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_OPERATIONS = 1_000
 
 
 class ReceiveRequest(msgspec.Struct, frozen=True, gc=False):
-    """What one client wants: `limit` messages for each of `times` commands."""
+    """A client requests `limit` messages for each of `times` commands."""
 
     consumer: str
     limit: int
@@ -62,10 +62,10 @@ class SharedReceives:
 
 
 class SharedReceive:
-    """Receives for all requests at once and deals the messages out in the order of the requests: one receipt for each
-    request, or one for each of its commands if the queue is ordered.
+    """Receives for all requests at once and distributes the messages in the order of the requests: one receipt per
+    request, or one per command if the queue is ordered.
 
-    `prepare` is called with the queue before. With `refusal` the group must exist, or the exception that it returns is
+    `prepare` is called with the queue first. With `refusal` the group must exist, or the exception that it returns is
     raised.
     """
 
@@ -117,8 +117,7 @@ class SharedReceive:
 
 
 def _cut(requests: Sequence[ReceiveRequest], room: int) -> list[ReceiveRequest]:
-    """The same requests for `room` messages together, but each for at least one: an empty receipt would say that the
-    queue is empty."""
+    """Reduce the requests to `room` messages in total, each to at least one: an empty receipt means an empty queue."""
     cut: list[ReceiveRequest] = []
     for one in requests:
         amount = max(1, min(one.total, room))

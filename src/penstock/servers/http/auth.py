@@ -65,7 +65,7 @@ def identity_of(request: Request) -> Identity:
 
 
 def check_right(identity: Identity, right: Right, queue: str | None) -> None:
-    """A queue without the right to it answers as if it did not exist."""
+    """For a queue without the right to it the error is the same as for one that does not exist."""
     if identity.user.may(right, queue):
         return
     if not identity.may(right):

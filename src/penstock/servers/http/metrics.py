@@ -1,4 +1,4 @@
-"""Numbers for Prometheus: counters that the engine keeps, and what the server itself has answered."""
+"""Metrics for Prometheus: counters of the engine, and of the requests to this server."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Map method and path to a handler.
 
-Paths are matched by their raw segments, each decoded for itself: a name with a slash in it is `a%2Fb` in a path, and
-reaches the handler as `a/b`. A pattern is `/queues/{queue}/messages`; `{path...}` takes all that is left.
+Paths are matched by their raw segments, each decoded separately: a name with a slash in it is `a%2Fb` in a path, and
+reaches the handler as `a/b`. A pattern is `/queues/{queue}/messages`; `{path...}` takes all remaining segments.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Route:
 
 
 class Match(msgspec.Struct, frozen=True):
-    """`others` are the methods that the path has when it has not this one."""
+    """`others` are the methods of the path if it does not have this one."""
 
     route: Route | None
     values: dict[str, Any]
@@ -92,7 +92,7 @@ class Router:
         node.methods[route.method] = route
 
     def find(self, method: str, segments: list[str]) -> Match | None:
-        """None when there is no such path."""
+        """None if there is no such path."""
         values: dict[str, Any] = {}
         node = self._root
         for place, segment in enumerate(segments):
@@ -118,9 +118,9 @@ def _allowed(methods: Iterable[str]) -> tuple[str, ...]:
 
 
 def segments_of(scope: Any) -> list[str]:
-    """The decoded segments of the path below the place where the application is mounted."""
+    """The decoded segments of the path below the mount point of the application."""
     raw: bytes | None = scope.get("raw_path")
-    # The raw path is optional in ASGI; without it an encoded slash cannot be told from a separator.
+    # The raw path is optional in ASGI; without it an encoded slash looks like a separator.
     path = raw.partition(b"?")[0] if raw else quote(scope["path"]).encode()
     try:
         if b"%" in path:

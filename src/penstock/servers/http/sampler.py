@@ -24,7 +24,7 @@ class QueueSample(msgspec.Struct, frozen=True):
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """`took_seconds` is what the reading cost."""
+    """`took_seconds` is the duration of the query."""
 
     at: datetime
     queues: dict[str, QueueSample]
@@ -38,13 +38,13 @@ class Sampler:
         self._reading: asyncio.Task[Sample] | None = None
 
     async def sample(self, max_age_seconds: float = FRESH_SECONDS) -> Sample:
-        """The latest sample if it is young enough, else a new one; those who ask meanwhile get the same."""
+        """The latest sample if it is recent enough, else a new one, which concurrent callers share."""
         if self._latest is not None and time.monotonic() - self._latest[0] <= max_age_seconds:
             return self._latest[1]
         if self._reading is None:
             self._reading = asyncio.create_task(self._read())
             self._reading.add_done_callback(self._forget)
-        # Shielded: one viewer who goes away must not take the sample from the others.
+        # Shielded: a cancelled request must not cancel the sample of the others.
         return await asyncio.shield(self._reading)
 
     async def _read(self) -> Sample:

@@ -40,7 +40,7 @@ class HttpState:
         self.identify = identify
         self.sessions = Sessions(users, settings.session_seconds)
         self.logins = Logins(users, settings.failed_logins_per_second)
-        self.open_csrf = secrets.token_urlsafe(32)  # for forms of those who need no login
+        self.open_csrf = secrets.token_urlsafe(32)  # for forms of clients that need no login
         self.hosts = frozenset(name.strip().lower() for name in (settings.hosts or "").split(",") if name.strip())
         self.request_metrics = RequestMetrics()
         self.queues_seen: dict[str, float] = {}  # when a queue was last seen to exist

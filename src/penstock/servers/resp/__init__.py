@@ -1,2 +1,2 @@
-"""The Redis protocol. `parser` and `encoder` know bytes, `table` and `commands` know words, `connection` and `server`
-know sockets; `backend` turns what commands want into operations that coalesce over all connections."""
+"""The Redis protocol: `parser` and `encoder` for the wire format, `table` and `commands` for the commands, `connection`
+and `server` for the sockets, `backend` for the operations, which are coalesced over all connections."""

@@ -1,8 +1,8 @@
-"""Arguments of commands: each kind knows how to read its bytes and what to call itself in COMMAND DOCS.
+"""Kinds of command arguments: how to decode each, and its type in COMMAND DOCS.
 
-A command is a function whose parameters are annotated with these kinds. A parameter without default is positional; one
-with a default is an option, called by its name in capitals (`EX seconds`), or a flag if it is a `Flag`; a `Rest`
-takes everything that is left.
+A command is a function whose parameters are annotated with these kinds. A parameter without default is positional. One
+with a default is an option, named in capitals (`EX seconds`), or a flag if it is a `Flag`. `Words` and the other kinds
+with `is_rest` take all remaining arguments.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock.servers.resp.errors import CommandError, printable, quoted, syntax
 
 
 class Kind(NamedTuple):
-    """How one argument is read, and its type in the words of COMMAND DOCS."""
+    """The decoder of an argument, and its type in COMMAND DOCS."""
 
     read: Callable[[bytes], Any]
     type: str = "string"
@@ -34,7 +34,7 @@ class Kind(NamedTuple):
 
 @lru_cache(maxsize=64)
 def read_name(kind: str) -> Callable[[bytes], str]:
-    """Names come again and again, so those that were right are remembered."""
+    """Valid names are cached."""
 
     @lru_cache(maxsize=4096)
     def read(data: bytes) -> str:
@@ -79,7 +79,7 @@ def read_token(data: bytes) -> int:
 
 @lru_cache(maxsize=1024)
 def read_seconds(data: bytes) -> float:
-    """Whole or with a fraction; nothing that `float` alone would let through, such as `nan` or `1_0`."""
+    """A decimal number; stricter than `float`, which accepts `nan` and `1_0`."""
     try:
         value = float(data) if len(data) <= 32 and b"_" not in data else math.nan
     except ValueError:
@@ -113,7 +113,7 @@ QueueNames = Annotated[list[str], Kind(read_name("queue"), "key", is_queue=True,
 MessageIds = Annotated[list[str], Kind(read_id, is_rest=True)]
 
 
-# By subcommand, how many words follow it at least and at most.
+# The least and the largest number of words after each subcommand.
 Arities = dict[str, tuple[int, int | None]]
 
 
@@ -123,7 +123,7 @@ class Parameter(NamedTuple):
     token: str | None  # None for positional ones
 
     def documented(self) -> dict[str, Any]:
-        """As COMMAND DOCS has it."""
+        """The entry of COMMAND DOCS."""
         document: dict[str, Any] = {"name": self.name, "type": self.kind.type, "display_text": self.name}
         if self.token is not None:
             document["token"] = self.token
@@ -139,17 +139,17 @@ class Parameter(NamedTuple):
 
 
 class Signature:
-    """What a command takes, read off its function."""
+    """The arguments of a command, from the signature of its function."""
 
     def __init__(self, name: str, run: Callable[..., Any], least: int = 0, subcommands: Arities | None = None) -> None:
-        """`least` is the number of words that have to follow those that have a place; with `subcommands` it depends on
-        the first word."""
+        """`least` is the number of words required after the positional ones; with `subcommands` it depends on the first
+        word."""
         self.name = name
         self._least = least
         self._subcommands = subcommands
         hints = typing.get_type_hints(run, include_extras=True)
         own = list(inspect.signature(run).parameters.values())[1:]
-        # `calls` is no argument of the client: it holds the words of all commands that became this call.
+        # `calls` is not an argument of the client: it holds the words of all commands joined into this call.
         parameters = [_parameter(one, hints[one.name]) for one in own if one.name != "calls"]
         self.positional = [one for one in parameters if one.token is None and not one.kind.is_rest]
         self.options = {one.token.encode(): one for one in parameters if one.token is not None}
@@ -164,11 +164,11 @@ class Signature:
 
     @property
     def arity(self) -> int:
-        """As COMMAND has it: the name counts, and a minimum is negative."""
+        """As in COMMAND: includes the name, and is negative for a minimum."""
         return -(self._count + self._least + 1) if self.options or self.rest else self._count + 1
 
     def bind(self, arguments: list[bytes]) -> tuple[list[Any], dict[str, Any]]:
-        """The function's arguments, from those after the command's name."""
+        """Decode the words after the command name into arguments of the function."""
         count = self._count
         if len(arguments) < count + self._least or (len(arguments) > count and not self.options and self.rest is None):
             raise wrong_arity(self.name)
@@ -219,7 +219,7 @@ def _parameter(parameter: inspect.Parameter, hint: Any) -> Parameter:
 
 
 def _kind(hint: Any) -> Kind:
-    """Also of `Seconds | None`."""
+    """Also finds the kind in `Seconds | None`."""
     for candidate in (hint, *typing.get_args(hint)):
         for extra in getattr(candidate, "__metadata__", ()):
             if isinstance(extra, Kind):

@@ -1,7 +1,7 @@
-"""The store as the commands of all connections use it: each kind of call as an operation that coalesces.
+"""The operations of commands on the store, coalesced over all connections.
 
-Clients settle by the message's id, the store by token: messages of queues are settled by who holds them
-(`message_leases`), entries of streams by whoever knows their id, as in Redis (`entry_leases`).
+Clients settle by message id, the store by token: messages of queues are settled by their holder (`message_leases`),
+entries of streams by any client that knows the id, as in Redis (`entry_leases`).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from penstock.servers.shared_receive import MAX_OPERATIONS, ReceiveRequest, Refu
 # Policy of a queue whose first use is a command of this protocol: an unread message expires without a dead letter, and
 # one that is not acknowledged is redelivered without limit.
 POLICY: dict[str, Any] = {"primary_group": None, "max_retries": None}
-# A stream entry is available at once, whatever delay its queue has: its id says where it lies.
+# A stream entry is available at once, whatever delay its queue has: its id is its position.
 NOW = Options(delay_seconds=0)
-# Queues that are known to exist; beyond this many all are looked up anew.
+# Queues known to exist; the cache is cleared beyond this many.
 MAX_KNOWN = 100_000
-# How long a queue is taken to exist: a deletion by another process is noticed within this time.
+# How long a queue is assumed to exist: a deletion by another process is noticed within this time.
 KNOWN_SECONDS = 1.0
 # Sends messages to a queue inside an operation, and returns an id or an error for each.
 SendEach = Callable[[str, Sequence[Draft]], list[Any]]
@@ -65,7 +65,7 @@ class Backend:
     def send(
         self, queue: str, drafts: list[Draft], finish: Callable[[list[Any]], Reply], send: SendEach | None = None
     ) -> Pending:
-        """`finish` is given an id or an error for each message. `send` is `send_events` or `send_entries`; without it a
+        """`finish` gets an id or an error for each message. `send` is `send_events` or `send_entries`; without it a
         new queue gets the default policy, and its state may refuse messages."""
         if send is None:
             if can_refuse(drafts):
@@ -76,7 +76,7 @@ class Backend:
         return Pending(self._sending(send, queue), drafts, finish, len(drafts))
 
     def _finish_first(self, queue: str, finish: Callable[[Any], Reply], outcome: Any) -> Reply:
-        """Remember that the queue exists, for a while: another client may delete it."""
+        """Cache that the queue exists, for a short time: another client may delete it."""
         if len(self._known) >= MAX_KNOWN:
             self._known.clear()
         self._known[queue] = time.monotonic() + KNOWN_SECONDS
@@ -127,9 +127,8 @@ class Backend:
         makes: bool = True,
         refusal: Refusal | None = None,
     ) -> Pending:
-        """A receive that is shared with other clients. `finish` is given a list of one item, the receipts of the
-        request, and has to remember their leases. No group is the primary one. With a `refusal` the group must exist,
-        and so must the queue."""
+        """Receive together with other clients. `finish` gets a list of one item, the receipts of the request, and must
+        remember their leases. Without a group it is the primary one. With a `refusal` group and queue must exist."""
         if not self._known.get(queue, 0.0) > time.monotonic():
             finish = partial(self._finish_first, queue, finish)
         prepare = self.make if makes and refusal is None else None
@@ -139,7 +138,7 @@ class Backend:
     def receive_and_ack(
         self, queue: str, group: str, consumer: str, limit: int, finish: Callable[[Receipt], Reply]
     ) -> Pending:
-        """In one transaction, so that no settlement is needed."""
+        """Receive and ack in one transaction."""
 
         def operation() -> Receipt:
             self.make(queue)
@@ -156,7 +155,7 @@ class Backend:
             self.engine.settle(receipt.queue, receipt.group, acks)
 
     def release(self, receipts: list[Receipt]) -> None:
-        """Give messages back that no client takes, without counting an attempt."""
+        """Release messages that no client takes, without counting an attempt."""
         for receipt in receipts:
             self.store.executor.release(receipt)
 
@@ -168,7 +167,7 @@ class Backend:
 
 
 def sent(outcome: Any) -> str:
-    """The id of a message that was sent, or the error that refused it."""
+    """Return the id of the sent message, or raise the error that refused it."""
     if isinstance(outcome, BaseException):
         raise outcome
     message_id: str = outcome

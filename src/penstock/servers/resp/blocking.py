@@ -1,9 +1,9 @@
 """Blocked clients: one wait list for each group of a queue, however many clients wait there, served first come first
 served.
 
-A wait list sleeps in the store's watcher, which polls once for all. When there is something it receives for the clients
-in front, for more of them at a time as long as there is enough. A disconnected client is removed before anything is
-received for it, and what was on its way to it is given back.
+A wait list waits in the store's watcher, which polls once for all clients. When messages are ready it receives for the
+first clients, for more of them at a time as long as there are enough messages. A disconnected client is removed before
+a receive; messages that were already received for it are released.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from penstock.servers.resp.errors import CommandError
 from penstock.servers.resp.pending import BlockingCall, Pending
 
 logger = logging.getLogger("penstock.resp")
-# A wait without end is begun anew after this long.
+# A wait without timeout is restarted after this time.
 LONG_SECONDS = 3600.0
-# Pause after a receive that found nothing although something seemed to be ready.
+# Pause after an empty receive although messages seemed to be ready.
 PAUSE_SECONDS = 0.05
 # Only expired messages, or due ones that are not promoted yet, are ready: wait for a sweep.
 UNSWEPT_SECONDS = 1.0
-# Clients served in one transaction: others of the store want their turn.
+# Clients served in one transaction, which holds the write lock.
 MAX_AT_ONCE = 64
 
 
@@ -70,7 +70,7 @@ class Waiter:
             self.client.answer(reply)
 
     def leave(self) -> None:
-        """Unblock it without a reply, because it was answered or has disconnected."""
+        """Remove it from the wait lists: it got its reply or has disconnected."""
         self.is_done = True
         if self.timer is not None:
             self.timer.cancel()
@@ -134,7 +134,7 @@ class WaitList:
             return 0
         seconds = engine.ready_in(self.queue, self.group)
         if seconds == 0 and self.group is not None and self.listeners == len(self.waiters):
-            # Only a receive passes expired messages, and listeners must not be notified of those.
+            # Only a receive skips expired messages, and listeners must not be notified of those.
             return 0 if engine.peek(self.queue, self.group, 1) else UNSWEPT_SECONDS
         return seconds
 
@@ -179,14 +179,14 @@ class WaitList:
         executor = self.backend.store.executor
         try:
             assert pending.items is not None
-            # Shielded: when the last waiter leaves, this task is cancelled, but the messages still have to be dealt.
+            # Shielded: the last waiter that leaves cancels this task, but received messages must not be lost.
             receiving = asyncio.ensure_future(
                 executor.coalesce_or_discard(pending.operation, pending.items, pending.weight)
             )
             receiving.add_done_callback(lambda done: self._deal(waiter, done))
             [receipts] = await asyncio.shield(receiving)
         except CommandError:
-            return True  # refused, which is a reply
+            return True  # the error is the reply
         except PenstockError:
             return False
         return any(receipt.rows for receipt in receipts)

@@ -1,8 +1,8 @@
 """Overrides of XCLAIM for entries in flight: IDLE and TIME set when an entry was delivered, RETRYCOUNT how often. A
 consumer that reads its pending entries again raises the count as well.
 
-The store counts attempts itself and never changes its history, so these overrides are kept here, beside it, for as long
-as the lease lasts.
+The store counts attempts itself and never changes its history, so these overrides are kept in memory for the duration
+of the lease.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ClaimOptions:
         self._kept: dict[tuple[int, int], tuple[int | None, int | None]] = {}
 
     def note(self, token: int, position: int, delivered_at: int | None, deliveries: int | None) -> None:
-        """For one entry under one lease; the time in milliseconds."""
+        """Set the overrides of one entry under one lease; the time is in milliseconds."""
         if delivered_at is None and deliveries is None:
             return
         self._kept[token, position] = delivered_at, deliveries

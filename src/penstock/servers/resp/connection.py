@@ -1,7 +1,7 @@
-"""One connection: bytes in, commands begun in order, replies out in order.
+"""A client connection: reads commands, starts them in order, and writes replies in order.
 
-Commands are begun as they come, as long as their effects cannot be seen in another order than that of the client; a
-reply waits until those before it are there. Nothing is written before its commit.
+A command starts before earlier ones have finished if its client cannot observe the difference. A reply waits for those
+before it. Nothing is written before its commit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from penstock.servers.resp.server import Server
 
 logger = logging.getLogger("penstock.resp")
-# Bytes of unread replies beyond which no more commands of the client are begun.
+# Bytes of unread replies beyond which no further commands of the client are started.
 HIGH_WATER = 256 * 1024
 # Bytes of unanswered commands beyond which reading pauses; one command may be larger.
 MAX_BACKLOG = 1024 * 1024
@@ -36,7 +36,7 @@ MAX_BACKLOG = 1024 * 1024
 MAX_JOINED = 256
 # Concurrent receives of one connection: each may return as much as a reply may hold.
 MAX_RECEIVES = 8
-# Time for a client over its limit of unread replies to go on reading; others have request_seconds.
+# Timeout of a client that does not read and is over its limit of unread replies; others have request_seconds.
 SLOW_SECONDS = 10.0
 
 
@@ -65,7 +65,7 @@ class Connection(asyncio.Protocol):
         self._backlog = 0
         self._written = self._read_upto = 0
         self._drained: asyncio.Future[None] | None = None
-        self._has_ended = False  # the client sends no more
+        self._has_ended = False  # EOF received
         self.made_at = self.heard_at = self.stalled_at = self._begun_at = self.loop.time()
 
     # -- connect and disconnect -------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ class Connection(asyncio.Protocol):
         self.server.dismiss(self)
 
     def eof_received(self) -> bool:
-        """The client sends no more. It may still read its replies, but it is no longer blocked."""
+        """EOF: the client may still read its replies, but is no longer blocked."""
         self._has_ended = True
         return self._waiter is None and not self.session.is_waiting and bool(self._slots)
 
@@ -117,7 +117,7 @@ class Connection(asyncio.Protocol):
             return False
 
     def retire(self) -> None:
-        """The server stops: finish commands that have begun, begin no more."""
+        """The server stops: finish running commands, start no more."""
         self._commands.clear()
         self.session.wants_close = True
         if self._waiter is not None:
@@ -167,7 +167,7 @@ class Connection(asyncio.Protocol):
         while commands and not self._is_alone and self._can_write and not session.wants_close:
             command = TABLE.get(commands[0][0]) or find(commands[0][0])
             if command is None or (session.queued is not None and command.in_multi):
-                order = Order.HERE  # answered at once: unknown, or queued
+                order = Order.HERE  # no call to the store: unknown, or queued
             else:
                 order = command.order
             if self._under_way and not self._may_begin(order):
@@ -192,7 +192,7 @@ class Connection(asyncio.Protocol):
         return not self._receives and (order is Order.TURN or not self._turns)
 
     def _join(self, calls: list[list[bytes]], common: Common) -> None:
-        """Add the commands that follow and can be one call with the first."""
+        """Add following commands that can be joined into one call with the first."""
         commands, first = self._commands, calls[0]
         shared = common(first)
         while shared is not None and commands and len(calls) < MAX_JOINED:
@@ -288,7 +288,7 @@ class Connection(asyncio.Protocol):
             and not self.session.wants_close
             and self._parser.error is None
         ):
-            # The usual case: there is nothing else to do for this client.
+            # The usual case: nothing else is pending for this client.
             assert slot.data is not None
             self._slots.clear()
             self._backlog = 0
@@ -329,14 +329,14 @@ class Connection(asyncio.Protocol):
         self._regulate()
 
     def _part_of(self, slot: ReplySlot) -> list[bytes]:
-        """The first part of a reply that is sent in parts."""
+        """Take the first part of a reply that is sent in parts."""
         if slot.part is None:
             return []
         part, slot.part, slot.is_paused = slot.part, None, True
         return [part]
 
     def _go_on_with(self, slot: ReplySlot) -> None:
-        """The client has read the first part: make the calls that are left."""
+        """The client has read the first part: run the remaining calls."""
         slot.is_paused = False
         command = find(slot.calls[0][0])
         assert command is not None
@@ -397,7 +397,7 @@ class Connection(asyncio.Protocol):
     # -- timeouts --------------------------------------------------------------------------------------------------
 
     def be_looked_at(self, now: float) -> None:
-        """Schedule the next check of its timeouts, at the earliest time at which one can be exceeded."""
+        """Schedule the next check of timeouts, at the earliest time at which one can expire."""
         if self.is_gone:
             return
         limits = self.server.limits
@@ -405,13 +405,13 @@ class Connection(asyncio.Protocol):
         self.server.timeouts.look_at(self, min(self.overstays_at(), now + soonest))
 
     def overstays_at(self) -> float:
-        """When the first timeout is exceeded, if the client does nothing more."""
+        """When the first timeout expires if the client stays idle."""
         limits = self.server.limits
         if self.session.user_name is None and limits.handshake_seconds:
             return self.made_at + limits.handshake_seconds
         ends = math.inf
         if limits.request_seconds and self._parser.is_midway:
-            # Counted from the command's first byte: sending slowly does not extend it.
+            # From the first byte of the command: sending slowly does not extend it.
             ends = self._begun_at + limits.request_seconds
         if not self._can_write:
             ends = min(ends, self._stalls_at())
@@ -420,7 +420,7 @@ class Connection(asyncio.Protocol):
         return ends
 
     def _stalls_at(self) -> float:
-        """When a client that does not read is closed, counted from its last progress."""
+        """When a client that does not read is disconnected, from its last progress."""
         unread = self.transport.get_write_buffer_size()
         if self._written - unread > self._read_upto:
             self._read_upto = self._written - unread

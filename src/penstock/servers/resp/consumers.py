@@ -1,7 +1,7 @@
-"""GroupConsumers of stream groups that this server has seen.
+"""Consumers of stream groups that this server has seen.
 
-In a stream a consumer is a name that has read or was made, even if it holds nothing. The store knows who holds
-something; who only came by is known to the server it came to, until that ends.
+In a stream a consumer is a name that has read or was created, even without pending entries. The store knows consumers
+with pending entries; the others are known to the server that they used, until it restarts.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ class GroupConsumers:
         self._met: dict[tuple[str, str, str], Met] = {}
 
     def meet(self, queue: str, group: str, name: str) -> bool:
-        """Note that it was seen now, and return whether it is new."""
+        """Record that it was seen now, and return whether it is new."""
         before = self._met.pop((queue, group, name), None)
         self._put(queue, group, name, None if before is None else before.active_at)
         return before is None
 
     def note_active(self, queue: str, group: str, names: Iterable[str]) -> None:
-        """Note that consumers received entries."""
+        """Record that consumers received entries."""
         for name in names:
             self._met.pop((queue, group, name), None)
             self._put(queue, group, name, self._clock())

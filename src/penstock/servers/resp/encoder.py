@@ -18,19 +18,19 @@ Reply = Any
 
 
 class Simple(msgspec.Struct, frozen=True):
-    """A word such as OK."""
+    """A simple string such as OK."""
 
     text: str
 
 
 class Verbatim(msgspec.Struct, frozen=True):
-    """Text for people."""
+    """A verbatim string: text for people."""
 
     text: str
 
 
 class Pairs(msgspec.Struct, frozen=True):
-    """A map that RESP2 tells as a list of pairs, as stream reads are."""
+    """A map that is a list of pairs in RESP2, such as the reply of XREAD."""
 
     pairs: list[tuple[Any, Any]]
 
@@ -53,13 +53,13 @@ class Replies(list[Any]):
 
 
 class Partial(msgspec.Struct, frozen=True):
-    """Replies to the first of several commands; the others have to be run again."""
+    """Replies to the first of several commands; the others have to run again."""
 
     replies: Replies
 
 
 class _NoArray:
-    """Nothing, where an array was asked for."""
+    """A null array."""
 
 
 NO_ARRAY = _NoArray()
@@ -191,11 +191,11 @@ def _verbatim(reply: Verbatim, protocol: int, put: Put) -> None:
 
 
 def _line(text: str) -> bytes:
-    """One line, whatever the text says: a line's end inside it would be read as the next reply."""
+    """Remove line ends, which would end the reply."""
     return text.replace("\r", " ").replace("\n", " ").encode(errors="replace")
 
 
-# A bool is an int too, so it stands before.
+# bool before int, its base class.
 WRITERS: dict[type, Callable[[Any, int, Put], None]] = {
     bytes: _bytes,
     Encoded: _encoded,

@@ -1,9 +1,9 @@
-"""Who holds the entries of streams that were handed out, for XACK, which names an entry by its id alone.
+"""Holders of pending stream entries, for XACK, which names an entry by its id alone.
 
-XACK of Redis has no owner: whoever knows the id ends the delivery that the group has at that moment. So it does here,
-except for a connection that was given the entry as one consumer and lost it to another one: its XACK answers 0 and
-leaves the delivery of the other alone, unless the connection receives under that name too. An entry is acknowledged
-once: of several XACKs, through whichever servers, one counts.
+As in Redis, any client that knows the id may acknowledge the current delivery. The exception is a connection that
+received the entry as one consumer and lost it to another: its XACK returns 0 and does not affect the new holder, unless
+the connection also receives under that name. An entry is acknowledged once: of several XACKs, also through different
+servers, one counts.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from penstock.servers.resp.backend import Backend
     from penstock.servers.resp.session import ClientSession
 
-# Looks up the lease of an entry by its id, inside a call.
+# Finds the lease of an entry by its id, inside an operation.
 Find = Callable[[bytes], LeaseInfo | None]
-# Connections that lost an entry to another consumer, of which the latest are kept.
+# Connections remembered per entry that lost it to another consumer; the latest are kept.
 MAX_LOSERS = 16
 
 
 class EntryLease(msgspec.Struct, frozen=True, gc=False):
-    """`holder` is None where another server has handed the entry out; `lost_by` had it before, as other consumers."""
+    """`holder` is None if another server delivered the entry; `lost_by` held it before, as other consumers."""
 
     token: int
     position: int
@@ -46,7 +46,7 @@ class EntryLease(msgspec.Struct, frozen=True, gc=False):
 
 
 class EntryLeases:
-    """Leases given out lately are remembered by the ids of their entries; any other is looked up in the store."""
+    """Recent leases are cached by entry id; others are looked up in the store."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -67,7 +67,7 @@ class EntryLeases:
         return EntryLease(receipt.token, row[POSITION], receipt.consumer, holder)
 
     def put(self, queue: str, group: str, leases: dict[bytes, EntryLease]) -> None:
-        """By the ids of their entries."""
+        """Cache leases by entry id."""
         self._kept.put(queue, group, leases)
 
     # -- acknowledging -----------------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ class EntryLeases:
         find: Find,
         finish: Callable[[list[bool]], Reply],
     ) -> Reply | Pending:
-        """Ack entries by their ids; `finish` is given whether each was in flight and is done now."""
+        """Ack entries by id; `finish` gets whether each was pending and is done now."""
         leases = self._take(session, queue, group, names)
         settles = [Settle(Event.ACK, "", one.position, one.token) for one in leases if one is not None]
 
@@ -95,7 +95,7 @@ class EntryLeases:
         return self._backend.settle(queue, group, settles, done) if settles else done(())
 
     def _take(self, session: ClientSession, queue: str, group: str, names: Sequence[bytes]) -> list[EntryLease | None]:
-        """The remembered lease of each, which is forgotten: it is settled once."""
+        """Remove and return the cached lease of each entry, because a lease is settled once."""
         leases = self._kept.take(queue, group, names)
         for place, lease in enumerate(leases):
             if lease is not None and lease.lost_by and lease.is_lost_to(session.holder):
@@ -114,8 +114,8 @@ class EntryLeases:
         find: Find,
         finish: Callable[[list[bool]], Reply],
     ) -> Pending:
-        """Those that were not settled have ended, were taken over, or were handed out elsewhere: what counts is who has
-        them now. They are settled in a call of their own, together with others and in the order of their leases."""
+        """Entries without a settled lease were taken over, were delivered by another server, or their lease has ended:
+        look up the current leases, and settle those in a call of its own, coalesced with others."""
         missing = [place for place, ok in enumerate(outcomes) if not ok]
 
         def settle(found: list[LeaseInfo | None]) -> Reply | Pending:
@@ -140,7 +140,7 @@ class EntryLeases:
     def _is_lost(
         self, session: ClientSession, queue: str, group: str, name: bytes, stale: EntryLease | None, lease: LeaseInfo
     ) -> bool:
-        """Whether the connection had the entry before, as another consumer than who has it now."""
+        """Whether the connection held the entry before, as another consumer than the current one."""
         known = self._kept.get(queue, group, name)
         if known is None or known.token != lease.token:
             known = _after(stale or known, lease.token, lease.position, lease.consumer, None)
@@ -160,5 +160,5 @@ def _after(before: EntryLease | None, token: int, position: int, consumer: str, 
 
 
 def _counts(settled: Settled) -> bool:
-    """Whether it was this settlement that ended the delivery."""
+    """Whether this settlement ended the delivery."""
     return settled.error is None and not settled.is_repeat

@@ -25,7 +25,7 @@ STORE_FAILURES: dict[type[errors.PenstockError], str] = {
     errors.DiskError: "MISCONF the disk under the store failed: whether this command took effect is not known",
 }
 STORE_FAILED = "ERR the store failed: the server's log says why"
-# Redis shows this much of an unknown command and its arguments.
+# Bytes of an unknown command and its arguments in the error, as in Redis.
 SHOWN_BYTES = 128
 
 

@@ -1,7 +1,7 @@
-"""The latest leases, by the id under which the client knows the message.
+"""A cache of recent leases, by message id.
 
-A client settles by id, the store by token. Most acks come soon after the message was handed out, so the tokens of the
-latest leases are kept here; any other is looked up in the store.
+A client settles by id, the store by token. Most acks come soon after the delivery, so the tokens of recent leases are
+cached; others are looked up in the store.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 Kept = TypeVar("Kept")
 Reader = tuple[str, str]
-# About 250 bytes each; twice as many are kept at most.
+# Size of a generation; a lease takes about 250 bytes.
 MAX_YOUNG = 50_000
 
 
@@ -49,14 +49,14 @@ class LeaseCache(Generic[Kept]):
         return None
 
     def remove(self, queue: str, group: str, name: bytes, lease: Kept) -> None:
-        """Remove this lease, unless the message has another one by now."""
+        """Remove this lease, unless the message has a newer one."""
         for part in (self._young, self._old):
             kept = part.get((queue, group))
             if kept is not None and kept.get(name) is lease:
                 del kept[name]
 
     def take(self, queue: str, group: str, names: Sequence[bytes]) -> list[Kept | None]:
-        """Remove and return the lease of each: it is settled once."""
+        """Remove and return the lease of each, because a lease is settled once."""
         young = self._young.get((queue, group)) or {}
         found = [young.pop(name, None) for name in names]
         old = self._old.get((queue, group))

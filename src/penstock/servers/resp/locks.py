@@ -1,7 +1,7 @@
-"""Locks of Redis clients: a key with a token that is set only where there is none, and may end by itself.
+"""Locks of Redis clients: a key with a token, set only if it does not exist, with an optional expiry.
 
-A lock lives in the store's ledger, so that all servers of a store see the same one, and is changed by compare-and-set:
-of two clients that take or change it at once one finds that it was too late.
+A lock is stored in the ledger, so that all servers of a store share it, and changed by compare-and-set: of two clients
+that acquire or change it at the same time one fails.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from penstock.engines.contract import Engine
 from penstock.servers.resp.errors import CommandError
 
 KIND = "resp_lock"
-# Each is looked at when one is taken, to drop those that have ended.
+# All are scanned when one is acquired, to drop expired ones.
 MAX_LOCKS = 1_000
 MAX_TOKEN_BYTES = 1_024
-# Microseconds, in the year 148,000: beyond it engines have no number for a time.
+# In microseconds, the year 148,000: later times do not fit into the engines' integers.
 LAST_TIME = 1 << 62
 
 
@@ -49,7 +49,7 @@ def held(engine: Engine) -> dict[str, Lock]:
 
 
 def take(engine: Engine, name: str, token: bytes, milliseconds: int | None) -> bool:
-    """Take the lock, and return whether it was free."""
+    """Acquire the lock, and return whether it was free."""
     if len(token) > MAX_TOKEN_BYTES:
         raise CommandError(f"ERR the token of a lock may have {MAX_TOKEN_BYTES} bytes, not {len(token)}")
     now = engine.now()
@@ -73,8 +73,8 @@ def free(engine: Engine, name: str, token: bytes | None = None) -> bool:
 
 
 def extend(engine: Engine, name: str, token: bytes, milliseconds: int, *, adds: bool, needs_end: bool) -> bool:
-    """Let it end so long from now, or so much later than it would; whether it was held with this token. With
-    `needs_end` one that would never end is left alone."""
+    """Set the expiry from now, or add to it; returns whether the lock was held with this token. With `needs_end` a
+    lock without expiry is not changed."""
     lock, now = find(engine, name), engine.now()
     if lock is None or lock.token != token or (needs_end and lock.ends_at is None):
         return False

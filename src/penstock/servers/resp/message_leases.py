@@ -1,14 +1,14 @@
-"""Who holds what was handed out, for the commands that settle by a message's id alone.
+"""Holders of leased messages, for the commands that settle by message id alone.
 
-The store settles by token. A client of QGET knows ids only, so the server keeps for each message which connection has
-received it and under which token. That connection may settle it; no other may, while the lease is another's:
+The store settles by token. A client of QGET knows only ids, so the server caches which connection received each message
+and under which token. That connection may settle it; others only as follows:
 
-- A lease taken under a name (CLIENT SETNAME, or CONSUMER of QRECEIVE) belongs to the name: connections with that name
-  and user may settle it too, through any server of the store.
-- A lease taken without a name belongs to its connection. Once that is closed, any other nameless connection of the same
-  user may settle it, and so it is with leases that this server cannot know: those taken before it began, and those it
-  had to forget because there were too many.
-- Who shows the token may settle from anywhere.
+- A lease under a name (CLIENT SETNAME, or CONSUMER of QRECEIVE) belongs to the name: connections with that name and
+  user may settle it, through any server of the store.
+- A lease without a name belongs to its connection. Once that is closed, any other nameless connection of the same user
+  may settle it. The same holds for leases that this server does not know: those from before its start, and those
+  dropped from the cache.
+- With the token any connection may settle.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
 NAMELESS = "resp"
 # The reply to an ack: 1 if the message is done now, 0, or an error.
 Acked = int | OutOfOrder
-# Names that one connection receives under; more are not remembered.
+# Consumer names remembered per connection.
 MAX_CONSUMERS = 1_000
 
 
 class Holder:
-    """A connection, as those who come later see it."""
+    """The connection that received a message; outlives the connection itself."""
 
     __slots__ = ("consumers", "is_open", "user_name")
 
     def __init__(self, user_name: str | None) -> None:
         self.user_name = user_name
         self.is_open = True
-        self.consumers: set[str] = set()  # of streams, as which it has received
+        self.consumers: set[str] = set()  # names under which it has read streams
 
     def receives_as(self, consumer: str) -> None:
         if len(self.consumers) < MAX_CONSUMERS:
@@ -118,7 +118,7 @@ class MessageLeases:
         return self._backend.write(find, partial(self._ack_found, queue, group, outcomes, list(unknown)))
 
     def _end(self, queue: str, group: str, key: bytes, lease: MessageLease, settled: Settled) -> Acked:
-        """Forget a lease that was settled, or was lost before."""
+        """Drop the lease from the cache: it was settled, or lost before."""
         if not isinstance(settled.error, OutOfOrder):
             self._kept.remove(queue, group, key, lease)
         return _counted(settled)
@@ -147,7 +147,7 @@ class MessageLeases:
         return self._backend.settle(queue, group, acks, end)
 
     def _find(self, session: ClientSession, queue: str, group: str, message_id: str) -> LeaseInfo | None:
-        """Inside an operation: the lease of a message of another server, if the client may settle it."""
+        """Inside an operation: the lease of a message that is not cached, if the client may settle it."""
         leases = self._backend.engine.leases(queue, group, ids=[message_id])
         if not leases or not self._may_settle_unknown(session, leases[0]):
             return None
@@ -160,7 +160,7 @@ class MessageLeases:
     def settle(
         self, session: ClientSession, queue: str, group: str, settle: Settle, finish: Callable[[Settled], Reply]
     ) -> Pending:
-        """One message, by its id; `settle` says how. With a token it is that lease or none."""
+        """Settle one message by id. With a token it is that lease or none."""
         key = settle.id.encode()
         held = self._kept.get(queue, group, key)
         if settle.token or held is None:
@@ -177,8 +177,7 @@ class MessageLeases:
         return self._backend.settle(queue, group, [settle], done)
 
     def _lease_of(self, session: ClientSession, queue: str, group: str, settle: Settle) -> tuple[int, int]:
-        """Inside an operation: the token and the position of a message that another server has handed out, or whose
-        token the client shows."""
+        """Inside an operation: token and position of a message that is not cached, or whose token the client gave."""
         if settle.token:
             return settle.token, self._backend.engine.position(queue, settle.id)
         lease = self._find(session, queue, group, settle.id)

@@ -1,8 +1,8 @@
-"""From bytes to commands, without sockets.
+"""Parse commands, without sockets.
 
-The frame is checked here, header by header as it comes in, so that a claim never costs memory: only bytes that have
-arrived are kept, and a claim beyond the limits ends the conversation at once. What has been found whole is taken apart
-by hiredis. A line that does not begin with `*` is an inline command, as typed into telnet.
+Frames are checked header by header as they arrive, so that a declared length costs no memory: only received bytes are
+buffered, and a length beyond the limits ends the connection at once. hiredis splits complete commands. A line that does
+not begin with `*` is an inline command, as typed into telnet.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from penstock.settings import Limits
 
 Command = list[bytes]
 STAR, DOLLAR, CARRIAGE_RETURN, LINE_FEED = b"*$\r\n"
-# The longest header that can be right: a sign, nineteen digits and the line's end, with room to spare.
+# A valid header has a sign, nineteen digits and a line end at most.
 MAX_HEADER = 32
-# Numbers are written in the one way that Redis takes: no leading zeros, no plus, no minus zero.
+# Numbers in the form that Redis accepts: no leading zeros, no plus, no minus zero.
 BULK = re.compile(rb"\$(0|[1-9][0-9]{0,18})\r\n").match
 COUNT = re.compile(rb"\*(0|-?[1-9][0-9]{0,18})\r\n").match
-# What is short is taken apart by its lines alone, without a look at each header: these are the headers of such pieces.
+# Short input is split into lines, and headers are looked up here instead of being parsed.
 MAX_QUICK_DATA = 64 * 1024
 QUICK_BULKS = {b"$%d" % length: length for length in range(2048)}
 QUICK_COUNTS = {b"*%d" % count: count for count in range(1, 33)}
-# What a browser sends first when a web page is made to talk to this port.
+# The first words of HTTP requests, which web pages can send to this port.
 HTTP_WORDS = (b"POST", b"HOST:")
 
 
 class ProtocolError(Exception):
-    """What came in is no command, and nothing after it can be trusted: the connection ends."""
+    """Malformed input: the connection ends, because the next command cannot be found."""
 
 
 class Parser:
@@ -38,15 +38,15 @@ class Parser:
         self.limits = limits
         self.error: ProtocolError | None = None
         self._reader = hiredis.Reader()
-        self.buffer = bytearray()  # of a command that is not whole yet
-        self._begun = 0  # where the command starts that is not whole yet
-        self._at = 0  # up to here its headers were checked
-        self._left = 0  # arguments that are still to come
-        self._whole = 0  # commands found whole, not yet taken apart
+        self.buffer = bytearray()  # an incomplete command
+        self._begun = 0  # start of the incomplete command
+        self._at = 0  # end of its checked headers
+        self._left = 0  # its missing arguments
+        self._whole = 0  # complete commands in the buffer, not split yet
         self.trust(False)
 
     def trust(self, known: bool) -> None:
-        """Those who have said who they are may send more."""
+        """Set the limits of authenticated or unauthenticated clients."""
         limits = self.limits
         self._max_arguments = limits.arguments if known else limits.unauthenticated_arguments
         self._max_bulk = limits.bulk_bytes if known else limits.unauthenticated_bulk_bytes
@@ -55,7 +55,7 @@ class Parser:
 
     @property
     def is_midway(self) -> bool:
-        """Whether a command has begun and is not whole."""
+        """Whether a command is incomplete."""
         return bool(self.buffer)
 
     def feed(self, data: bytes) -> list[Command]:
@@ -68,7 +68,7 @@ class Parser:
         size = len(lines) - 1  # the last one is not terminated
         count = QUICK_COUNTS.get(lines[0], 0)
         if size == 2 * count + 1 and not lines[size] and 0 < count <= self._max_arguments:
-            # One command and nothing else: what clients send that wait for each reply.
+            # A single command, as from clients that wait for each reply.
             arguments = lines[2::2]
             if [*map(QUICK_BULKS.get, lines[1:size:2])] == [*map(len, arguments)]:
                 return [arguments]
@@ -111,7 +111,7 @@ class Parser:
         return commands
 
     def _scan(self, commands: list[Command]) -> None:
-        """Go over headers and contents as far as they are there. One loop, because it runs for every argument."""
+        """Check received headers and contents. One loop, because it runs for every argument."""
         buffer, size = self.buffer, len(self.buffer)
         max_bulk, most = self._max_bulk, self._max_request
         at, left = self._at, self._left
@@ -146,7 +146,7 @@ class Parser:
         self._at, self._left = at, left
 
     def _begin_command(self, buffer: bytearray, size: int, commands: list[Command]) -> int:
-        """How many arguments it has; 0 when there was nothing to it or it was a line, -1 when it is not there yet."""
+        """The number of arguments; 0 for an empty or an inline command, -1 if the header is incomplete."""
         at = self._at
         if buffer[at] != STAR:
             return 0 if self._pass_line(buffer, size, commands) else -1
@@ -160,21 +160,21 @@ class Parser:
         if count:
             self._at = end
             return count
-        # Says nothing, and is answered with nothing.
+        # An empty command has no reply.
         self._take_apart(commands)
         del buffer[: end - at]
         self._at = 0
         return 0
 
     def _check_bulk(self, buffer: bytearray, at: int, size: int) -> None:
-        """No whole header: the rest of it is still to come, or it is none."""
+        """Raise unless the header is merely incomplete."""
         if buffer[at] != DOLLAR:
             raise ProtocolError(f"expected '$', got {_shown(buffer[at])}")
         if size - at >= MAX_HEADER or buffer.find(b"\r\n", at) >= 0:
             raise ProtocolError("invalid bulk length")
 
     def _count(self, count: int) -> int:
-        """`*3`: how many arguments follow."""
+        """Check the number of arguments, as in `*3`."""
         if count > self.limits.arguments:
             raise ProtocolError("invalid multibulk length")
         if count > self._max_arguments:
@@ -192,7 +192,7 @@ class Parser:
                 raise ProtocolError("too big inline request")
             return False
         length = end - self._at
-        self._take_apart(commands)  # the line stands at the front now
+        self._take_apart(commands)  # the line is at the front of the buffer now
         arguments = split_line(bytes(self.buffer[:length]))
         del self.buffer[: length + 1]
         if arguments is None:

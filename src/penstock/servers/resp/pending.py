@@ -1,7 +1,7 @@
-"""What a command wants of the store: an operation for the executor, and how its outcome becomes a reply.
+"""Calls of commands to the store: an operation for the executor, and the conversion of its outcome to a reply.
 
-Commands do not call the store themselves. So the same command runs coalesced with those of other connections, inside
-MULTI, or again and again while its client is blocked.
+Commands do not call the store themselves. So the same command can run coalesced with those of other connections, inside
+MULTI, or repeatedly while its client is blocked.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Pending(msgspec.Struct):
     weight: int = 1
 
     def then(self, finish: Finish) -> Pending:
-        """The same with another end, which is given the reply."""
+        """The same call, with `finish` applied to its reply."""
 
         def both(outcome: Any) -> Reply | Pending:
             reply = self.finish(outcome)
@@ -44,7 +44,7 @@ class Pending(msgspec.Struct):
         return self.operation.run() if self.items is None else self.operation.run(self.items)
 
     def run(self) -> Reply:
-        """Run all of it here, on a thread that is inside a transaction already."""
+        """Run the whole call here, on a thread that is inside a transaction already."""
         reply: Any = self
         while type(reply) is Pending:
             reply = reply.finish(reply.call())
@@ -52,10 +52,10 @@ class Pending(msgspec.Struct):
 
 
 class BlockingCall:
-    """A call whose client blocks when there is nothing: `first` is the first attempt, and its reply is `empty` then.
+    """A call that blocks its client if the reply to `first`, the first attempt, is `empty`.
 
-    `receive` makes the call that receives from a queue for this client, and `deal` turns its receipts into the reply
-    and remembers their leases. Without them the client only wants to be notified: `deal` is given the queue's name.
+    `receive` makes the call that receives from a queue for this client, and `deal` converts its receipts to the reply
+    and remembers their leases. Without `receive` the client only wants a notification: `deal` gets the queue's name.
     With `needs_group` the client is unblocked at once when the group is removed.
     """
 

@@ -1,8 +1,8 @@
 """How many clients are blocked in QNOTIFY, over all servers of a store.
 
-Each server knows its own. It publishes them in the store's ledger as one entry, which ends by itself, so that the count
-of a server that was killed is forgotten. Changes are published a moment later, at once for all of them: a client that
-waits again and again costs no commit each time.
+Each server publishes its own count in the store's ledger as one entry with an expiry, so that the count of a killed
+server disappears. Changes are published with a delay, all at once: a client that blocks repeatedly does not cost a
+commit each time.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ DELAY_SECONDS = 0.5
 # Lifetime of an entry, and the interval of its renewal.
 LASTING_SECONDS = 60
 RENEWAL_SECONDS = 20
-# Places of one server that are published; an entry must not grow without bound.
+# Queues and groups in an entry, which must not grow without bound.
 MAX_PLACES = 1_000
-# A queue and a group of it.
+# A queue and a group.
 Place = tuple[str, str]
 
 

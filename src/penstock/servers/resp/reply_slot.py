@@ -1,4 +1,4 @@
-"""The place of a reply among those of its connection, until its outcome has come."""
+"""The slot of a reply in the output order of its connection."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ logger = logging.getLogger("penstock.resp")
 
 
 class ReplySlot(msgspec.Struct, eq=False):
-    """The completion of a command, or of several that became one call."""
+    """The completion of a command, or of several that were joined into one call."""
 
     connection: Connection
     order: Order
     protocol: int
     calls: list[list[bytes]]  # the commands, each as its words
-    # Some of several receives may have to wait until the client has read the replies to the first.
+    # Some of several receives may have to wait until the client has read the first replies.
     may_be_cut: bool
     data: bytes | None = None
     finish: Any = None
     blocking: BlockingCall | None = None
-    part: bytes | None = None  # replies to the calls before those that are left
+    part: bytes | None = None  # replies to the calls that are done
     is_paused: bool = False  # until the client has read that part
 
     def cancelled(self) -> bool:
-        """Whether its client is gone and received messages have to be given back; what a client has sent stays sent."""
+        """Whether the client has disconnected and its messages must be released; sends and settlements stand."""
         return self.order is Order.RECEIVE and self.connection.is_gone
 
     def set_result(self, outcome: Any) -> None:
@@ -65,7 +65,7 @@ class ReplySlot(msgspec.Struct, eq=False):
         if type(reply) is Pending:
             self.connection.submit(self, reply)
         elif type(reply) is Partial:
-            # The other calls are made when the client has read these replies.
+            # The other calls run when the client has read these replies.
             self.part = encode(reply.replies, self.protocol)
             self.calls = self.calls[len(reply.replies) :]
             self.connection.flush_soon()

@@ -51,8 +51,8 @@ class Server:
         self.started_at = time.time()
         self.connections: set[Connection] = set()
         self.timeouts = Timeouts()
-        self.background = 0  # sends that were answered before they were stored
-        self.store_fails = False  # while the store fails, nothing is answered before it is stored
+        self.background = 0  # sends in progress whose reply did not wait for the commit
+        self.store_fails = False  # while the store fails, every reply waits for the commit
         self.total_connections = 0
         self._answered: list[Connection] = []
         self._listeners: list[asyncio.Server] = []
@@ -106,7 +106,7 @@ class Server:
         return None
 
     def flush_soon(self, connection: Connection) -> None:
-        """Flush the connection once all replies of a commit are there."""
+        """Flush the connection after all replies of a commit."""
         self._answered.append(connection)
         if len(self._answered) == 1:
             asyncio.get_running_loop().call_soon(self._flush)

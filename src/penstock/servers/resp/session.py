@@ -1,4 +1,4 @@
-"""The state of a client without its socket: its user, its settings, its transaction, and how its commands begin."""
+"""The state of a client without its socket: user, settings, transaction; and the start of its commands."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ class ClientSession:
         self.backend = server.backend
         self.id = next(_ids)
         self.address = address
-        self.peer = self.local = ""  # both ends of the connection, with their ports
+        self.peer = self.local = ""  # addresses with ports
         self.is_local = is_local
         self.connected_at = time.time()
         self.wants_close = False
         self.on_known: Any = lambda known: None
-        self.write: Callable[[bytes], Awaitable[None]]  # for a command that answers in pieces
+        self.write: Callable[[bytes], Awaitable[None]]  # for a command that writes its reply in parts
         self._granted: set[tuple[int, Right, str]] = set()
         self.holder = Holder(None)
         self.begin_again()
@@ -63,7 +63,7 @@ class ClientSession:
         self.queued: list[tuple[Command, list[Any], dict[str, Any]]] | None = None
         self.queued_bytes = 0
         self.is_spoilt = False
-        self.is_executing = False  # nothing waits inside EXEC
+        self.is_executing = False  # commands do not block inside EXEC
         self.is_waiting = False
         self.when_unblocked: Reply = None
         self.on_known(self.user_name is not None)
@@ -77,7 +77,7 @@ class ClientSession:
             self.holder = Holder(user_name)
 
     def leave(self) -> None:
-        """The connection is closed: later connections of the user may settle what it holds."""
+        """The connection is closed: later connections of the user may settle its messages."""
         self.holder.is_open = False
 
     # -- user and rights -------------------------------------------------------------------------------------------
@@ -98,8 +98,7 @@ class ClientSession:
         self.consumer = name or NAMELESS
 
     def may_settle(self, consumer: str, holder: Holder | None) -> bool:
-        """Whether it may settle by id what a consumer has received, through this server's `holder` or through another
-        server."""
+        """Whether it may settle by id a message that `consumer` received by `holder`, or by another server."""
         if holder is self.holder:
             return True
         if holder is not None and holder.user_name != self.user_name:
@@ -148,7 +147,7 @@ class ClientSession:
     # -- commands --------------------------------------------------------------------------------------------------
 
     def begin(self, command: Command | None, calls: list[list[bytes]], resumes: bool = False) -> Begun:
-        """Run a command, or several that become one call, or queue it inside MULTI unless it `resumes`."""
+        """Run a command, or several joined into one call, or queue it inside MULTI unless it `resumes`."""
         is_queued = self.queued is not None and not resumes and (command is None or command.in_multi)
         try:
             if command is None:
@@ -167,7 +166,7 @@ class ClientSession:
             return command.run(self, *values, **options)
         except PenstockError as error:
             if is_queued:
-                # Nothing of the transaction will run, so nothing is kept.
+                # The transaction will not run: drop the queued commands.
                 self.is_spoilt = True
                 self.queued = []
             return error
@@ -239,12 +238,12 @@ class ClientSession:
 
 
 class _ExecReplies:
-    """The replies of a transaction, encoded as they come so that their size is known. `run` is called on the thread,
-    inside the transaction, and again from the first place on when the transaction has to be repeated."""
+    """The replies of a transaction, encoded at once so that their size is known. `run` is called on the thread, inside
+    the transaction, and again for all commands if the transaction is repeated."""
 
     def __init__(self, protocol: int, count: int) -> None:
         self._protocol = protocol
-        # For each command, the bytes of all replies before it, and of those without messages.
+        # For each command, the bytes of all replies before it, and of those before it without messages.
         self._used = [(0, 0)] * (count + 1)
 
     def run(self, place: int, command: Command, brings_messages: bool, begun: Any) -> Encoded:
@@ -268,7 +267,7 @@ def _too_large(command: Command, used: int, effect: str = "") -> Reply:
 
 
 def _finished(begun: Any) -> Reply:
-    """On the thread, inside the transaction, where nothing blocks."""
+    """Run on the thread, inside the transaction, where nothing blocks."""
     pending = begun.first if isinstance(begun, BlockingCall) else begun
     if not isinstance(pending, Pending):
         return pending

@@ -1,4 +1,4 @@
-"""The command table: every command is a decorated function, and its signature is its documentation."""
+"""The command table: every command is a decorated function, documented by its signature and docstring."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SINCE = "0.1.0"
 
 
 class Order(Enum):
-    """Which commands of one connection may run concurrently: its client must see them happen in order."""
+    """Which commands of one connection may run concurrently: the client must see their effects in order."""
 
     HERE = "answered at once, without the store"
     SEND = "merged with others, not while a receive or a turn is under way; a receive may follow"
@@ -25,8 +25,8 @@ class Order(Enum):
 BringsMessages = bool | Callable[[list[Any]], bool]
 
 
-# Given the words of a call: what consecutive calls have to have in common to become one call, or None. The command's
-# function is then run once for all of them, is given the words of each as `calls`, and ends with `Replies`.
+# Returns the words that consecutive commands must have in common to be joined into one call, or None. The function of
+# the command then runs once for all of them, gets the words of each as `calls`, and ends with `Replies`.
 Common = Callable[[list[bytes]], Hashable | list[bytes] | None]
 
 
@@ -52,7 +52,7 @@ class Command:
         self.run = run
         self.order = order
         self.right = right
-        # With several, each is enough for some forms of the command, which checks them itself.
+        # With several, each allows some forms of the command, which checks them itself.
         self.rights = (right, *also)
         self.family = family
         self.is_open = is_open
@@ -79,7 +79,7 @@ class Command:
         return brings if isinstance(brings, bool) else brings(values)
 
     def queues(self, values: list[Any]) -> list[str]:
-        """The queues that a call names where its signature says so; others check for themselves."""
+        """The queues in the arguments, by the signature; other commands check rights themselves."""
         named = [] if self.queue_at is None else [values[self.queue_at]]
         return named + values[len(self.signature.positional)] if self.takes_queues else named
 
@@ -102,10 +102,10 @@ def command(
     also: tuple[Right, ...] = (),
     common: Common | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Put a function into the table. `is_open` works before AUTH; `usage` is for grammars of their own, `least` and
-    `subcommands` say how many words those have, which is known before a command runs. `brings_messages` is for a
-    command whose reply has payloads, or tells from the bound values whether it has. `also` are rights that are enough
-    for other forms of a command, which has to check them itself."""
+    """Add a function to the table. `is_open` works before AUTH. `usage` is for a command that parses its own words, and
+    `least` and `subcommands` give their number, which is checked before it runs. `brings_messages` is for a command
+    whose reply has payloads, or decides by the bound values. `also` are rights that allow other forms of the command,
+    which has to check them itself."""
 
     def put(run: Callable[..., Any]) -> Callable[..., Any]:
         TABLE[name.encode()] = Command(

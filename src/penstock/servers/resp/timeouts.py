@@ -1,6 +1,6 @@
-"""When to look at which client: at the first moment at which it can have kept the server waiting for too long.
+"""When to check the timeouts of each client: at the earliest time at which one can have expired.
 
-Most clients give no reason to, so looking at all of them every second would be most of what an idle server does.
+Checking all clients every second would be most of the work of an idle server.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Timeouts:
         self._turns: dict[int, set[Connection]] = {}
 
     def look_at(self, connection: Connection, at: float) -> None:
-        """In the second of `at`, instead of when was said before."""
+        """Schedule the check in the second of `at`, instead of an earlier schedule."""
         self.forget(connection)
         if at < math.inf:
             second = self._seconds[connection] = int(at)
@@ -30,7 +30,7 @@ class Timeouts:
             self._turns[second].discard(connection)
 
     def due(self, now: float) -> list[Connection]:
-        """Those whose turn has come. Each has to be given another one."""
+        """The clients to check now. Each must be scheduled again."""
         seconds = [second for second in self._turns if second <= now]
         due = [connection for second in seconds for connection in self._turns.pop(second)]
         for connection in due:

@@ -21,14 +21,14 @@ from penstock.servers.http.problems import Problem
 from penstock.servers.http.request import HttpRequest
 
 PLAIN_JSON = JSON.encode()
-# How the decoder begins what the sentence says already.
+# A prefix of the decoder's messages that our sentence replaces.
 MALFORMED = "JSON is malformed: "
 UNKNOWN = re.compile(r"unknown field `(?P<name>.*?)`", re.DOTALL)
 NO_CHOICE = re.compile(r"Invalid enum value '?(?P<value>.*?)'? - at `\$\.(?P<path>[^`]*)`", re.DOTALL)
 
 
 class Body:
-    """A body of JSON. One whose fields may all be left out may be left out itself."""
+    """A JSON body. It is optional if all its fields are."""
 
     def __init__(self, kind: Any) -> None:
         self.kind = kind
@@ -90,7 +90,7 @@ def _fields(kind: Any) -> Iterator[str]:
 
 
 def _choices(kind: Any) -> Iterator[tuple[str, list[str]]]:
-    """The words among which a field of the body itself has one."""
+    """The allowed words of enumerated fields of the body, by field."""
     if inspect.isclass(kind) and issubclass(kind, msgspec.Struct):
         for field in msgspec.structs.fields(kind):
             for part in (field.type, *get_args(field.type)):
@@ -116,7 +116,7 @@ def _lower_first(sentence: str) -> str:
 
 
 class QueryValue:
-    """One parameter of the query: text that has to become a number, a time, a word, or stays text."""
+    """A query parameter: converts its text to a number, a time or an enumerated word."""
 
     def __init__(self, name: str, kind: Any, default: Any) -> None:
         self.name = name
@@ -163,7 +163,7 @@ def _reader(kind: Any) -> tuple[Callable[[str], Any], str]:
 
 
 def given(kind: Any) -> Any:
-    """Without None: what is not there is not given at all."""
+    """The type without None: a parameter that is None is left out."""
     if get_origin(kind) in (Union, types.UnionType):
         left = [part for part in get_args(kind) if part is not type(None)]
         return left[0] if len(left) == 1 else kind
@@ -171,10 +171,10 @@ def given(kind: Any) -> Any:
 
 
 def _plain(kind: Any) -> Any:
-    """And without what is said about it."""
+    """The type without None and without annotations."""
     kind = given(kind)
     if get_origin(kind) in (Union, types.UnionType):
-        return int  # a whole number that JSON may write as 7.0; in a query it may not
+        return int  # an integer that JSON may write as 7.0; a query may not
     return _plain(get_args(kind)[0]) if get_origin(kind) is Annotated else kind
 
 
@@ -187,7 +187,7 @@ def _refuse() -> typing.NoReturn:
 
 
 def _read_int(text: str) -> int:
-    # Python reads underscores, blanks and the digits of other scripts as numbers too.
+    # Python also accepts underscores, blanks and digits of other scripts.
     return int(text) if re.fullmatch(r"-?[0-9]{1,18}", text) else _refuse()
 
 

@@ -53,7 +53,7 @@ from penstock.servers.permissions import Needs
 from penstock.servers.shared_receive import ReceiveRequest
 
 TAG = "deliveries"
-# What one settlement of many may answer; alone it is raised.
+# Errors of one settlement among many; a single settlement raises them.
 REFUSALS: dict[str, type[PenstockError]] = {
     kind.__name__: kind for kind in (LeaseLost, NotFound, OutOfOrder, InvalidInput)
 }

@@ -1,4 +1,4 @@
-"""The errors that an operation may answer with, as the document that describes the API lists them."""
+"""The error responses of each operation, for the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ ERRORS: dict[int, ErrorResponse] = {
 
 
 def statuses(one: ApiOperation, needs_login: bool) -> list[int]:
-    """What the operation may answer but success; the rest (500, 507, ...) is the document's default."""
+    """The error statuses of the operation; others (500, 507, ...) are the document's default."""
     found = {400, 503}
     if needs_login:
         found |= {401, 403, 429}
     if one.values and (needs_login or one.right is not Right.SEND):
-        # A queue is made by its first send; one that the user may not use looks as if it were not there.
+        # A queue is created by its first send; one that the user may not use is reported as not found.
         found.add(404)
     if one.method != "GET":
         found |= {409, 413, 415}

@@ -1,4 +1,4 @@
-"""Examples for the document that describes the API, made from its schemas: a field of one name has one value."""
+"""Examples for the OpenAPI document, made from its schemas: fields of the same name have the same value."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 NOW = "2026-01-31T12:00:00Z"
 ID = "01a1e17a-5c4b-79be-899e-000000000002"
-# By the name of a field or parameter; a value is used where the schema allows it.
+# By name of a field or parameter; used if the schema allows the value.
 VALUES: dict[str, Any] = {
     "action": "ack",
     "address": "invoice 7",
@@ -62,16 +62,16 @@ VALUES: dict[str, Any] = {
     "type": "about:blank",
     "wait_seconds": 0,
 }
-# Fields that a request may leave out, and that its example has all the same.
+# Optional request fields that examples show.
 SHOWN = frozenset(
     {
         "consumer", "end", "headers", "lease_seconds", "limit", "max_retries", "priority", "reason", "timezone",
         "wait_seconds",
     }
 )  # fmt: skip
-# Fields of an answer that are null more often than not, where they may be.
+# Response fields that are usually null.
 OFTEN_NULL = frozenset({"address", "batch", "deadline_at", "detail", "error", "expires_at", "key", "next"})
-# Within these another value is the usual one.
+# Other values within these schemas.
 OF_COMPONENTS: dict[str, dict[str, Any]] = {
     "AuditEntry": {"event": "ack", "state": "succeeded", "reason": None},
     "BatchInfo": {"name": "nightly", "state": "running", "total": 100, "remaining": 40, "finished": 60},

@@ -1,4 +1,4 @@
-"""Bodies as structs: unknown fields are refused, and a few rules that types cannot say are checked as well."""
+"""Request bodies as structs: unknown fields are refused, and rules that types cannot express are checked."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 
 class Input(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Exactly one of the fields in `either` must be given. `wholes` are whole numbers, which JSON may write as 7.0."""
+    """Exactly one of the fields in `either` must be given. `wholes` are integers, which JSON may write as 7.0."""
 
     either: ClassVar[tuple[str, ...]] = ()
     wholes: ClassVar[tuple[str, ...]] = ()
@@ -29,7 +29,7 @@ class Input(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Nothing(Input, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """For a call that takes no body: what somebody meant with a field would not happen."""
+    """For an operation without a body: fields are refused, because they would have no effect."""
 
 
 def all_inputs(kind: Any = Input) -> list[type[Input]]:

@@ -55,7 +55,7 @@ from penstock.servers.permissions import Needs
 TAG = "messages"
 BYTES = "application/octet-stream"
 LINES = "application/x-ndjson"
-# Lines that are sent together, and errors that are told.
+# Lines and bytes per commit, and errors in the report.
 CHUNK_LINES = 500
 CHUNK_BYTES = 1 << 20
 MAX_ERRORS = 100
@@ -201,7 +201,7 @@ class _Stream:
         except StoreError:
             raise
         except PenstockError:
-            # One of them is refused by what the queue holds or allows: the others must not suffer for it.
+            # The queue refuses one of them: send the others.
             for number, one in waiting:
                 await self._send_one(number, one)
 

@@ -54,7 +54,7 @@ class NewContent(Input, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def _payload(self) -> tuple[bytes, str | None]:
         if isinstance(self.payload, Raw):
-            # Kept byte for byte: numbers beyond 2^53 and the order of members stay what they are.
+            # Stored byte for byte, to keep numbers beyond 2^53 and the order of members.
             payload = bytes(self.payload)
             decode_json(payload)
             return payload, JSON if self.content_type is None else self.content_type

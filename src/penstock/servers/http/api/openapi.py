@@ -1,4 +1,4 @@
-"""The document that describes the API (OpenAPI 3.1), made from the table of operations: there is no copy to keep."""
+"""The OpenAPI 3.1 document, generated from the table of operations."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def document(root_path: str = "", needs_login: bool = True) -> dict[str, Any]:
 
 
 class _Schemas:
-    """The schemas of all kinds of values in the table, by kind."""
+    """The schemas of all types in the table."""
 
     def __init__(self, operations: list[ApiOperation]) -> None:
         kinds: list[Any] = [ProblemDocument]
@@ -114,7 +114,7 @@ def _body(one: ApiOperation, schemas: _Schemas) -> dict[str, Any] | None:
     if one.media_type == JSON:
         return None
     content = {"schema": {"type": "string"}, "example": LINES if one.is_streamed else "any bytes"}
-    # No body at all has no content type either: a stream needs one, a bare message is empty without.
+    # A request without a body has no content type: a stream needs one, a raw message is empty without.
     return {"required": one.is_streamed, "content": dict.fromkeys((one.media_type, BYTES), content)}
 
 

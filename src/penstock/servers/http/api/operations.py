@@ -1,10 +1,10 @@
-"""The table of operations: every one is a decorated function, and its signature is its documentation.
+"""The table of operations: every one is a decorated function, documented by its signature and docstring.
 
     @operation("POST", "/queues/{queue}/messages", Needs.SEND, "messages", status=201)
     async def send(call: ApiCall, queue: QueueName, body: NewMessage) -> Sent: ...
 
-Parameters that the path names come from it, `body` from the body, keyword-only ones from the query. The document that
-describes the API (`openapi.py`) is made from this table, so it cannot say anything else.
+Parameters named in the path come from it, `body` from the body, keyword-only ones from the query. The OpenAPI document
+is generated from this table.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PREFIX = "/api/v1"
 _encode = msgspec.json.Encoder().encode
 MAX_PARAMETERS = 100
 NO_BODY = Body(Nothing)
-# A queue that was seen is taken to exist for so long: others may delete it.
+# How long a queue that was seen is assumed to exist: others may delete it.
 SEEN_SECONDS = 1.0
 
 
@@ -73,11 +73,11 @@ class ApiCall(msgspec.Struct, eq=False):
         return queue
 
     def check(self, right: Right, queue: str) -> None:
-        """For a queue that is named elsewhere than in the path."""
+        """Check the right to a queue that is not in the path."""
         check_right(self.identity, right, queue)
 
     def is_still_allowed(self, right: Right, queue: str) -> bool:
-        """After a while: users may have changed."""
+        """Check again after a wait: users may have changed."""
         if self.identity.via == "host":
             return True
         user = self.state.users.find(self.identity.name)
@@ -85,7 +85,7 @@ class ApiCall(msgspec.Struct, eq=False):
 
 
 class ApiOperation(Route):
-    """`media_type` is what the body is when not JSON; `status` what success answers, or one of `also`."""
+    """`media_type` is that of the body; a success has `status` or one of `also`."""
 
     __slots__ = (
         "_run",
@@ -185,7 +185,7 @@ def operation(
     is_streamed: bool = False,
     also: tuple[int, ...] = (),
 ) -> Callable[[Callable[..., Awaitable[Any]]], Callable[..., Awaitable[Any]]]:
-    """Put a function into the table."""
+    """Add a function to the table."""
 
     def put(run: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         OPERATIONS.append(ApiOperation(method, pattern, run, right, tag, status, media_type, is_streamed, also))

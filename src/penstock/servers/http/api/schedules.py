@@ -17,7 +17,7 @@ from penstock.servers.http.api.values import QueueName, ScheduleName
 from penstock.servers.permissions import Needs
 
 TAG = "schedules"
-# Five fields, or six with seconds first; what may be in them is the domain's business.
+# Five fields, or six with seconds first; the domain validates them.
 FIELDS = r"^\s*\S+(\s+\S+){4,5}\s*$"
 
 

@@ -14,7 +14,7 @@ EXPECTED = re.compile(
     r"(?: - at `\$(?P<path>[^`]*)`)?",
     re.DOTALL,
 )
-# What else the decoder says of a time, in words of its own.
+# Other messages of the decoder about times.
 NO_TIME = re.compile(r"Invalid RFC3339 encoded datetime|Expected `datetime` with a timezone component")
 KINDS = {
     "int": "a whole number",
@@ -31,7 +31,7 @@ STEP = re.compile(r"\.([A-Za-z_]\w*)|\[(\d+)\]")
 
 
 def refusal(message: str, body: bytes) -> str | None:
-    """What a decoder said about a body; None when that can be told as it is."""
+    """The sentence for a decoder's error; None if its own text will do."""
     found = EXPECTED.fullmatch(NO_TIME.sub("Expected `datetime`", message))
     if found is None:
         return None
@@ -41,7 +41,7 @@ def refusal(message: str, body: bytes) -> str | None:
 
 
 def bound(message: str) -> str | None:
-    """The bound that a number has passed, as `at least 1`; None when it is something else."""
+    """The violated bound of a number, as `at least 1`; None for other errors."""
     found = EXPECTED.match(message)
     return None if found is None or not found["bound"] else _wanted(found)
 
@@ -50,13 +50,13 @@ def _wanted(found: re.Match[str]) -> str:
     if found["bound"]:
         return f"{BOUNDS[found['bound']]} {found['limit']}"
     kinds = found["kind"].split(" | ")
-    # What is a whole number may be written as 7.0.
+    # An integer may be written as 7.0.
     kinds = [kind for kind in kinds if kind != "float"] if "int" in kinds else kinds
     return " or ".join(KINDS.get(kind, kind) for kind in kinds)
 
 
 def _not(found: re.Match[str], path: str, body: bytes) -> str:
-    """Single values are shown; of others it is said what they are."""
+    """Show scalar values; of others, show the type."""
     if found["got"] in ("object", "array"):
         return f", not {KINDS[found['got']]}"
     value = _value(path, body)
@@ -66,7 +66,7 @@ def _not(found: re.Match[str], path: str, body: bytes) -> str:
 
 
 def _value(path: str, body: bytes) -> Any:
-    """What is at a path of the body; None for null, and when the path or what follows in the body cannot be read."""
+    """The value at a path of the body; None for null, and if the path or the rest of the body is invalid."""
     steps = list(STEP.finditer(path))
     if "".join(step[0] for step in steps) != path:
         return None

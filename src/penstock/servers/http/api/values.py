@@ -1,5 +1,5 @@
-"""Kinds of values in paths, queries and bodies, as the API's document describes them. The domain checks them; what is
-said here is for readers and for programs that make requests."""
+"""Types of values in paths, queries and bodies, for the OpenAPI document. The domain validates them; the annotations
+are for readers and for client generators."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.client.settlements import MAX_TOKEN
 from penstock.domain.lifecycle import OUTCOMES, State
 from penstock.domain.limits import MAX_PRIORITY, MAX_SECONDS
 
-# One answer must fit into memory, with the payloads.
+# A response must fit into memory, with the payloads.
 MAX_LIMIT = 1_000
 NAME_SCHEMA = {"minLength": 1, "maxLength": 255, "pattern": r"^[^\x00-\x1f\x7f-\x9f]+$"}
 NAME_RULE = "1 to 255 bytes of UTF-8 without control characters; a slash in a path is %2F"
@@ -49,7 +49,7 @@ Base64 = Annotated[
 
 
 def whole(least: int, most: int, what: str) -> Any:
-    """A whole number, which JSON may write as 7.0; `Input` makes it one."""
+    """An integer, which JSON may write as 7.0; `Input` converts it."""
     bounds = Meta(ge=least, le=most)
     schema = {"type": "integer", "minimum": least, "maximum": most}
     return Annotated[
@@ -76,7 +76,7 @@ else:
     HeartbeatCount = whole(1, 1_000_000, "a number of heartbeats")
 Seconds = Annotated[float, Meta(ge=0, le=MAX_SECONDS)]
 PositiveSeconds = Annotated[float, Meta(gt=0, le=MAX_SECONDS)]
-# Less than nothing means now.
+# Negative means now.
 Delay = Annotated[float, Meta(ge=-MAX_SECONDS, le=MAX_SECONDS, description="seconds from now; less than 0 means now")]
 Wait = Annotated[float, Meta(ge=0, le=MAX_SECONDS, description="seconds to wait for the first one")]
 Time = Annotated[datetime, Meta(tz=True)]

@@ -30,6 +30,6 @@ def check(mark: str | None, *words: str) -> None:
 
 
 def _made(period: int, words: tuple[str, ...]) -> str:
-    # Each word with its length: no two lists of words read the same.
+    # Each word with its length, so that no two lists of words have the same digest.
     text = "".join(f"{len(word)}:{word}" for word in (str(period), *words))
     return hmac.new(_key, text.encode(), hashlib.sha256).hexdigest()[:32]

@@ -1,7 +1,7 @@
-"""Server-sent events: new regions of a page, and new points of a chart, whenever there is a new sample.
+"""Server-sent events: new regions of a page, and new points of a chart, for each new sample.
 
-What is sent is made once for each sample, whoever watches; a region that has not changed is not sent again. The stream
-of a page that shows no counters only says that something has changed.
+Regions are rendered once per sample for all viewers, and sent only if they have changed. The stream of a page without
+counters only signals changes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from penstock.servers.http.dashboard.history import History
 from penstock.servers.http.problems import Problem
 from penstock.servers.http.sampler import Sample
 
-# The HTML of each region by the id of its element, and what a chart needs.
+# The HTML of each region by element id, and the data of a chart.
 Regions = tuple[dict[str, str], object]
 KEEP_ALIVE_SECONDS = 15.0
 RETRY_MILLISECONDS = 2000

@@ -13,7 +13,7 @@ def count(number: int | None) -> str:
 
 
 def short_count(number: int) -> str:
-    """For a chart or a small tile: three figures are enough."""
+    """For a chart or a small tile: three digits."""
     for limit, letter in ((1_000_000_000, "G"), (1_000_000, "M"), (10_000, "k")):
         if abs(number) >= limit:
             return f"{number / (1000 if letter == 'k' else limit):.3g}{letter}"
@@ -21,7 +21,7 @@ def short_count(number: int) -> str:
 
 
 def rate(per_second: float | None) -> str:
-    """A rate per second; slow ones per minute or hour, because 0.0 says nothing."""
+    """A rate per second; slow ones per minute or hour."""
     if per_second is None:
         return NONE
     if per_second == 0:
@@ -61,7 +61,7 @@ def size(byte_count: int | None) -> str:
 
 
 def moment(at: datetime | None) -> str:
-    """To the millisecond, in UTC: what is shown beside it may have happened in the same second."""
+    """To the millisecond, in UTC: events beside it may be of the same second."""
     if at is None:
         return NONE
     at = at.astimezone(UTC)

@@ -21,7 +21,7 @@ class Form:
         self.sender = sender
 
     def text(self, name: str) -> str | None:
-        """None when it is empty."""
+        """None if it is empty."""
         return self._fields.get(name) or None
 
     def number(self, name: str) -> float | None:
@@ -59,7 +59,7 @@ class Form:
 
     def payload(self) -> tuple[bytes, str | None]:
         """JSON is sent as it was typed, after a check; text is sent as text."""
-        # Browsers send a line break as two characters; what was typed has one.
+        # Browsers send a line break as CR LF.
         payload = self._fields.get("payload", "").replace("\r\n", "\n").encode()
         if self.text("content_type") != JSON:
             return payload, self.text("content_type")
@@ -78,7 +78,7 @@ class Form:
         return headers or None
 
     def differs(self, name: str, before: str) -> bool:
-        """Whether a field was given another value than the one it came with."""
+        """Whether a field was changed by the user."""
         return name in self._fields and self._fields[name] != self._fields.get(before)
 
     def policy_value(self, field: PolicyField) -> Any:

@@ -55,14 +55,14 @@ class History:
             self._looking = asyncio.create_task(self._look_on())
 
     async def latest(self) -> Sample:
-        """A sample that is fresh enough for a page, remembered like those of the task."""
+        """A sample that is recent enough for a page, added to the history."""
         self.start()
         sample = await self._site.sampler.sample()
         self._remember(sample)
         return sample
 
     async def refresh(self) -> None:
-        """After a change that the next page must show."""
+        """Take a sample after a change that the next page must show."""
         self._remember(await self._site.sampler.sample(max_age_seconds=0))
 
     async def _look_on(self) -> None:
@@ -113,7 +113,7 @@ class History:
         return self._series.get((queue, group)) or Series()
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Made once for each sample, for everybody who asks."""
+        """Compute a value once per sample, for all viewers."""
         if key not in self._rendered:
             self._rendered[key] = make()
         return self._rendered[key]  # type: ignore[return-value]  # the key names what is made
@@ -128,7 +128,7 @@ class History:
         return self.viewers >= MAX_VIEWERS or self.watching[user] >= MAX_VIEWERS_OF_A_USER
 
     async def watch(self, user: str, timeout_seconds: float) -> AsyncIterator[Sample | None]:
-        """Every new sample, as long as the caller goes on; None when there was none for a while."""
+        """Yield every new sample; None after a time without one."""
         self.start()
         self.watching[user] += 1
         self._woken.set()
@@ -153,7 +153,7 @@ class History:
         return self._closed
 
     async def close(self) -> None:
-        """Ends every stream of events, and the looking."""
+        """End all event streams and the sampling."""
         self._closed = True
         self._woken.set()
         async with self._looked:
@@ -180,7 +180,7 @@ def lead(queue: QueueSample) -> tuple[str, GroupStats] | None:
 
 
 def _counters(sample: Sample) -> object:
-    """What tells two samples apart, but for the ages, which grow by themselves."""
+    """The counters of a sample for comparison, without ages."""
     return {
         (name, group): (stats.total, stats.in_progress, stats.redo, stats.held, stats.lag, stats.outcomes)
         for name, queue in sample.queues.items()

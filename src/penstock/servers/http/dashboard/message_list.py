@@ -1,6 +1,6 @@
 """Lists of messages, bounded in number, bytes and messages examined.
 
-Messages come with their payloads, of up to 16 MiB each. A list is read in pieces that grow while payloads are small,
+Messages come with their payloads, of up to 16 MiB each. A list is read in chunks that grow while payloads are small,
 and ends when enough bytes were read; the page then says that it shows fewer.
 """
 
@@ -15,7 +15,7 @@ LIGHT_BYTES = 64 << 10
 
 
 class Listed(NamedTuple):
-    """`more` is where the rest begins, None at the end; `examined` counts what was looked at to find them."""
+    """`more` is where the next page begins, None at the end; `examined` is the number of messages examined."""
 
     items: list[Any]
     more: Any
@@ -35,9 +35,9 @@ async def listed(
     examine: int | None = None,
     whole: bool = False,
 ) -> Listed:
-    """Up to `limit` items that are worth keeping, of up to `examine` looked at, newest first.
+    """Up to `limit` matching items of up to `examine` examined ones, newest first.
 
-    `fetch(limit, before)` reads a piece, `place(item)` is where the next one begins. With `whole` there is one piece.
+    `fetch(limit, before)` reads a chunk, `place(item)` is where the next one begins. With `whole` there is one chunk.
     """
     if whole:
         return Listed(list(await fetch(limit, before))[:limit], None, limit)

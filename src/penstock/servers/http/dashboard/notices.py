@@ -34,7 +34,7 @@ def leave(request: Request, response: Response, text: str, kind: str) -> None:
 
 
 def waiting(request: Request) -> Notice | None:
-    """A cookie can say anything: what is not a notice is no notice."""
+    """The notice in the cookie; None if the cookie is invalid, since clients can change it."""
     value = request.cookies.get(COOKIE)
     if value is None:
         return None

@@ -1,7 +1,7 @@
-"""A payload as a page shows it: JSON laid out, text as it is, anything else as bytes.
+"""Payloads on pages: JSON is indented, text shown as it is, anything else as a hex dump.
 
-JSON is laid out token by token from the text that was sent, never decoded: a number keeps its digits, a name that comes
-twice stays twice, and depth costs nothing. Only the beginning of a large payload is shown; all of it can be downloaded.
+JSON is indented token by token from the original text, not decoded: numbers keep their digits, duplicate names stay,
+and depth costs nothing. Only the beginning of a large payload is shown; all of it can be downloaded.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from penstock.domain.message import JSON
 SHOWN_BYTES = 64 * 1024
 SHOWN_BINARY_BYTES = 4 * 1024
 PREVIEW_CHARACTERS = 160
-# Deeper levels are not set in further: a line that begins beyond the screen helps nobody.
+# Deeper levels are not indented further.
 MAX_INDENT = 24
 MAX_TOKENS = 12_000
 LEFTOVER_CHARACTERS = 2_000
@@ -34,7 +34,7 @@ Token = tuple[str, str]
 
 
 class PayloadView(NamedTuple):
-    """`kind` is json, text or bytes; `is_whole` is False when only the beginning is shown."""
+    """`kind` is json, text or bytes; `is_whole` is False if only the beginning is shown."""
 
     kind: str
     markup: Markup
@@ -68,7 +68,7 @@ def preview(payload: bytes) -> str:
 
 
 def _text(head: bytes, is_whole: bool) -> str | None:
-    """None for what is not text. A cut may have gone through a character, so a few bytes at the end may be missing."""
+    """None if it is not text. A character cut at the end is left out."""
     for missing in range(1 if is_whole else 4):
         try:
             text = head[: len(head) - missing].decode()
@@ -83,7 +83,7 @@ def _looks_like_json(text: str) -> bool:
 
 
 def _tokens(text: str) -> tuple[list[Token], str]:
-    """The tokens, and what follows the last of them: a cut, something that is not JSON, or simply too many."""
+    """The tokens, and the rest after them: cut off, not JSON, or beyond the limit."""
     tokens: list[Token] = []
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup
@@ -111,7 +111,7 @@ def _pieces(tokens: list[Token]) -> Iterator[str]:
             yield ": "
         else:
             name = "key" if kind == "string" and following == ":" else kind
-            # Two values side by side are not JSON; they must at least not run together.
+            # Two adjacent values are not JSON; keep them apart.
             gap = "" if before in ("", ",", ":", *OPENING) else " "
             yield f'{gap}<span class="json-{name}">{escape(escape_controls(token))}</span>'
         before = token
@@ -122,7 +122,7 @@ def _line(depth: int) -> str:
 
 
 def _dump(payload: bytes) -> Markup:
-    """Offset, bytes, and the characters that they would be."""
+    """A hex dump: offset, bytes, and their ASCII characters."""
     lines = []
     for offset in range(0, min(len(payload), SHOWN_BINARY_BYTES), ROW):
         row = payload[offset : min(offset + ROW, SHOWN_BINARY_BYTES)]

@@ -7,21 +7,21 @@ import shlex
 
 
 def python(text: str) -> str:
-    """Python's own way, with double quotes where that needs no escapes."""
+    """A Python literal, with double quotes if that needs no escapes."""
     literal = repr(text)
     plain = literal[1:-1]
     return f'"{plain}"' if literal[0] == "'" and '"' not in plain and "\\" not in plain else literal
 
 
 def shell(text: str) -> str:
-    """For sh when everything can be seen, else in the form that bash, zsh and ksh have for escapes."""
+    """For sh; with invisible characters, `$'...'` of bash, zsh and ksh."""
     if text.isprintable():
         return shlex.quote(text)
     return "$'" + "".join(_shell_escape(character) for character in text) + "'"
 
 
 def argument(text: str) -> str:
-    """The same for the command line `penstock`, where a word that begins with a dash would be an option."""
+    """As `shell`, for the command `penstock`, where a word that begins with a dash would be an option."""
     return ("-- " if text.startswith("-") else "") + shell(text)
 
 
@@ -32,7 +32,7 @@ def _shell_escape(character: str) -> str:
 
 
 def postgres(text: str) -> str:
-    """The standard form takes a backslash as itself; escapes need the other one."""
+    """A standard literal; with backslashes or invisible characters, an escape literal."""
     doubled = text.replace("'", "''")
     if text.isprintable():
         return f"'{doubled}'"
@@ -41,7 +41,7 @@ def postgres(text: str) -> str:
 
 
 def sqlite(text: str) -> str:
-    """SQLite has no escapes: what cannot be seen is put in by its number."""
+    """SQLite has no escapes: invisible characters are concatenated as `char(n)`."""
     pieces: list[str] = []
     seen = ""
     for character in text:

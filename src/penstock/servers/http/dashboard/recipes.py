@@ -1,6 +1,6 @@
-"""How to do the same from Python, SQL, redis-cli and curl: lines that can be copied and run as they are.
+"""Recipes: the same action in Python, SQL, redis-cli and curl, ready to copy and run.
 
-The texts are in `templates/recipes`, their quoting is in `quotes`. A secret is never part of them.
+The texts are in `templates/recipes`, their quoting is in `quotes`. They contain no secrets.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ def queue_recipes(request: Request, queue: str, group: str) -> list[Recipe]:
 
 
 def message_recipes(request: Request, queue: str, message_id: str, group: str) -> list[Recipe]:
-    # In SQLite an id that Penstock made names the position; one that was chosen is in a table of its own.
+    # In SQLite an id made by Penstock contains the position; chosen ids are in a table.
     position = position_of(message_id)
     return _recipes(request, "message", queue=queue, id=message_id, group=group, position=position)
 
 
 def _recipes(request: Request, subject: str, **words: object) -> list[Recipe]:
     engine = http_state(request).store.engine.name
-    # SQL has a dialect for each engine; an engine without a template has no SQL to show.
+    # Each engine has its own SQL; one without a template has no SQL recipe.
     files = {"Python": "python", "SQL": f"sql.{engine}", "redis-cli": "redis", "curl": "curl"}
 
     def url(*segments: str) -> str:
@@ -51,7 +51,7 @@ def _recipes(request: Request, subject: str, **words: object) -> list[Recipe]:
 
 
 def _curl(request: Request) -> str:
-    """With a token from the environment where one is needed: a secret on a page would be copied with it."""
+    """A token, if needed, comes from the environment: pages must not show secrets."""
     if identity_of(request).via == "open":
         return "curl -s"
     return 'curl -s -H "Authorization: Bearer $PENSTOCK_TOKEN"'

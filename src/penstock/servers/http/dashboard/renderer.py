@@ -41,7 +41,7 @@ class Asset(NamedTuple):
 
 @lru_cache(maxsize=1)
 def assets() -> dict[str, Asset]:
-    """Every static file by its path: what is not in here is not served, whatever the path says."""
+    """Every static file by its path; nothing else is served."""
     found: dict[str, Asset] = {}
     root = files(PACKAGE) / "static"
     for folder in ("", "vendor"):
@@ -55,7 +55,7 @@ def assets() -> dict[str, Asset]:
 
 
 def page(request: Request, template: str, status: int = 200, **context: Any) -> HTMLResponse:
-    """A whole page; a notice that waits to be read is shown on it, once."""
+    """Render a page, with the pending notice, which is shown once."""
     notice = notices.waiting(request)
     response = HTMLResponse(fragment(request, template, notice=notice, **context), status)
     if notice is not None:
@@ -68,7 +68,7 @@ def fragment(request: Request, template: str, **context: Any) -> str:
 
 
 def text(template: str, **context: Any) -> str:
-    """Plain text, for a page to show: what is in it is escaped there."""
+    """Render plain text, which the page escapes."""
     return _environment().get_template(template).render(context)
 
 
@@ -81,7 +81,7 @@ def has_template(name: str) -> bool:
 
 
 def back(request: Request, *segments: str, query: str = "", told: str | None = None, kind: str = "good") -> Response:
-    """After an action: to a page that shows what came of it."""
+    """Redirect after an action to a page that shows its result."""
     response = RedirectResponse(path_to(request.scope, *segments) + query, 303)
     if told is not None:
         notices.leave(request, response, told, kind)
@@ -89,7 +89,7 @@ def back(request: Request, *segments: str, query: str = "", told: str | None = N
 
 
 def _surroundings(request: Request) -> Mapping[str, Any]:
-    # Nobody is known on the page for logging in, nor on one that says why not.
+    # There is no user on the login page, nor on its error page.
     identity: Identity | None = request.scope.get(auth.SCOPE_KEY)
     link = partial(path_to, request.scope)
 
@@ -145,12 +145,12 @@ def _environment() -> Environment:
 
 
 def mark(name: str) -> str:
-    """A word made from a name, for ids of elements: a name may hold anything, an id may not."""
+    """A digest of a name, for ids of elements, which may not contain all characters."""
     return "n" + hashlib.sha256(name.encode()).hexdigest()[:16]
 
 
 def _lines(value: object) -> str:
-    """Visible, but for the ends of lines."""
+    """Escape invisible characters, except line ends."""
     return escape_controls(str(value), "\n\t")
 
 

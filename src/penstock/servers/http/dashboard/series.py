@@ -9,18 +9,18 @@ from typing import NamedTuple
 
 from penstock.domain.results import GroupStats
 
-# How far back a ring reaches, and how far apart its points are at least: pages opened between two looks add none.
+# Length of a ring, and the least distance of its points: pages opened between two samples add none.
 RECENT_SECONDS, RECENT_STEP_SECONDS = 300.0, 0.5
 LONG_SECONDS, LONG_STEP_SECONDS = 14_400.0, 60.0
-# Rates are taken over at least this long, however close the points are: they do not jump when somebody begins to watch.
+# Rates are taken over at least this time, so that they do not jump when the sampling gets faster.
 RATE_SECONDS = 10.0
 DRAIN_SECONDS = 30.0
-# Points farther apart were not taken one after the other: the server could not look, and a line would be made up.
+# Points farther apart are not connected: samples between them are missing.
 GAP_SECONDS, GAP_STEPS = 60.0, 3
 
 
 class Point(NamedTuple):
-    """One look at a group. `finished`, `failed` and `died` only ever grow; `sent` falls with a flush or a seek.
+    """A sample of a group. `finished`, `failed` and `died` only ever grow; `sent` falls with a flush or a seek.
     `failed` counts attempts, `died` messages that ended without success, unless they were cancelled."""
 
     at: float
@@ -47,7 +47,7 @@ def point(at: float, stats: GroupStats) -> Point:
 
 
 class Ring:
-    """The points of the last so many seconds, as plain numbers: a server may have thousands of groups."""
+    """The points of a period, as plain numbers to save memory: a server may have thousands of groups."""
 
     WIDTH = len(Point._fields)
 
@@ -59,7 +59,7 @@ class Ring:
 
     def add(self, new: Point) -> None:
         if self._times and new.at < self._times[-1]:
-            # The clock was set back: what was seen before has no place on its axis any more.
+            # The clock was set back: earlier points no longer fit on the axis.
             del self._times[:], self._numbers[:]
         if self._times and new.at - self._times[-1] < self.step_seconds:
             return
@@ -74,7 +74,7 @@ class Ring:
         return (self._at(place) for place in range(self._first(), len(self._times)))
 
     def back(self, seconds: float) -> Point | None:
-        """The latest point that is at least so much older than the last one, or the oldest there is."""
+        """The latest point that is older than the last one by at least this time, else the oldest."""
         if not self._times:
             return None
         place = bisect_left(self._times, self._times[-1] - seconds)
@@ -93,7 +93,7 @@ class Ring:
 
 
 class Rates(NamedTuple):
-    """Per second: messages sent and finished, attempts failed; None until there are two looks to compare."""
+    """Per second: messages sent and finished, attempts failed; None until there are two samples."""
 
     sent: float | None
     finished: float | None
@@ -121,7 +121,7 @@ class Series:
         return between(before, last)
 
     def grown(self, name: str) -> int:
-        """By how much a counter has grown in the last minutes."""
+        """The growth of a counter in the last minutes."""
         last, before = self.recent.last, self.recent.back(RECENT_SECONDS)
         if last is None or before is None:
             return 0
@@ -129,7 +129,7 @@ class Series:
         return max(0, round(grown))
 
     def drain_seconds(self) -> float | None:
-        """Until nothing waits, if it goes on like in the last half minute; infinite when it does not shrink."""
+        """The estimated time to drain at the rates of the last half minute; infinite if the backlog does not shrink."""
         last, rates = self.recent.last, self.rates(DRAIN_SECONDS)
         if last is None or rates.finished is None or rates.sent is None:
             return None
@@ -140,7 +140,7 @@ class Series:
 
 
 def between(before: Point, after: Point) -> Rates:
-    """A count that went back (a flush, a seek) gives no rate below zero."""
+    """Rates are not negative, also after a flush or a seek."""
     seconds = after.at - before.at
 
     def per_second(name: str) -> float:
@@ -150,7 +150,7 @@ def between(before: Point, after: Point) -> Rates:
     return Rates(per_second("sent"), per_second("finished"), per_second("failed"))
 
 
-# What a chart draws: the time, what waits, what is in progress, and the rates. Nothing (None) interrupts a line.
+# A row of a chart: time, backlog, in progress, and rates. None interrupts a line.
 CHART_COLUMNS = ("at", "waiting", "in_progress", "oldest", "sent", "finished", "failed")
 ChartRow = list[float | None]
 
@@ -169,13 +169,13 @@ def chart_rows(ring: Ring) -> list[ChartRow]:
 
 
 def latest_row(ring: Ring) -> ChartRow | None:
-    """What a chart that is drawn already needs: the last point."""
+    """The last point, for a chart that is already drawn."""
     last, before = ring.last, ring.back(RATE_SECONDS)
     return None if last is None or before is None else _chart_row(before, last)
 
 
 def _chart_row(before: Point, one: Point) -> ChartRow:
-    """Without rates as long as they would be those of a moment."""
+    """Leave out rates until they cover enough time."""
     rates: Sequence[float | None] = between(before, one) if one.at - before.at >= RATE_SECONDS else NO_RATES
     numbers = (one.waiting, one.in_progress, one.oldest, *rates)
     return [round(one.at, 3), *(None if number is None else round(number, 3) for number in numbers)]

@@ -1,4 +1,4 @@
-"""A sparkline as two lists of points for an SVG: what waited over the last minutes."""
+"""A sparkline of the backlog of the last minutes, as two lists of points for an SVG."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def spark(series: Series) -> Spark:
     last = series.recent.last
     if last is None:
         return Spark("", "", 0)
-    # One point for each step, the latest in it: a line of 300 points would be heavier than the row it stands in.
+    # The latest point of each step, to keep the SVG small.
     steps: dict[int, float] = {}
     for point in series.recent.points():
         step = STEPS - int((last.at - point.at) / SECONDS * STEPS)

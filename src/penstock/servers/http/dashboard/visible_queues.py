@@ -17,7 +17,7 @@ async def known_queue(request: Request, queue: str) -> QueueInfo:
     sample, store = history_of(request).sample, http_state(request).store
     if sample is not None and queue in sample.queues and await store.executor.read(lambda: store.engine.has(queue)):
         return sample.queues[queue].info
-    # It may be younger than the sample, or deleted since.
+    # The queue may be newer than the sample, or deleted since.
     found = next((info for info in await http_state(request).store.queues() if info.name == queue), None)
     if found is None:
         like = nearest(queue, [info.name for info in await visible_queues(request)])
@@ -26,6 +26,6 @@ async def known_queue(request: Request, queue: str) -> QueueInfo:
 
 
 async def visible_queues(request: Request) -> list[QueueInfo]:
-    """All that this user may look at, by name."""
+    """All queues that the user may look at, by name."""
     identity = identity_of(request)
     return [info for info in await http_state(request).store.queues() if identity.may(Right.LOOK, info.name)]

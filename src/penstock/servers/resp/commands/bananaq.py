@@ -1,4 +1,4 @@
-"""QADD, QGET, QACK, QNOTIFY and QFLUSH, as the bananaq commands are described."""
+"""QADD, QGET, QACK, QNOTIFY and QFLUSH: the bananaq commands."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("penstock.resp")
 FAMILY = "queue"
 LEASE_SECONDS = 30.0
-# The group of the older commands, which know none.
+# The group of the older commands, which have no group argument.
 OLDER_GROUP = "default"
 read_queue, read_group = read_name("queue"), read_name("group")
 
@@ -60,7 +60,7 @@ def add(
     noblock: Flag = False,
     calls: list[list[bytes]],
 ) -> Begun:
-    """Add an event to a queue. Gives back its id, or OK with NOBLOCK, which does not wait until it is stored."""
+    """Add an event to a queue. Returns its id, or OK with NOBLOCK, which does not wait for the commit."""
     options = _options(expire_seconds)
     drafts: list[Draft] = [(one[3], None, options) for one in calls]
     if noblock:
@@ -75,13 +75,12 @@ def _check_sent(ids: list[Any]) -> Reply:
 
 @lru_cache(maxsize=1024)
 def _options(expire_seconds: float) -> Options:
-    """One object for all messages with the same time to live."""
+    """Share one object among all messages with the same time to live."""
     return Options(ttl_seconds=check_seconds("expireSeconds", expire_seconds, above=True))
 
 
 def in_background(session: ClientSession, queue: str, pending: Pending) -> Begun:
-    """Answered before it is stored; but while the store is known to fail, only when it is stored. A transaction is
-    stored as a whole, and so is what it sends."""
+    """Reply before the commit. While the store is failing, and inside a transaction, reply after it."""
     server = session.server
     if session.is_executing:
         return pending.then(_ok)
@@ -108,7 +107,7 @@ def _stored(server: Server, reply: Reply) -> Reply:
 
 
 class _Background:
-    """Where the outcome of a send goes whose client did not want to wait for it."""
+    """The completion of a send with NOBLOCK."""
 
     def __init__(self, session: ClientSession, queue: str) -> None:
         self.server = session.server
@@ -118,7 +117,7 @@ class _Background:
         return False
 
     def set_result(self, outcome: Any) -> None:
-        """One message was sent: its id, or what refused it."""
+        """`outcome` holds the id of the message, or the error that refused it."""
         if outcome is not None and isinstance(outcome[0], BaseException):
             self.set_exception(outcome[0])
         else:
@@ -138,7 +137,7 @@ def _all_of_three(words: list[bytes]) -> list[bytes] | None:
 def get(
     session: ClientSession, queue: QueueName, group: GroupName, *, ex: Seconds = LEASE_SECONDS, calls: list[list[bytes]]
 ) -> Begun:
-    """Take the next event of a queue for a group; EX 0 acknowledges it at once."""
+    """Receive the next event of a queue for a group; EX 0 acknowledges it at once."""
     return receive_events(session, queue, group, ex, len(calls))
 
 
@@ -151,7 +150,7 @@ def receive_events(session: ClientSession, queue: str, group: str, seconds: floa
 
 
 def _event_replies(session: ClientSession, times: int, outcome: list[list[Receipt]]) -> Reply:
-    """One reply for each of `times` commands, whose messages this connection holds under their leases."""
+    """Build one reply for each of `times` commands, and remember the leases of this connection."""
     [receipts] = outcome
     replies = Replies()
     held: dict[bytes, MessageLease] = {}
@@ -187,7 +186,7 @@ def _event_reply(receipt: Receipt) -> Reply:
     common=_all_but_last_of_four,
 )
 def acknowledge(session: ClientSession, queue: QueueName, words: Words, *, calls: list[list[bytes]]) -> Begun:
-    """Say that an event was processed: 1, or 0 when it timed out or was acknowledged before."""
+    """Acknowledge an event. Returns 1, or 0 if its lease has ended or it was acknowledged before."""
     token = 0
     if len(words) > 2 and words[-2].upper() == b"TOKEN":
         *words, _, shown = words
@@ -210,7 +209,7 @@ def _ack_reply(settled: Settled) -> Reply:
 
 @command("QNOTIFY", Order.ALONE, Needs.RECEIVE, FAMILY, usage="QNOTIFY [consumerGroup] timeout [queue ...]", least=1)
 def notify(session: ClientSession, words: Words) -> Begun:
-    """Wait until one of the queues has an event for the group, and give back its name; nil when the time is up."""
+    """Block until one of the queues has an event for the group. Returns its name, or nil after the timeout."""
     if len(words) == 1:
         group, timeout, names = OLDER_GROUP, words[0], []
     else:
@@ -227,7 +226,7 @@ def _first_look(session: ClientSession, queues: list[str], group: str) -> Pendin
     engine = session.backend.engine
 
     def operation() -> str | None:
-        """What has expired is ready until a receive passes it, but is nothing to tell of."""
+        """`ready_in` also counts expired messages until a receive skips them, so peek as well."""
         return next(
             (queue for queue in queues if engine.ready_in(queue, group) == 0 and engine.peek(queue, group, 1)), None
         )
@@ -237,7 +236,7 @@ def _first_look(session: ClientSession, queues: list[str], group: str) -> Pendin
 
 @command("QFLUSH", Order.TURN, Needs.FLUSH, FAMILY)
 def flush(session: ClientSession, queue: QueueName) -> Begun:
-    """Remove all events of a queue and all that its groups have done, as if it had never been used."""
+    """Remove all events of a queue and the state of its groups."""
     engine, consumers = session.backend.engine, session.backend.consumers
 
     def operation() -> None:

@@ -1,5 +1,5 @@
-"""QLPUSH, QRPUSH, QLPEEK, QRPEEK, QRPOP and QREGISTER: the older commands, which know one group and let the client
-choose the ids. The left end is where events come in, the right end is where they are taken."""
+"""QLPUSH, QRPUSH, QLPEEK, QRPEEK, QRPOP and QREGISTER: the older commands, with one group and ids chosen by the client.
+Events are added at the left end and taken from the right end."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from penstock.servers.resp.session import Begun, ClientSession
 from penstock.servers.resp.table import Order, command
 
 FAMILY = "queue"
-# What is pushed on the left waits behind all others. What is pushed on the right goes before all that was pushed: it
-# gets the next better priority than the best that waits, so that there are only as many priorities as events wait.
+# Priority of events pushed on the left. One pushed on the right gets the next better priority than the best waiting
+# event, so that there are never more priorities than waiting events.
 LEFT = 1024
-# How far QLPEEK looks back for an event that nobody has taken.
+# How many of the newest events QLPEEK searches for one that was not taken.
 LOOK_BACK = 1000
 
 
@@ -29,7 +29,7 @@ LOOK_BACK = 1000
 def push_left(
     session: ClientSession, queue: QueueName, event_id: ChosenId, contents: Blob, *, noblock: Flag = False
 ) -> Begun:
-    """Add an event with an id of your own, to be taken after all others."""
+    """Add an event with a chosen id, to be taken after all others."""
     return _push(session, queue, event_id, contents, LEFT, noblock)
 
 
@@ -37,7 +37,7 @@ def push_left(
 def push_right(
     session: ClientSession, queue: QueueName, event_id: ChosenId, contents: Blob, *, noblock: Flag = False
 ) -> Begun:
-    """Add an event with an id of your own, to be taken before all others."""
+    """Add an event with a chosen id, to be taken before all others."""
     return _push(session, queue, event_id, contents, None, noblock)
 
 
@@ -47,7 +47,7 @@ def _push(
     message_id = chosen_id(event_id)
     headers = None if message_id == event_id else {HEADER: event_id}
     outgoing = Outgoing(payload=contents, priority=priority or 0, headers=headers, id=message_id)
-    draft(outgoing)  # says at once what is wrong with it
+    draft(outgoing)  # reports invalid options immediately
 
     def operation() -> None:
         if not noblock:
@@ -62,7 +62,7 @@ def _push(
 
 
 def _before_all(session: ClientSession, queue: str) -> int:
-    """A priority better than that of every event that waits; beyond the best there is none."""
+    """Return a priority better than that of every waiting event, or 0, the best."""
     waiting = session.backend.engine.peek(queue, OLDER_GROUP, 1)
     return max(0, min([LEFT, *(one.priority for one in waiting)]) - 1)
 
@@ -76,29 +76,29 @@ def _check_new(session: ClientSession, queue: str, event_id: str, message_id: st
 
 
 class _Taken(CommandError):
-    """An id that the client chose is taken."""
+    """The chosen id is in use."""
 
 
 @command("QRPOP", Order.RECEIVE, Needs.RECEIVE, FAMILY, brings_messages=True)
 def pop(session: ClientSession, queue: QueueName, *, ex: Seconds = LEASE_SECONDS) -> Begun:
-    """Take the event at the right end; EX 0 acknowledges it at once."""
+    """Receive the event at the right end; EX 0 acknowledges it at once."""
     return receive_events(session, queue, OLDER_GROUP, ex)
 
 
 @command("QRPEEK", Order.ALONE, Needs.READ_MESSAGES, FAMILY, brings_messages=True)
 def peek_right(session: ClientSession, queue: QueueName) -> Begun:
-    """See the event that would be taken next, without taking it."""
+    """Return the event that would be taken next, without taking it."""
     engine = session.backend.engine
     return session.backend.read(lambda: engine.peek(queue, OLDER_GROUP, 1), lambda found: _event_reply(found[:1]))
 
 
 @command("QLPEEK", Order.ALONE, Needs.READ_MESSAGES, FAMILY, brings_messages=True)
 def peek_left(session: ClientSession, queue: QueueName) -> Begun:
-    """See the event that would be taken last, without taking it."""
+    """Return the event that would be taken last, without taking it."""
     engine = session.backend.engine
 
     def operation() -> list[Message]:
-        """Of the lowest rank first: what was pushed on the right is taken before all that was pushed on the left."""
+        """Lowest rank first: events pushed on the right are taken before those pushed on the left."""
         latest = engine.browse(queue, 0, None, LOOK_BACK, backwards=True)
         states = engine.states(queue, OLDER_GROUP, [one.id for one in latest]) if latest else []
         waiting = [one for one, at in zip(latest, states, strict=True) if at is not None and at.state is State.READY]
@@ -115,6 +115,6 @@ def _event_reply(found: list[Message]) -> Reply:
 
 @command("QREGISTER", Order.HERE, Needs.RECEIVE, FAMILY)
 def register(session: ClientSession, queues: QueueNames) -> Reply:
-    """Say which queues this client consumes, for a QNOTIFY that names none."""
+    """Register the queues of this client, for a QNOTIFY that names none."""
     session.registered = list(dict.fromkeys(queues))
     return OK

@@ -1,4 +1,4 @@
-"""QSTATUS and QINFO: how queues and their groups are."""
+"""QSTATUS and QINFO: counters of queues and their groups."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ Status = dict[str, dict[str, Numbers]]
 
 @command("QSTATUS", Order.ALONE, Needs.READ_QUEUES, FAMILY, usage=f"QSTATUS {USAGE}")
 def status(session: ClientSession, words: Words) -> Begun:
-    """Numbers about queues and their groups, for programs."""
+    """Counters of queues and their groups, for programs."""
     return _status(session, words, _status_reply)
 
 
 @command("QINFO", Order.ALONE, Needs.READ_QUEUES, FAMILY, usage=f"QINFO {USAGE}")
 def info(session: ClientSession, words: Words) -> Begun:
-    """Numbers about queues and their groups, for people."""
+    """Counters of queues and their groups, for people."""
     return _status(session, words, _lines)
 
 
@@ -62,7 +62,7 @@ def _status(session: ClientSession, words: list[bytes], tell: Callable[[Status],
         for queue in seen:
             total = engine.unread(queue)
             numbers = _queue_status(engine, queue, total, groups, waiting)
-            # Without events and without consumers a queue does not exist for those who ask for all of them.
+            # A list of all queues leaves out those without events and consumers.
             if queues or total or any(one["inprogress"] or one["consumers"] for one in numbers.values()):
                 found[queue] = numbers
         return found
@@ -79,7 +79,7 @@ def _queue_status(
 
 
 def _exact_stats(engine: Engine, queue: str) -> dict[str, GroupStats]:
-    """A lease that has just ended is available again, though nobody has noticed yet."""
+    """Count messages of expired leases as available, also before the sweep."""
     stats = engine.stats(queue)
     for group, one in stats.items():
         if one.in_progress:
@@ -98,9 +98,9 @@ def _names(words: list[bytes]) -> tuple[list[str], list[str]]:
 
 
 def _numbers(total: int, found: GroupStats | None, waiting: int) -> Numbers:
-    """`total` is what the queue has now, for all groups alike, so what has expired since counts nowhere."""
+    """`total` counts the messages of the queue, the same for all groups; expired ones count nowhere."""
     if found is None:
-        # A group that has done nothing yet could have everything that is there.
+        # To a group that has not received yet, every message is available.
         return _told_numbers(total, 0, 0, 0, total, waiting)
     available = max(0, min(found.available, total - found.in_progress - found.redo))
     done = max(0, min(found.done, total - found.in_progress - found.redo - available))

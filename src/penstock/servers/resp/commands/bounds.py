@@ -1,4 +1,4 @@
-"""From ids of entries to places in the log."""
+"""Convert ids of entries to positions in the log."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from penstock.servers.resp.session import ClientSession
 
 
 def after_bound(session: ClientSession, queue: str, bound: Bound) -> int:
-    """The place before the first entry of a range that starts here."""
+    """The position before the first entry of a range that starts at this bound."""
     if bound.position is None:
         return session.backend.engine.position_at(queue, bound.milliseconds * 1000)
     return _place(session, queue, bound.milliseconds, bound.position if bound.is_open else bound.position - 1)
 
 
 def upto_bound(session: ClientSession, queue: str, bound: Bound) -> int:
-    """The place of the last entry of a range that ends here."""
+    """The position of the last entry of a range that ends at this bound."""
     if bound.position is None:
         return session.backend.engine.position_at(queue, (bound.milliseconds + 1) * 1000)
     return _place(session, queue, bound.milliseconds, bound.position - 1 if bound.is_open else bound.position)
 
 
 def _place(session: ClientSession, queue: str, milliseconds: int, position: int) -> int:
-    """The last place with an id up to this one, whether or not it has an entry: within its millisecond the position
-    decides, else the time."""
+    """The last position with an id up to this one, whether or not it has an entry. Ids of the same millisecond compare
+    by position, others by time."""
     engine = session.backend.engine
     if is_at(session, queue, milliseconds, position):
         return position
@@ -33,7 +33,7 @@ def _place(session: ClientSession, queue: str, milliseconds: int, position: int)
 
 
 def is_at(session: ClientSession, queue: str, milliseconds: int, position: int) -> bool:
-    """Whether an entry has exactly this id. One that was delayed lies later than its time says."""
+    """Whether an entry has exactly this id. A delayed entry has a later position than its time suggests."""
     if not 0 < position < BEYOND:
         return False
     found = session.backend.engine.browse(queue, position - 1, position, 1)

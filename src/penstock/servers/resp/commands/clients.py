@@ -1,4 +1,4 @@
-"""CLIENT: what a connection says of itself, and what an administrator does with those of others."""
+"""CLIENT: properties of a connection, and administration of others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 FAMILY = "connection"
 UNBLOCKED = CommandError("UNBLOCKED client unblocked via CLIENT UNBLOCK")
-# Every client here is of the first kind.
+# All clients of this server are NORMAL.
 TYPES = (b"NORMAL", b"MASTER", b"SLAVE", b"REPLICA", b"PUBSUB")
 Has = Callable[["Connection"], bool]
 
@@ -94,7 +94,7 @@ def _described(connection: Connection) -> str:
 
 
 def _list(session: ClientSession, words: list[bytes]) -> Reply:
-    """Only those who manage see others."""
+    """Other clients are listed only to users with the right to manage."""
     everybody = session.may(Right.MANAGE)
     wanted = _listed(words)
     return "".join(
@@ -129,7 +129,7 @@ def _kill(session: ClientSession, words: list[bytes]) -> Reply:
 
 
 class _ClientFilter(msgspec.Struct):
-    """The clients that CLIENT KILL means."""
+    """The filters of CLIENT KILL."""
 
     filters: list[Has]
     skips_self: bool = True
@@ -208,7 +208,7 @@ def _is_of_type(kind: bytes) -> Has:
 
 
 def _unblock(session: ClientSession, words: list[bytes]) -> Reply:
-    """Whether that client was waiting."""
+    """Returns whether that client was blocked."""
     session.check_everywhere(Right.MANAGE)
     if len(words) not in (1, 2):
         raise wrong_arity("client|unblock")

@@ -1,4 +1,4 @@
-"""HELLO, AUTH and the other commands that begin and end a connection."""
+"""HELLO, AUTH, PING, QUIT and the other commands about the connection itself."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.servers.resp.session import Begun, ClientSession
 from penstock.servers.resp.table import Order, command
 
 FAMILY = "connection"
-# What clients compare with to know what a server can do.
+# Clients enable features by this version.
 REDIS_VERSION = "7.4.0"
 NO_PASSWORD = (
     "ERR AUTH <password> called without any password configured for the default user. "
@@ -31,7 +31,7 @@ NO_PASSWORD = (
     usage="HELLO [protocol [AUTH user password] [SETNAME name]]",
 )
 def hello(session: ClientSession, words: Words) -> Begun:
-    """Choose the version of the protocol, and say who you are."""
+    """Select the protocol version, and authenticate."""
     if not words:
         _check_known(session)
         return greeting(session)
@@ -85,7 +85,7 @@ def _greet(session: ClientSession, protocol: int, name: str | None) -> Reply:
 
 
 def greeting(session: ClientSession) -> dict[str, Any]:
-    # In this order: node-redis reads by place when it speaks RESP2.
+    # In this order: node-redis reads by index in RESP2.
     return {
         "server": "penstock",
         "version": REDIS_VERSION,
@@ -99,7 +99,7 @@ def greeting(session: ClientSession) -> dict[str, Any]:
 
 @command("AUTH", Order.ALONE, Right.NOTHING, FAMILY, is_open=True, in_multi=False, usage="AUTH [user] password")
 def authenticate(session: ClientSession, words: Words) -> Begun:
-    """Say who you are."""
+    """Authenticate."""
     if len(words) not in (1, 2):
         raise wrong_arity("auth")
     default = session.server.users.find(DEFAULT)
@@ -116,7 +116,7 @@ async def _log_in(session: ClientSession, name: str, password: bytes) -> Reply:
 
 @command("PING", Order.HERE, Right.NOTHING, FAMILY, usage="PING [message]")
 def ping(session: ClientSession, words: Words) -> Reply:
-    """See that the server is there."""
+    """Test the connection."""
     if len(words) > 1:
         raise wrong_arity("ping")
     return words[0] if words else Simple("PONG")
@@ -124,7 +124,7 @@ def ping(session: ClientSession, words: Words) -> Reply:
 
 @command("ECHO", Order.HERE, Right.NOTHING, FAMILY, usage="ECHO message")
 def echo(session: ClientSession, words: Words) -> Reply:
-    """Give back what was sent."""
+    """Return the message."""
     if len(words) != 1:
         raise wrong_arity("echo")
     return words[0]
@@ -132,21 +132,21 @@ def echo(session: ClientSession, words: Words) -> Reply:
 
 @command("QUIT", Order.HERE, Right.NOTHING, FAMILY, is_open=True, in_multi=False)
 def quit_(session: ClientSession, words: Words) -> Reply:
-    """Say goodbye."""
+    """Close the connection."""
     session.wants_close = True
     return OK
 
 
 @command("RESET", Order.ALONE, Right.NOTHING, FAMILY, is_open=True, in_multi=False)
 def reset(session: ClientSession) -> Reply:
-    """Be as just connected."""
+    """Reset the state of the connection."""
     session.begin_again()
     return Simple("RESET")
 
 
 @command("SELECT", Order.HERE, Right.NOTHING, FAMILY)
 def select(session: ClientSession, index: Count) -> Reply:
-    """Choose database 0, the only one."""
+    """Select database 0, the only one."""
     if index:
         raise CommandError(f"ERR DB index is out of range: there is only 0, not {index}")
     return OK
@@ -154,7 +154,7 @@ def select(session: ClientSession, index: Count) -> Reply:
 
 @command("READONLY", Order.HERE, Right.NOTHING, FAMILY)
 def readonly(session: ClientSession) -> Reply:
-    """Accepted for clients that always say so."""
+    """Accepted without effect, for clients that always send it."""
     return OK
 
 

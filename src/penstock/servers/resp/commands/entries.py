@@ -1,8 +1,8 @@
-"""Stream entries: how messages and their ids look to stream commands.
+"""Stream entries: messages and their ids in the form of stream commands.
 
-An id is `milliseconds-position`: when the message was sent, and its place in the log. The place alone finds the message
-again, and both together sort as Redis sorts them. The fields of XADD travel as a JSON object where they can be one, so
-that other doors can read them; a message of another door has one field, `payload`.
+An id is `milliseconds-position`: when the message was sent, and its position in the log. The position alone identifies
+the message, and both together sort as in Redis. The fields of XADD are stored as a JSON object where possible, so that
+other interfaces can read them; a message of another interface has one field, `payload`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from penstock.servers.resp.errors import CommandError
 FIELDS_JSON = "application/vnd.penstock.fields+json"
 FIELDS_BINARY = "application/vnd.penstock.fields+msgpack"
 PAYLOAD_FIELD = b"payload"
-# Fields are kept as JSON, which people can read. Characters that JSON escapes take up to six times their room, so large
-# ones with such characters are kept as they are, or a queue would refuse entries that are smaller than it allows.
+# Fields are stored as JSON, which people can read. Characters that JSON escapes take up to six times their size, so
+# large fields with such characters are stored in binary: otherwise a queue would refuse entries below its limit.
 READABLE_BYTES = 64 * 1024
-# What JSON writes around each name and value.
+# Bytes of JSON syntax around each name and value.
 JSON_OVERHEAD = 4
 BEYOND = 1 << 62
-# As microseconds this is still a number that engines know.
+# In microseconds this still fits into 64 bits.
 LAST_MILLISECOND = BEYOND // 1000
 is_whole_id = re.compile(rb"[0-9]{1,18}-[0-9]{1,18}").fullmatch
 Entry = list[object] | Encoded
@@ -36,7 +36,7 @@ _decode_pairs = msgspec.msgpack.Decoder(list[bytes]).decode
 
 
 def pack(fields: list[bytes]) -> tuple[bytes, str | None]:
-    """Payload and content type of an entry's fields."""
+    """Encode the fields of an entry: the payload and its content type."""
     if len(fields) == 2 and fields[0] == PAYLOAD_FIELD:
         return fields[1], None
     try:
@@ -89,11 +89,11 @@ def message_entry_id(message: Message) -> str:
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """One end of a range: a time in milliseconds and, when given, a place within."""
+    """One end of a range: a time in milliseconds and, if given, a position."""
 
     milliseconds: int
     position: int | None
-    is_open: bool = False  # the end itself does not belong to it
+    is_open: bool = False  # exclusive
 
 
 def read_bound(word: bytes) -> Bound:
@@ -106,12 +106,12 @@ def read_parts(word: bytes) -> tuple[int, int | None]:
     milliseconds, dash, position = word.partition(b"-")
     if not milliseconds.isdigit() or (dash and not position.isdigit()) or len(word) > 41:
         raise CommandError("ERR Invalid stream ID specified as stream command argument")
-    # Redis' ids are wider than a position can ever be: beyond the bound there is nothing to find.
+    # Ids of Redis have more bits than positions: clamp them, nothing lies beyond.
     return min(int(milliseconds), LAST_MILLISECOND), min(int(position), BEYOND) if dash else None
 
 
 def read_position(word: bytes) -> int:
-    """The place that a whole id names."""
+    """The position in a complete id."""
     return read_parts(word)[1] or 0
 
 

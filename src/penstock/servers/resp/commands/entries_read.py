@@ -1,7 +1,7 @@
-"""How many entries a group is said to have read (ENTRIESREAD), which XINFO shows.
+"""The number of entries that a group has read (ENTRIESREAD), as XINFO shows it.
 
-The store counts what a group has passed by itself. What a client says instead is kept in the store's ledger, as the
-difference to that count, so that it grows with what the group reads and every server of the store shows the same.
+The store counts the entries that a group has passed. A number set by a client is stored in the ledger as the difference
+to that count, so that it grows with the reads of the group and is the same on every server of the store.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ KIND = "stream_entries_read"
 
 
 def set_entries_read(session: ClientSession, queue: str, group: str, count: int | None) -> None:
-    """Inside a call; without a count, what was said before is forgotten."""
+    """Inside an operation. Without a count, forget the number that was set."""
     engine, key = session.backend.engine, _key(queue, group)
     if count is None:
         if key in engine.ledger(KIND, key):
@@ -27,17 +27,17 @@ def set_entries_read(session: ClientSession, queue: str, group: str, count: int 
 
 
 def forget_entries_read(session: ClientSession, queue: str) -> None:
-    """Inside a call: of all groups."""
+    """Inside an operation: forget the numbers of all groups."""
     said = list(session.backend.engine.ledger(KIND, _prefix(queue)))
     if said:
         session.backend.engine.record(KIND, {}, said)
 
 
 def entries_read(session: ClientSession, queue: str, group: str, stats: GroupStats) -> int | None:
-    """Inside a call; None for a group that has not read, and of which nothing was said."""
+    """Inside an operation; None for a group that has not read and whose number was not set."""
     engine, key = session.backend.engine, _key(queue, group)
     said = engine.ledger(KIND, key).get(key)
-    # An entry that was removed before the group came to it is cancelled there.
+    # An entry that was removed before the group read it is cancelled in the group.
     ended = sum(stats.outcomes.values()) - stats.outcomes.get(State.CANCELLED, 0)
     if said is None and not (stats.in_progress or stats.redo or ended):
         return None
@@ -49,5 +49,5 @@ def _key(queue: str, group: str) -> str:
 
 
 def _prefix(queue: str) -> str:
-    """Quoted, so that no two pairs of names have the same key."""
+    """Names are quoted, so that no two pairs have the same key."""
     return msgspec.json.encode(queue).decode()

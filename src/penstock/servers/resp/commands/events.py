@@ -1,5 +1,5 @@
-"""Ids of events. Penstock's are UUIDs; the older commands let the client choose any text, which becomes a UUID that
-follows from it, while the text itself travels as a header."""
+"""Ids of events. Penstock's are UUIDs. The older commands let the client choose any text: the id is a UUID derived from
+it, and the text itself is stored as a header."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from penstock.servers.resp.arguments import Kind, read_text
 from penstock.servers.resp.errors import quoted
 
 HEADER = "event-id"
-# Made once for this purpose; it only has to stay the same.
+# Random, and must never change.
 NAMESPACE = uuid.UUID("6a1f6c1e-5d0b-4f2e-9a57-3c6b1b0f2d44")
 MAX_BYTES = 255
 UUID = re.compile(rb"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
 
 
 def event_id(data: bytes) -> str | None:
-    """The message's id; None for what can be no id at all."""
+    """The id of the message, or None if `data` cannot be an id."""
     if UUID(data):
         return data.decode()
     if not data or len(data) > MAX_BYTES:
@@ -34,7 +34,7 @@ def event_id(data: bytes) -> str | None:
 
 
 def read_chosen(data: bytes) -> str:
-    """An id for a new event: one that `event_id` would find again."""
+    """Read the id of a new event: one that `event_id` accepts."""
     if not 1 <= len(data) <= MAX_BYTES:
         raise InvalidInput(
             f"id {quoted(data)} has {len(data)} bytes: an event's id has 1 to {MAX_BYTES} bytes of UTF-8"
@@ -46,7 +46,7 @@ ChosenId = Annotated[str, Kind(read_chosen)]
 
 
 def event_key(data: bytes) -> bytes:
-    """The message's id in the form in which it is looked up; nothing for what can be no id at all."""
+    """The key of the message in the lease cache; empty if `data` cannot be an id."""
     return data if UUID(data) else (event_id(data) or "").encode()
 
 

@@ -1,9 +1,9 @@
 """XADD with IDMP and IDMPAUTO: an entry that a producer sends again is added once.
 
-Sending a message under an id that the queue has already is the same send, so producer and idempotent id become such an
-id. With IDMP it stays the same for as long as the entry is kept, also for a retry on another server or at the same
-moment. With IDMPAUTO the fields are the idempotent id, and the same fields may be meant again later: there the id also
-names a stretch of time, and an entry counts as sent before only within WINDOW_SECONDS.
+Sending a message under an id that the queue has already is the same send, so the message id is derived from the
+producer and the idempotent id. With IDMP it holds as long as the entry is kept, also for a concurrent retry or one on
+another server. With IDMPAUTO the idempotent id is derived from the fields, which may be sent again on purpose later:
+there the message id also depends on a time slot, and an entry counts as a repeat only within WINDOW_SECONDS.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from penstock.servers.resp.commands.entries import message_entry_id
 from penstock.servers.resp.errors import CommandError
 from penstock.servers.resp.session import ClientSession
 
-# Made once for this purpose; it only has to stay the same.
+# Random, and must never change.
 NAMESPACE = uuid.UUID("0b7f2f0a-3f0e-4c58-9f0c-6d2a4c1d7e53")
-# As long as Redis remembers by default.
+# The default of Redis.
 WINDOW_SECONDS = 100
 MICROSECONDS = 1_000_000
 
 
 class Idempotence(msgspec.Struct, frozen=True):
     producer: bytes
-    entry: bytes | None  # None: the fields say it
+    entry: bytes | None  # None: derived from the fields
 
     def send(self, session: ClientSession, queue: str, message: Draft, fields: list[bytes]) -> str:
-        """Inside a call: the id of the new entry, or of the one that was sent before."""
+        """Inside an operation: the id of the new entry, or of the one that it repeats."""
         engine = session.backend.engine
         if self.entry is not None:
             chosen = _identity(self.producer, self.entry)
@@ -56,7 +56,7 @@ class Idempotence(msgspec.Struct, frozen=True):
 
 
 def read_idempotence(words: list[bytes], at: int) -> tuple[int, Idempotence]:
-    """`IDMP producer-id idempotent-id` or `IDMPAUTO producer-id`: where it ends, and what it says."""
+    """Parse `IDMP producer-id idempotent-id` or `IDMPAUTO producer-id`; also returns where it ends."""
     count = 2 if words[at].upper() == b"IDMP" else 1
     given = words[at + 1 : at + 1 + count]
     if len(given) != count or not all(given):
@@ -69,7 +69,7 @@ def _identity(producer: bytes, entry: bytes, stretch: int | None = None) -> str:
 
 
 def _stretch(now: int) -> int:
-    """The number of the stretch of time: two that follow each other hold every moment of the last WINDOW_SECONDS."""
+    """The number of the time slot: this one and the one before cover the last WINDOW_SECONDS."""
     return int(now // (WINDOW_SECONDS * MICROSECONDS))
 
 

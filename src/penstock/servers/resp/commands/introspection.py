@@ -1,4 +1,4 @@
-"""COMMAND and INFO: the commands and the state of the server, as far as the user has rights."""
+"""COMMAND and INFO: the commands and the state of the server, within the rights of the user."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from penstock.servers.resp.session import ClientSession
 from penstock.servers.resp.table import SINCE, TABLE, Command, Order, command
 
 FAMILY = "server"
-# Who has only these rights changes nothing.
+# Rights that change nothing.
 READING = {Right.NOTHING, Right.LOOK}
 
 
 @command("COMMAND", Order.HERE, Right.NOTHING, FAMILY, usage="COMMAND [COUNT|LIST|INFO [name ...]|DOCS [name ...]]")
 def tell_commands(session: ClientSession, words: Words) -> Reply:
-    """What commands there are, with their documentation."""
+    """List commands, with their documentation."""
     if not words:
         return [_row(one) for one in _allowed(session)]
     match words[0].upper():
@@ -83,7 +83,7 @@ def _document(one: Command) -> dict[str, Any]:
 
 @command("INFO", Order.HERE, Right.NOTHING, FAMILY, usage="INFO [section ...]")
 def info(session: ClientSession, words: Words) -> Reply:
-    """How the server is."""
+    """Return the state of the server."""
     server = session.server
     waiting = server.blocked_clients
     sections: dict[str, dict[str, Any]] = {
@@ -112,7 +112,7 @@ def info(session: ClientSession, words: Words) -> Reply:
 
 @command("CONFIG", Order.HERE, Right.NOTHING, FAMILY, usage="CONFIG GET name [name ...]")
 def config(session: ClientSession, words: Words) -> Reply:
-    """Settings cannot be read or changed through this port; GET answers that there are none."""
+    """Settings cannot be read or changed here; GET returns none."""
     if words and words[0].upper() == b"GET":
         return {}
     raise unknown_subcommand("CONFIG", words[0] if words else b"")

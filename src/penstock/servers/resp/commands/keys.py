@@ -1,4 +1,4 @@
-"""DEL, EXISTS, SCAN, EXPIRE and the other commands that take any key: a queue, which is a stream, or a lock."""
+"""DEL, EXISTS, SCAN, EXPIRE and the other commands on keys of any type: a queue (a stream) or a lock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.servers.resp.table import Order, command
 
 FAMILY = "generic"
 NO_KEY, NO_TIME = -2, -1
-# Keys that SCAN looks at, unless COUNT says otherwise.
+# The default of COUNT in SCAN.
 SCANNED = 10
 NO_EXPIRY = (
     "ERR a queue cannot expire as a whole: its messages can (QPOLICY queue ttl_seconds n), XTRIM removes old entries, "
@@ -37,7 +37,7 @@ def _delete(session: ClientSession, queues: list[str]) -> Begun:
 
 
 def _clear(session: ClientSession, queue: str) -> bool:
-    """Inside a call: whether it was there."""
+    """Inside an operation: returns whether the key existed."""
     was_held = locks.free(session.backend.engine, queue)
     for group in session.backend.engine.groups(queue):
         session.backend.consumers.forget(queue, group)
@@ -47,7 +47,7 @@ def _clear(session: ClientSession, queue: str) -> bool:
 
 @command("DEL", Order.TURN, Right.MANAGE, FAMILY, least=1)
 def delete(session: ClientSession, key: QueueNames) -> Begun:
-    """Remove queues with all their messages and groups; their policies stay. Gives back how many were there."""
+    """Remove queues with all their messages and groups, but not their policies. Returns how many existed."""
     return _delete(session, key)
 
 
@@ -76,13 +76,13 @@ def flush(session: ClientSession, words: Words) -> Begun:
 
 @command("EXISTS", Order.ALONE, Right.LOOK, FAMILY, least=1)
 def count_existing(session: ClientSession, key: QueueNames) -> Begun:
-    """How many of the keys there are; one that is named twice counts twice."""
+    """Returns how many of the keys exist; a key that is named twice counts twice."""
     return session.backend.read(lambda: sum(type_of(session, one) is not None for one in key), lambda count: count)
 
 
 @command("TOUCH", Order.ALONE, Right.LOOK, FAMILY, least=1)
 def touch(session: ClientSession, key: QueueNames) -> Begun:
-    """How many of the keys there are."""
+    """Returns how many of the keys exist."""
     return count_existing(session, key)
 
 
@@ -94,7 +94,7 @@ def tell_type(session: ClientSession, key: QueueName) -> Begun:
 
 @command("DBSIZE", Order.ALONE, Right.LOOK, FAMILY)
 def size(session: ClientSession) -> Begun:
-    """How many keys there are."""
+    """Returns the number of keys."""
     return session.backend.read(lambda: len(visible_keys(session)), lambda count: count)
 
 
@@ -109,7 +109,7 @@ def find_keys(session: ClientSession, pattern: Blob) -> Begun:
 
 @command("SCAN", Order.ALONE, Right.LOOK, FAMILY, usage="SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]")
 def scan(session: ClientSession, cursor: Blob, words: Words) -> Begun:
-    """Go through the keys a few at a time: the cursor for the next call, 0 at the end, and the keys."""
+    """Iterate over the keys. Returns the cursor of the next call, 0 at the end, and some keys."""
     if not cursor.isdigit() or len(cursor) > 20:
         raise CommandError("ERR invalid cursor")
     glob, count, kind = _scan_options(words)
@@ -120,7 +120,7 @@ def scan(session: ClientSession, cursor: Blob, words: Words) -> Begun:
         left = [one for one in placed if one[0] >= int(cursor)]
         end = count
         while end < len(left) and left[end][0] == left[end - 1][0]:
-            end += 1  # keys that share a place come together: the cursor names places
+            end += 1  # the cursor is a hash: return keys with equal hashes together
         following = left[end][0] if end < len(left) else 0
         return [str(following), [key for _, key in left[:end] if kind in (None, found[key]) and glob.matches(key)]]
 
@@ -148,7 +148,7 @@ def _scan_options(words: list[bytes]) -> tuple[Glob, int, str | None]:
 
 @command("OBJECT", Order.ALONE, Right.LOOK, FAMILY, usage="OBJECT ENCODING|REFCOUNT|IDLETIME|FREQ key")
 def describe(session: ClientSession, subcommand: Text, words: Words) -> Begun:
-    """How a key is kept: the encoding of a queue is stream."""
+    """Describe how a key is stored: the encoding of a queue is stream."""
     name = subcommand.upper()
     if name == "HELP":
         return ["OBJECT <subcommand> key. Subcommands are:", "ENCODING", "FREQ", "IDLETIME", "REFCOUNT"]
@@ -173,7 +173,7 @@ def describe(session: ClientSession, subcommand: Text, words: Words) -> Begun:
 
 
 def _add_expiry_command(name: str, summary: str, answer: Callable[[int, int], int]) -> None:
-    """`answer` is given the end of the key and the current time."""
+    """`answer` gets the expiry of the key and the current time."""
 
     def run(session: ClientSession, key: QueueName) -> Begun:
         def operation() -> int:
@@ -191,13 +191,13 @@ def _add_expiry_command(name: str, summary: str, answer: Callable[[int, int], in
 
 _add_expiry_command(
     "TTL",
-    "Seconds until a key ends: locks do, queues never (-1); -2 when it is not there.",
+    "Seconds until a key expires: locks do, queues never (-1); -2 if it does not exist.",
     lambda ends_at, now: (ends_at - now + 500_000) // 1_000_000,
 )
 _add_expiry_command("PTTL", "The same in milliseconds.", lambda ends_at, now: (ends_at - now) // 1000)
 _add_expiry_command(
     "EXPIRETIME",
-    "When a key ends: locks do, queues never (-1); -2 when it is not there.",
+    "The time at which a key expires: locks do, queues never (-1); -2 if it does not exist.",
     lambda ends_at, now: (ends_at + 500_000) // 1_000_000,
 )
 _add_expiry_command("PEXPIRETIME", "The same in milliseconds.", lambda ends_at, now: ends_at // 1000)
@@ -205,7 +205,7 @@ _add_expiry_command("PEXPIRETIME", "The same in milliseconds.", lambda ends_at, 
 
 @command("PERSIST", Order.TURN, Right.MANAGE, FAMILY)
 def persist(session: ClientSession, key: QueueName) -> Begun:
-    """Let a lock end no more by itself: 1, or 0 where nothing would end."""
+    """Remove the expiry of a lock. Returns 1, or 0 if it had none."""
     engine = session.backend.engine
 
     def operation() -> int:
@@ -216,10 +216,10 @@ def persist(session: ClientSession, key: QueueName) -> Begun:
 
 
 def _expires(name: str, ends_at: Callable[[int, int], int]) -> None:
-    """`ends_at` is given the number of the command, and now."""
+    """`ends_at` gets the number in the command and the current time."""
 
     def run(session: ClientSession, key: QueueName, words: Words) -> Begun:
-        """Let a lock end. Refused for a queue, which does not expire as a whole; a time that is over deletes it."""
+        """Set the expiry of a lock. Refused for a queue; a time in the past deletes the key."""
         return _expire(session, key, name, words, ends_at)
 
     usage = f"{name} key {'unix-time' if 'AT' in name else 'time'} [NX|XX|GT|LT]"
@@ -260,7 +260,7 @@ def _expire_options(name: str, words: list[bytes]) -> set[bytes]:
 
 
 def _is_wanted(options: set[bytes], before: int | None, end: int) -> bool:
-    """Whether the options allow another end; a key without one ends later than any."""
+    """Whether the options allow the change; no expiry counts as later than any."""
     if (b"NX" in options and before is not None) or (b"XX" in options and before is None):
         return False
     if b"GT" in options:
@@ -276,13 +276,13 @@ _expires("PEXPIREAT", lambda time, now: time * 1_000)
 
 @command("RENAME", Order.ALONE, Right.MANAGE, FAMILY)
 def rename(session: ClientSession, key: QueueName, new_key: QueueName) -> Begun:
-    """Refused: a queue is known by its name. To the same name it is allowed."""
+    """Refused, except to the same name: producers, workers and schedules know a queue by its name."""
     return _rename(session, key, new_key, OK)
 
 
 @command("RENAMENX", Order.ALONE, Right.MANAGE, FAMILY)
 def rename_unless_there(session: ClientSession, key: QueueName, new_key: QueueName) -> Begun:
-    """Refused as RENAME is; 0 when the new key is there already."""
+    """Refused as RENAME is; 0 if the new key exists."""
     return _rename(session, key, new_key, 0)
 
 

@@ -1,7 +1,7 @@
-"""Queues and locks as keys: which of them a Redis client finds, and the patterns that choose among them.
+"""Queues and locks as keys: which of them exist for Redis clients, and patterns of keys.
 
-A queue is a key of type stream while it has an entry or a group. One that has neither is as good as never made, so a
-queue that was deleted, or that only has a policy, is not found. A lock is a key of type string while it is held.
+A queue is a key of type stream while it has an entry or a group: one that was deleted, or that only has a policy, does
+not exist. A lock is a key of type string while it is held.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from penstock.servers.resp import locks
 from penstock.servers.resp.session import ClientSession
 
 STREAM, STRING = "stream", "string"
-# Wide enough that few names share a place, and exact in clients that read numbers as doubles.
+# Wide enough for few collisions, and exact in clients that read numbers as doubles.
 CURSOR_BITS = 48
 
 
 def type_of(session: ClientSession, key: str) -> str | None:
-    """Inside a call; None for a key that is not there."""
+    """Inside an operation; None for a key that does not exist."""
     if exists(session, key):
         return STREAM
     return None if locks.find(session.backend.engine, key) is None else STRING
 
 
 def exists(session: ClientSession, queue: str) -> bool:
-    """Inside a call: whether there is such a stream."""
+    """Inside an operation: whether the stream exists."""
     engine = session.backend.engine
     return bool(engine.groups(queue)) or engine.unread(queue) > 0
 
 
 def visible_keys(session: ClientSession) -> dict[str, str]:
-    """Inside a call: the keys that the user may see, with their types."""
+    """Inside an operation: the keys that the user may see, with their types."""
     engine = session.backend.engine
     found = {name: STRING for name in locks.held(engine) if session.may(Right.LOOK, name)}
     seen = [one for one in engine.queues() if session.may(Right.LOOK, one.name)]
@@ -39,16 +39,16 @@ def visible_keys(session: ClientSession) -> dict[str, str]:
 
 
 def place(name: str) -> int:
-    """Where a key lies in the order of SCAN. It follows from the name alone, so that a client which goes through all
-    keys meets each one that is there all the while, whatever is made or deleted meanwhile."""
+    """A hash of the name, which is the order of SCAN: an iteration returns every key that exists all the time,
+    whatever is created or deleted meanwhile."""
     digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
     return 1 + (int.from_bytes(digest) >> (64 - CURSOR_BITS))
 
 
 class Glob:
-    """A pattern of Redis: `*`, `?`, `[a-c]`, `[^a-c]`, and a backslash before what means itself.
+    """A glob-style pattern of Redis: `*`, `?`, `[a-c]`, `[^a-c]`, and a backslash to escape.
 
-    Matched with the last star only to go back to, so the time is at most the product of both lengths.
+    Backtracks to the last star only, so the time is at most the product of both lengths.
     """
 
     def __init__(self, pattern: bytes) -> None:
@@ -76,7 +76,7 @@ ANY_BYTE = frozenset(range(256))
 
 
 def _tokens(pattern: bytes) -> list[frozenset[int] | None]:
-    """The bytes that may stand at each place; None for a star."""
+    """The bytes that match at each place; None for a star."""
     tokens: list[frozenset[int] | None] = []
     at = 0
     while at < len(pattern):
@@ -98,7 +98,7 @@ def _tokens(pattern: bytes) -> list[frozenset[int] | None]:
 
 
 def _class(pattern: bytes, at: int) -> tuple[int, frozenset[int]]:
-    """`a-c]` or `^a-c]`: where it ends, and its bytes. As in Redis one that is not closed ends with the pattern."""
+    """Parse `a-c]` or `^a-c]`: where it ends, and its bytes. As in Redis, an unclosed one ends with the pattern."""
     negated = pattern[at : at + 1] == b"^"
     at += negated
     chosen: set[int] = set()

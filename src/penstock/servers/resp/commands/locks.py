@@ -1,7 +1,7 @@
-"""SET, GET and EVALSHA as far as locks of clients need them: taken with SET NX, checked with GET, and freed by scripts.
+"""SET, GET and EVALSHA, as far as client locks need them: acquired with SET NX, checked with GET, released by scripts.
 
-Lua does not run here. redis-py frees, extends and takes a lock again with three scripts of its own, which have had the
-same text, and so the same SHA-1, for years; a call of one of these does what the script says.
+There is no Lua interpreter. redis-py releases, extends and reacquires locks with three scripts whose text, and so whose
+SHA-1, has not changed for years; a call of one of these does the same in Python.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WRONG_TYPE = "WRONGTYPE Operation against a key holding the wrong kind of value"
 
 @command("SET", Order.TURN, Right.RECEIVE, FAMILY, usage="SET key token NX [PX milliseconds|EX seconds]")
 def set_lock(session: ClientSession, key: QueueName, token: Blob, words: Words) -> Begun:
-    """Take a lock: OK, or nil when somebody holds it. Other values cannot be set."""
+    """Acquire a lock. Returns OK, or nil if it is held. Other values cannot be set."""
     milliseconds = _lock_options(words)
     engine = session.backend.engine
 
@@ -36,7 +36,7 @@ def set_lock(session: ClientSession, key: QueueName, token: Blob, words: Words) 
 
 
 def _lock_options(words: list[bytes]) -> int | None:
-    """How many milliseconds it is held; None for as long as nobody frees it."""
+    """The expiry in milliseconds; None for no expiry."""
     upper = [word.upper() for word in words]
     if b"NX" not in upper:
         raise CommandError(ONLY_LOCKS)
@@ -61,7 +61,7 @@ def _time(value: bytes) -> int:
 
 @command("GET", Order.ALONE, Right.LOOK, FAMILY)
 def get_lock(session: ClientSession, key: QueueName) -> Begun:
-    """The token of a lock, or nil when nobody holds it."""
+    """Returns the token of a lock, or nil if it is not held."""
 
     def operation() -> Reply:
         if exists(session, key):
@@ -73,7 +73,7 @@ def get_lock(session: ClientSession, key: QueueName) -> Begun:
 
 
 class _Script(NamedTuple):
-    """A script that is known by its SHA-1: how many arguments it takes, and what it does."""
+    """A known script: its number of arguments, and its effect."""
 
     arguments: int
     run: Callable[[ClientSession, str, list[bytes]], bool]
@@ -103,7 +103,7 @@ SCRIPTS = {
 
 @command("EVALSHA", Order.TURN, Right.RECEIVE, "scripting", usage="EVALSHA sha1 1 key token [argument ...]", least=1)
 def run_script(session: ClientSession, sha1: Blob, words: Words) -> Begun:
-    """Free or extend a lock as redis-py does; other scripts are not known."""
+    """Release, extend or reacquire a lock as redis-py does; other scripts are not known."""
     script = SCRIPTS.get(sha1.lower())
     if script is None:
         raise CommandError("NOSCRIPT No matching script: Lua does not run here")

@@ -1,4 +1,4 @@
-"""Dead letters, batches, schedules, policies: what an operator does."""
+"""Dead letters, batches, schedules and policies."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def redrive(
     group: GroupName | None = None,
     outcome: Text | None = None,
 ) -> Begun:
-    """Send dead letters again: those with given ids, with an outcome, or all of the group. Counts them."""
+    """Send dead letters again: by id, by outcome, or all of the group. Returns how many."""
     backend = session.backend
     return backend.write(lambda: backend.local.queue(queue).redrive(ids or None, group=group, outcome=outcome), _same)
 
@@ -62,7 +62,7 @@ def purge(
     group: GroupName | None = None,
     outcome: Text | None = None,
 ) -> Begun:
-    """Remove dead letters for good. Counts them."""
+    """Remove dead letters for good. Returns how many."""
     backend = session.backend
     return backend.write(lambda: backend.local.queue(queue).purge(ids or None, group=group, outcome=outcome), _same)
 
@@ -76,19 +76,19 @@ def _same(value: Any) -> Reply:
 
 @command("QPAUSE", Order.TURN, Needs.PAUSE_QUEUE, FAMILY)
 def pause(session: ClientSession, queue: QueueName) -> Begun:
-    """Hand out nothing until QRESUME; sends and settlements go on."""
+    """Deliver nothing until QRESUME; sends and settlements go on."""
     return session.backend.write(lambda: session.backend.engine.declare(queue, {"paused": True}), lambda _: OK)
 
 
 @command("QRESUME", Order.TURN, Needs.PAUSE_QUEUE, FAMILY)
 def resume(session: ClientSession, queue: QueueName) -> Begun:
-    """Hand out messages again."""
+    """Deliver messages again."""
     return session.backend.write(lambda: session.backend.engine.declare(queue, {"paused": False}), lambda _: OK)
 
 
 @command("QSEEK", Order.TURN, Needs.SEEK, FAMILY)
 def seek(session: ClientSession, queue: QueueName, group: GroupName, target: Text) -> Begun:
-    """Move a group to a position, or to start or end; gives back the position."""
+    """Move the cursor of a group to a position, start or end. Returns the position."""
     place: int | str = int(target) if target.isascii() and target.isdigit() else target
     return session.backend.write(lambda: session.backend.local.queue(queue).seek(group, place), _same)
 
@@ -102,7 +102,7 @@ def seek(session: ClientSession, queue: QueueName, group: GroupName, target: Tex
     also=(Needs.SET_POLICY,),
 )
 def policy(session: ClientSession, queue: QueueName, words: Words) -> Begun:
-    """Show a queue's policy, or set fields of it; values are JSON."""
+    """Return a queue's policy, or set fields of it; values are JSON."""
     if len(words) % 2:
         raise wrong_arity("qpolicy")
     changes = {read_text(name): _json(value) for name, value in zip(words[::2], words[1::2], strict=True)}
@@ -118,7 +118,7 @@ def policy(session: ClientSession, queue: QueueName, words: Words) -> Begun:
 
 
 def _json(value: bytes) -> Any:
-    """A value as it would be written in JSON; a bare word is a string."""
+    """Decode a JSON value; a bare word is a string."""
     try:
         return msgspec.json.decode(value)
     except msgspec.DecodeError:

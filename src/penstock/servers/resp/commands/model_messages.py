@@ -1,4 +1,4 @@
-"""QSEND, QRECEIVE and the settlements: the whole model, for clients that want more than bananaq's commands."""
+"""QSEND, QRECEIVE and the settlements, with all options of the model."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def send(
     batch: Text | None = None,
     batchqueue: Text | None = None,
 ) -> Begun:
-    """Send a message; DEADLINE is a Unix time, HEADERS a JSON object of strings. Gives back its id.
+    """Send a message; DEADLINE is a Unix time, HEADERS a JSON object of strings. Returns its id.
 
-    BATCHQUEUE is the queue of the batch, where that is another one.
+    BATCHQUEUE is the queue of the batch, if that is another one.
     """
     if batchqueue is not None:
         session.check(Needs.SEND, batchqueue)
@@ -165,8 +165,7 @@ def nak(
     code: Text | None = None,
     token: Token = 0,
 ) -> Begun:
-    """Try again: after the queue's backoff, or after DELAY seconds. CODE is one by which programs know the error. Gives
-    back the message's state."""
+    """Retry a message after the queue's backoff or DELAY seconds; CODE identifies the error. Returns its state."""
     if delay is not None:
         check_seconds("DELAY", delay)
     return _settle(session, queue, group, Settle(Event.NAK, id, 0, token, reason, delay, error_code(code, None)))
@@ -183,7 +182,7 @@ def reject(
     code: Text | None = None,
     token: Token = 0,
 ) -> Begun:
-    """Never try again: a dead letter at once. Gives back the message's state."""
+    """Reject a message: it becomes a dead letter at once. Returns its state."""
     return _settle(session, queue, group, Settle(Event.REJECT, id, 0, token, reason, code=error_code(code, None)))
 
 
@@ -198,7 +197,7 @@ def reschedule(
     reason: Text | None = None,
     token: Token = 0,
 ) -> Begun:
-    """Later, with attempts starting again. Gives back the message's state."""
+    """Deliver a message again after DELAY seconds, with attempts reset. Returns its state."""
     check_seconds("DELAY", delay, minimum=-1e18)
     return _settle(session, queue, group, Settle(Event.RESCHEDULE, id, 0, token, reason, max(0.0, delay)))
 
@@ -217,7 +216,7 @@ def _told_state(settled: Settled) -> Reply:
 def extend(
     session: ClientSession, queue: QueueName, group: GroupName, id: MessageId, seconds: Seconds, *, token: Token = 0
 ) -> Begun:
-    """Keep a lease until so many seconds from now; gives back its end."""
+    """Extend a lease to a number of seconds from now. Returns its end."""
     check_seconds("seconds", seconds, above=True)
     message_leases = session.backend.message_leases
     return message_leases.extend(

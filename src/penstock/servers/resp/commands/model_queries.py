@@ -1,4 +1,4 @@
-"""QPEEK, QFIND, QAUDIT, QEXPLAIN, QQUEUES and QCONSUMERS: looking, without changing anything."""
+"""QPEEK, QFIND, QAUDIT, QEXPLAIN, QQUEUES and QCONSUMERS: queries."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ MAX_LIMIT = 10_000
 
 @command("QPEEK", Order.ALONE, Needs.READ_MESSAGES, FAMILY, brings_messages=True)
 def peek(session: ClientSession, queue: QueueName, *, group: GroupName | None = None, limit: Count = 10) -> Begun:
-    """What a group would receive next, without receiving it."""
+    """Return the messages that a group would receive next, without receiving them."""
     check_integer("LIMIT", limit, 1, MAX_LIMIT)
     return session.backend.read(lambda: session.backend.local.queue(queue).peek(limit, group), to_reply)
 
 
 @command("QFIND", Order.ALONE, Needs.READ_MESSAGES, FAMILY, brings_messages=True)
 def find(session: ClientSession, queue: QueueName, id: MessageId) -> Begun:
-    """One message by its id, wherever it is."""
+    """Return a message by its id, in any state."""
     return session.backend.read(lambda: session.backend.engine.find(queue, id), to_reply)
 
 
 @command("QAUDIT", Order.ALONE, Needs.READ_MESSAGES, FAMILY)
 def audit(session: ClientSession, queue: QueueName, id: MessageId) -> Begun:
-    """What happened to a message, in order, over all groups."""
+    """Return the audit trail of a message, in order, over all groups."""
     return session.backend.read(lambda: session.backend.engine.audit(queue, id), to_reply)
 
 
 @command("QEXPLAIN", Order.ALONE, Needs.READ_MESSAGES, FAMILY)
 def explain(session: ClientSession, queue: QueueName, id: MessageId, *, group: GroupName | None = None) -> Begun:
-    """Where a message is, why it is not running, and what to do about it."""
+    """Explain where a message is, why it is not running, and what to do about it."""
     return session.backend.read(lambda: session.backend.local.queue(queue).explain(id, group), to_reply)
 
 
 @command("QQUEUES", Order.ALONE, Needs.READ_QUEUES, FAMILY)
 def queues(session: ClientSession) -> Begun:
-    """All queues with their policies and groups."""
+    """Return all queues with their policies and groups."""
     engine = session.backend.engine
     return session.backend.read(
         engine.queues, lambda found: to_reply([one for one in found if session.may(Needs.READ_QUEUES, one.name)])
@@ -49,5 +49,5 @@ def queues(session: ClientSession) -> Begun:
 
 @command("QCONSUMERS", Order.ALONE, Needs.READ_CONSUMERS, FAMILY)
 def consumers(session: ClientSession, queue: QueueName) -> Begun:
-    """The registered consumers of a queue, in birth order."""
+    """Return the registered consumers of a queue, in birth order."""
     return session.backend.read(lambda: session.backend.engine.consumers(queue), to_reply)

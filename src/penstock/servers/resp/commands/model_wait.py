@@ -1,4 +1,4 @@
-"""QWAIT: until the message of an address has ended."""
+"""QWAIT: wait for the outcome of an address."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FAMILY = "model"
 
 @command("QWAIT", Order.ALONE, Needs.READ_MESSAGES, FAMILY)
 async def wait(session: ClientSession, queue: QueueName, address: Text, *, timeout: Seconds | None = None) -> Reply:
-    """Wait until the newest message of an address has ended: succeeded, or an error with its outcome and reason."""
+    """Block until the newest message of an address has ended: succeeded, or an error with its outcome and reason."""
     waiting = await session.server.store.queue(queue)
     ended = f"address {address!r}: the wait was ended by CLIENT UNBLOCK, or because the server stops"
     with session.waiting(WaitTimeout(ended)):

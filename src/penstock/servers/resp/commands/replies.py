@@ -1,4 +1,4 @@
-"""Results as replies: field names as in Python, times as ISO 8601 text."""
+"""Convert results to replies: field names as in Python, times as ISO 8601 text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SCRIPT: which scripts are known. Lua does not run here; those of redis-py's locks are known by their text."""
+"""SCRIPT: only the scripts of redis-py's locks are known."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ FAMILY = "scripting"
 
 @command("SCRIPT", Order.HERE, Right.NOTHING, FAMILY, usage="SCRIPT EXISTS sha1 [sha1 ...] | LOAD script | FLUSH")
 def script(session: ClientSession, subcommand: Text, words: Words) -> Reply:
-    """Say which scripts are known: those of redis-py's locks, and no others."""
+    """Check, load or flush scripts; only those of redis-py's locks are known."""
     match subcommand.upper():
         case "EXISTS":
             if not words:
                 raise wrong_arity("script|exists")
             return [int(word.lower() in SCRIPTS) for word in words]
-        case "FLUSH":  # what is known stays known, and nothing else was
+        case "FLUSH":  # the known scripts are built in
             if len(words) > 1 or (words and words[0].upper() not in (b"ASYNC", b"SYNC")):
                 raise CommandError("ERR SCRIPT FLUSH only support SYNC|ASYNC option")
             return OK

@@ -1,4 +1,4 @@
-"""Entries of a stream between two places: as a list, or in pieces, so that no long reply lies in memory as a whole."""
+"""Entries of a stream between two positions: as a list, or in chunks that bound the memory of a long reply."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.servers.resp.errors import CommandError
 from penstock.servers.resp.session import ClientSession
 from penstock.servers.shared_receive import MAX_BYTES, SMALL_LIMIT
 
-# Payload of a piece, which may have one entry that is larger.
+# Payload bytes of a chunk, unless one entry is larger.
 PIECE_BYTES = 1024 * 1024
 # Position, time and bytes of an entry.
 Place = tuple[int, int, int]
@@ -22,13 +22,13 @@ Place = tuple[int, int, int]
 def browse(
     session: ClientSession, queue: str, after: int, upto: int | None, limit: int, *, backwards: bool = False
 ) -> list[Message]:
-    """Inside a call: entries up to where the stream is settled that have not expired; those are as good as gone."""
+    """Inside an operation: entries up to where the stream is settled, without expired ones."""
     upto = _settled(session, queue, upto)
     return _unexpired(session, queue, after, upto, limit, backwards)
 
 
 def first_entries(session: ClientSession, queue: str, after: int, limit: int) -> list[Message]:
-    """Inside a call: the next entries after a place, as many as a reply may have."""
+    """Inside an operation: the next entries after a position, as many as a reply may have."""
     upto = _settled(session, queue, None)
     if limit > SMALL_LIMIT:
         places = session.backend.engine.places(queue, after, upto, limit)
@@ -41,7 +41,7 @@ def first_entries(session: ClientSession, queue: str, after: int, limit: int) ->
 def check_size(
     session: ClientSession, queue: str, after: int, upto: int | None, limit: int, *, backwards: bool
 ) -> None:
-    """Inside a call: refuse a range that is too large to be one reply. A part of it would look like all of it."""
+    """Inside an operation: refuse a range that is too large for one reply, because a part would look complete."""
     end = _settled(session, queue, upto)
     places = session.backend.engine.places(queue, after, end, limit, backwards=backwards)
     size = sum(place[2] for place in places)
@@ -74,7 +74,7 @@ def _unexpired(session: ClientSession, queue: str, after: int, upto: int, limit:
 async def range_in_pieces(
     session: ClientSession, queue: str, bounds: Callable[[], tuple[int, int | None]], limit: int, *, backwards: bool
 ) -> Reply:
-    """The array's length comes first, so an entry that is removed meanwhile is sent without its fields."""
+    """The length of the array is sent first, so an entry that is removed meanwhile is sent without its fields."""
     read = session.backend.store.executor.read
 
     def look() -> list[Place]:
@@ -94,7 +94,7 @@ async def range_in_pieces(
 
 
 def _pieces(places: list[Place], size: int) -> Iterator[list[Place]]:
-    """In order, each with at most so many bytes, or with one entry."""
+    """Split into chunks, each with a limited number of bytes or with one entry."""
     piece: list[Place] = []
     left = size
     for place in places:
@@ -108,7 +108,7 @@ def _pieces(places: list[Place], size: int) -> Iterator[list[Place]]:
 
 
 def _encoded(session: ClientSession, queue: str, piece: list[Place]) -> bytes:
-    """Inside a call."""
+    """Inside an operation."""
     ends = sorted((piece[0][0], piece[-1][0]))
     found = {one.position: one for one in _unexpired(session, queue, ends[0] - 1, ends[1], len(piece), False)}
     parts = []

@@ -1,4 +1,4 @@
-"""XCLAIM and XAUTOCLAIM: taking over what other consumers hold for too long."""
+"""XCLAIM and XAUTOCLAIM: take over entries that other consumers have held for too long."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from penstock.servers.resp.table import Order, command
 from penstock.servers.shared_receive import MAX_BYTES
 
 FAMILY = "stream"
-# How many entries XAUTOCLAIM looks at for each that it may claim, as Redis does.
+# Entries that XAUTOCLAIM examines for each that it may claim, as in Redis.
 LOOKS_PER_CLAIM = 10
-# As much as Redis takes: ten times as many entries are looked at.
+# The limit of Redis, which leaves room for the examined entries.
 MAX_COUNT = (2**63 - 1) // 16 // LOOKS_PER_CLAIM
 CLAIM_USAGE = (
     "XCLAIM key group consumer min-idle-time id [id ...] [IDLE ms] [TIME unix-time-milliseconds] [RETRYCOUNT count] "
@@ -53,20 +53,20 @@ class _Claim(msgspec.Struct):
     last: Bound | None = None
 
     def told_at(self, now: int) -> int | None:
-        """When the entries are said to have been delivered."""
+        """The time of delivery to record, if it was given."""
         at = self.delivered_at if self.idle is None else now - self.idle
         return None if at is None else min(at, now)
 
 
 def _brings_entries(values: list[Any]) -> bool:
-    """Without JUSTID. The word is valid only as that option, so one that stands elsewhere makes the call an error."""
+    """True without JUSTID. The word is valid only as that option: elsewhere the call is an error."""
     words: list[bytes] = values[-1]
     return all(word.upper() != b"JUSTID" for word in words)
 
 
 @command("XCLAIM", Order.TURN, Right.RECEIVE, FAMILY, usage=CLAIM_USAGE, least=2, brings_messages=_brings_entries)
 def claim(session: ClientSession, queue: QueueName, group: GroupName, consumer: Name, words: Words) -> Begun:
-    """Take over entries that another consumer holds for too long; as many as a reply may have."""
+    """Take over entries that another consumer has held for too long, as many as fit into a reply."""
     idle = _idle(words[0])
     at = 1
     while at < len(words) and words[at][:1].isdigit():
@@ -95,7 +95,7 @@ def claim(session: ClientSession, queue: QueueName, group: GroupName, consumer: 
 def _wanted(
     session: ClientSession, queue: str, group: str, names: list[bytes]
 ) -> Iterator[tuple[Message, LeaseInfo | None]]:
-    """Entries with exactly these ids, one after the other, and their leases if they are in flight."""
+    """Yield the entries with exactly these ids, with their leases if they are in flight."""
     engine = session.backend.engine
     for name in names:
         position = read_parts(name)[1] or 0
@@ -107,7 +107,7 @@ def _wanted(
 
 
 def _pass_up_to(session: ClientSession, queue: str, group: str, last: Bound) -> None:
-    """LASTID: new entries are those after it, unless the group has come further already."""
+    """LASTID: move the cursor of the group to this id, but never back."""
     engine = session.backend.engine
     place = upto_bound(session, queue, last)
     if place > engine.reached(queue, group):
@@ -117,7 +117,7 @@ def _pass_up_to(session: ClientSession, queue: str, group: str, last: Bound) -> 
 def _take_over(
     session: ClientSession, queue: str, group: str, consumer: str, ids: dict[str, LeaseInfo | None], asked: _Claim
 ) -> Receipt:
-    """Inside a call. What the entries are said to be differs from what the store knows only where it was asked for."""
+    """Inside an operation. Idle times and delivery counts differ from the store's only where the client set them."""
     engine, claims = session.backend.engine, session.backend.claims
     now = engine.now() // 1000
     before = {lease.position: claims.deliveries_of(lease) for lease in ids.values() if lease is not None}
@@ -184,7 +184,7 @@ def _number(value: bytes, name: str) -> int:
     brings_messages=_brings_entries,
 )
 def claim_any(session: ClientSession, queue: QueueName, group: GroupName, consumer: Name, words: Words) -> Begun:
-    """Take over any entries that other consumers hold for too long."""
+    """Take over any entries that other consumers have held for too long."""
     idle, start = _idle(words[0]), read_bound(b"0-0" if words[1] == b"-" else words[1])
     count, just_ids = _claim_any_options(words[2:])
     engine, claims = session.backend.engine, session.backend.claims

@@ -1,4 +1,4 @@
-"""XDEL, XTRIM, and what XADD does with MAXLEN and MINID: entries that leave before their retention ends."""
+"""XDEL, XTRIM, and MAXLEN and MINID of XADD: remove entries before their retention ends."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from penstock.servers.resp.table import Order, command
 
 FAMILY = "stream"
 NOT_AN_INTEGER = "ERR value is not an integer or out of range"
-# With ~ entries leave by whole nodes of this many, as in Redis: trimming then costs nothing for most of the adds.
+# With ~ entries are removed by whole nodes of this size, as in Redis: most adds then trim nothing.
 NODE = 100
-# And not more than this at a time, unless LIMIT says otherwise.
+# The default of LIMIT.
 MAX_AT_ONCE = 100 * NODE
-# With LIMIT 0, which sets none.
+# LIMIT 0 means no limit.
 MAX_ENTRIES = 1_000_000
 
 
@@ -26,7 +26,7 @@ POLICIES = (b"KEEPREF", b"DELREF", b"ACKED")
 
 
 class Trim(msgspec.Struct, frozen=True):
-    """All but the newest `keep` entries, or all with ids before `least`."""
+    """Remove all but the newest `keep` entries, or all with ids below `least`."""
 
     keep: int | None
     least: Bound | None
@@ -34,7 +34,7 @@ class Trim(msgspec.Struct, frozen=True):
     limit: int
 
     def apply(self, session: ClientSession, queue: str) -> int:
-        """Inside a call; how many entries have left."""
+        """Inside an operation: returns how many entries were removed."""
         engine = session.backend.engine
         if self.least is not None:
             upto = after_bound(session, queue, self.least)
@@ -47,7 +47,7 @@ class Trim(msgspec.Struct, frozen=True):
         return engine.trim(queue, keep=length - excess) if excess > 0 else 0
 
     def _trim_before(self, session: ClientSession, queue: str, upto: int) -> int:
-        """Whole nodes of what lies up to a position."""
+        """Remove whole nodes of the entries up to a position."""
         engine = session.backend.engine
         places = engine.places(queue, 0, upto, self.limit or MAX_ENTRIES)
         count = self._whole_nodes(len(places))
@@ -58,7 +58,7 @@ class Trim(msgspec.Struct, frozen=True):
 
 
 def read_trim(words: list[bytes], at: int) -> tuple[int, Trim]:
-    """`MAXLEN ~ 1000 LIMIT 10`: where it ends, and what it says."""
+    """Parse `MAXLEN ~ 1000 LIMIT 10`; also returns where it ends."""
     is_length = words[at].upper() == b"MAXLEN"
     at += 1
     is_rough = at < len(words) and words[at] == b"~"
@@ -79,7 +79,7 @@ def read_trim(words: list[bytes], at: int) -> tuple[int, Trim]:
 
 
 def read_policy(word: bytes) -> bool:
-    """Whether it says what happens to references of groups. What is trimmed here leaves none behind."""
+    """Whether it is KEEPREF, DELREF or ACKED. Trimmed entries leave no references behind."""
     if word.upper() == b"ACKED":
         raise CommandError("ERR ACKED is not possible when trimming: XDELEX with ACKED deletes single entries")
     return word.upper() in POLICIES
@@ -102,7 +102,7 @@ def _count(word: bytes, name: str) -> int:
     least=2,
 )
 def trim(session: ClientSession, queue: QueueName, words: Words) -> Begun:
-    """Remove the oldest entries: all but a number of them, or all before an id. Gives back how many."""
+    """Remove the oldest entries: all but a number of them, or all before an id. Returns how many."""
     if not words or words[0].upper() not in (b"MAXLEN", b"MINID"):
         raise CommandError("ERR syntax error: XTRIM needs MAXLEN or MINID")
     at, trim = read_trim(words, 0)
@@ -115,7 +115,7 @@ def trim(session: ClientSession, queue: QueueName, words: Words) -> Begun:
 
 @command("XDEL", Order.TURN, Right.MANAGE, FAMILY, usage="XDEL key id [id ...]", least=1)
 def delete(session: ClientSession, queue: QueueName, words: Words) -> Begun:
-    """Remove entries; gives back how many of them were there."""
+    """Remove entries. Returns how many of them existed."""
     parts = [read_parts(word) for word in words]
     wanted = [
         (word.decode(), position)

@@ -1,4 +1,4 @@
-"""XREADGROUP: reading a stream as a group."""
+"""XREADGROUP: read streams as a consumer of a group."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ FAMILY = "stream"
 READ_USAGE = (
     "XREADGROUP GROUP group consumer [COUNT count] [BLOCK milliseconds] [NOACK] STREAMS key [key ...] id [id ...]"
 )
-# Redis gives everything without COUNT; a reply has to end somewhere.
+# The default of COUNT. Redis has none; here a reply is limited.
 WITHOUT_COUNT = 10_000
 read_consumer = read_name("consumer")
-# A command that names one stream is shorter; longer ones are not cached.
+# Longer commands are not cached; one with a single stream is shorter.
 MAX_CACHED_WORDS = 12
 
 
@@ -56,7 +56,7 @@ class _Reading(msgspec.Struct, frozen=True):
 
     @property
     def is_shared(self) -> bool:
-        """Whether it reads new entries of one stream, as one receive with other clients."""
+        """Whether it reads new entries of one stream, in a receive shared with other clients."""
         return len(self.streams) == 1 and self.streams[0][1] == b">" and not self.noack
 
 
@@ -66,7 +66,7 @@ def _common(words: list[bytes]) -> list[bytes] | None:
         return None
     try:
         reading = _cached_reading(tuple(words))
-    except PenstockError:  # the command itself raises it
+    except PenstockError:  # raised by the command itself
         return None
     return words if reading.is_shared and not reading.blocks else None
 
@@ -82,7 +82,7 @@ def _common(words: list[bytes]) -> list[bytes] | None:
     common=_common,
 )
 def read(session: ClientSession, words: Words, *, calls: list[list[bytes]]) -> Begun:
-    """Receive entries of streams as a consumer of a group; an id instead of > reads what the consumer holds."""
+    """Receive entries of streams as a consumer of a group; an id instead of > reads its pending entries."""
     reading = _cached_reading(tuple(calls[0])) if len(calls[0]) <= MAX_CACHED_WORDS else _read_words(words)
     queues = [queue for queue, _ in reading.streams]
     for queue in queues:
@@ -104,7 +104,7 @@ def read(session: ClientSession, words: Words, *, calls: list[list[bytes]]) -> B
 
 @lru_cache(4096)
 def _cached_reading(words: tuple[bytes, ...]) -> _Reading:
-    """Consumers repeat the same command."""
+    """Cached, because consumers repeat the same command."""
     return _read_words(list(words[1:]))
 
 
@@ -217,7 +217,7 @@ def _note(session: ClientSession, receipt: Receipt) -> None:
 
 
 def _deal_and_ack(session: ClientSession, queue: str, receipts: list[Receipt] | None) -> Reply | Pending:
-    """For a client that waited: acked only now that it is there to take it."""
+    """NOACK of a blocked client: ack only after checking that it is still connected."""
     reply = _deal(session, queue, receipts)
     if not receipts or not receipts[0].rows:
         return reply
@@ -228,7 +228,7 @@ def _deal_and_ack(session: ClientSession, queue: str, receipts: list[Receipt] | 
 
 
 def find_lease(backend: Backend, queue: str, group: str, name: bytes) -> LeaseInfo | None:
-    """Inside a call: the lease of the entry with exactly this id."""
+    """Inside an operation: the lease of the entry with exactly this id."""
     milliseconds, position = read_parts(name)
     if position is None or not 0 < position < BEYOND:
         return None
@@ -253,7 +253,7 @@ def _read_one(
 
 
 def _held(session: ClientSession, reading: _Reading, queue: str, place: bytes) -> list[Entry]:
-    """What the consumer has in flight, after an id, as much as a reply may have. It is delivered once more."""
+    """The pending entries of the consumer after an id, as many as fit into a reply. Counts as a delivery."""
     engine = session.backend.engine
     check_group(session, queue, reading.group, "XREADGROUP")
     milliseconds, position = read_parts(place)

@@ -1,4 +1,4 @@
-"""XGROUP: making, moving and removing groups of a stream."""
+"""XGROUP: create, move and remove groups of a stream."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NO_KEY = (
     },
 )
 def manage(session: ClientSession, subcommand: Text, words: Words) -> Begun:
-    """Make, move and remove groups of a stream."""
+    """Create, move and remove groups of a stream."""
     run = MANAGE.get(subcommand.upper())
     if run is None:
         raise unknown_subcommand("XGROUP", subcommand.encode())
@@ -69,7 +69,7 @@ def _create(session: ClientSession, queue: str, group: str, words: list[bytes]) 
 
 
 def _group_options(options: list[bytes], subcommand: str) -> tuple[bool, int | None]:
-    """Whether the stream may be made, and how many entries the group is said to have read."""
+    """MKSTREAM and ENTRIESREAD."""
     at, makes, entries_read = 0, False, None
     while at < len(options):
         if options[at] == b"MKSTREAM" and subcommand == "create":
@@ -86,7 +86,7 @@ def _group_options(options: list[bytes], subcommand: str) -> tuple[bool, int | N
 
 
 def _move(session: ClientSession, queue: str, group: str, target: bytes) -> None:
-    """Inside a call: what comes after the target is read next."""
+    """Inside an operation: the group continues after the target."""
     engine = session.backend.engine
     if target in (b"$", b"+"):
         engine.seek(queue, group, "end")
@@ -112,13 +112,13 @@ def _set_id(session: ClientSession, queue: str, group: str, words: list[bytes]) 
 
 
 def _check_key(session: ClientSession, queue: str) -> None:
-    """Inside a call."""
+    """Inside an operation."""
     if not exists(session, queue):
         raise CommandError(NO_KEY)
 
 
 def check_group(session: ClientSession, queue: str, group: str, name: str) -> None:
-    """Inside a call."""
+    """Inside an operation."""
     if group not in session.backend.engine.groups(queue):
         raise no_group(queue, group, name)
 
@@ -155,7 +155,7 @@ def _create_consumer(session: ClientSession, queue: str, group: str, words: list
 
 
 def _delete_consumer(session: ClientSession, queue: str, group: str, words: list[bytes]) -> Begun:
-    """What it held is free for others at once."""
+    """Its entries are released at once."""
     consumer = read_name("consumer")(words[0])
     engine = session.backend.engine
 

@@ -1,4 +1,4 @@
-"""XINFO: what a stream, its groups and their consumers look like."""
+"""XINFO: describe a stream, its groups and their consumers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FAMILY = "stream"
 NO_ID = "0-0"
 NEVER = -1
 NEVER_MET = Met(0.0, None)
-# How many entries XINFO STREAM FULL shows of each list, unless COUNT says otherwise.
+# The default of COUNT in XINFO STREAM FULL, for each list.
 SHOWN = 10
 
 
@@ -41,7 +41,7 @@ SHOWN = 10
     brings_messages=lambda values: values[0].upper() == "STREAM",
 )
 def info(session: ClientSession, subcommand: Text, words: Words) -> Begun:
-    """What a stream, its groups or a group's consumers look like."""
+    """Describe a stream, its groups or the consumers of a group."""
     if subcommand.upper() == "HELP":
         return ["XINFO <subcommand>. Subcommands are:", *sorted(LOOKS), "HELP"]
     look = LOOKS.get(subcommand.upper())
@@ -88,7 +88,7 @@ def _first_id(found: list[Message]) -> str:
 
 
 def _full(words: list[bytes]) -> int:
-    """`FULL COUNT 5`; 0 is for all."""
+    """Parse `FULL COUNT 5`; 0 means all."""
     if words[0].upper() != b"FULL" or len(words) not in (1, 3) or (len(words) == 3 and words[1].upper() != b"COUNT"):
         raise CommandError(f"ERR syntax error: {quoted(words[0])} where FULL [COUNT count] may stand")
     return (read_count(words[2]) or MOST) if len(words) == 3 else SHOWN
@@ -110,13 +110,13 @@ def _group(session: ClientSession, queue: str, name: str, stats: GroupStats) -> 
 
 
 def _last_delivered(session: ClientSession, queue: str, group: str) -> str:
-    """The last entry up to where the group has come."""
+    """The id of the last entry that the group has read."""
     engine = session.backend.engine
     return _first_id(engine.browse(queue, 0, engine.reached(queue, group), 1, backwards=True))
 
 
 def _held(session: ClientSession, queue: str, group: str) -> dict[str, list[LeaseInfo]]:
-    """What each consumer holds; those who hold nothing are known to the server they came to."""
+    """Pending entries by consumer; consumers without any are known only to the server they used."""
     held: dict[str, list[LeaseInfo]] = {name: [] for name in session.backend.consumers.of(queue, group)}
     for lease in session.backend.engine.leases(queue, group, limit=MOST):
         held.setdefault(lease.consumer, []).append(lease)
@@ -124,8 +124,7 @@ def _held(session: ClientSession, queue: str, group: str) -> dict[str, list[Leas
 
 
 def _times(session: ClientSession, queue: str, group: str, name: str, leases: list[LeaseInfo]) -> tuple[int, int]:
-    """When a consumer was last here and when it was last given an entry, in milliseconds: what the server has seen, or
-    what the store knows."""
+    """When the consumer was last seen and when it last got an entry, in milliseconds."""
     met = session.backend.consumers.of(queue, group).get(name, NEVER_MET)
     leased_at = [_milliseconds(lease) for lease in leases]
     active_at = max([NEVER if met.active_at is None else int(met.active_at * 1000), *leased_at])
@@ -180,7 +179,7 @@ def _consumer_in_full(
 
 
 def _delivery_stats(session: ClientSession, lease: LeaseInfo) -> list[int]:
-    """When it was delivered, and how often."""
+    """Time of the last delivery, and number of deliveries."""
     now = session.backend.engine.now() // 1000
     idle, deliveries = session.backend.claims.stats(lease, now)
     return [now - idle, deliveries]

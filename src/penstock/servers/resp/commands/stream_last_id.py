@@ -1,4 +1,4 @@
-"""XSETID: checked as Redis checks it, and refused where it would change the ids that a queue gives."""
+"""XSETID: validated as in Redis, and refused if it would change the ids of a queue."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _NewLastId(msgspec.Struct, frozen=True):
     least=1,
 )
 def set_id(session: ClientSession, queue: QueueName, words: Words) -> Begun:
-    """Accepted for the id of the last entry, else refused: ids follow from time and place, and cannot be set."""
+    """Accepted for the id of the last entry, else refused: ids are made of time and position, and cannot be set."""
     wanted = _read(words)
 
     def operation() -> Reply:

@@ -1,4 +1,4 @@
-"""XACK, XPENDING, XCLAIM and XAUTOCLAIM: what a group has in flight."""
+"""XACK and XPENDING: the pending entries of a group."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LOOKS_PER_CLAIM = 10
 
 
 def _common(words: list[bytes]) -> list[bytes] | None:
-    """One entry each, of one group."""
+    """One entry per command, of one group."""
     return words[:3] if len(words) == 4 and is_whole_id(words[3]) else None
 
 
@@ -42,7 +42,7 @@ def _common(words: list[bytes]) -> list[bytes] | None:
 def acknowledge(
     session: ClientSession, queue: QueueName, group: GroupName, words: Words, *, calls: list[list[bytes]]
 ) -> Begun:
-    """Say that entries were processed; how many of them were in flight."""
+    """Acknowledge entries. Returns how many of them were pending."""
     for word in words:
         read_parts(word)
     find = partial(find_lease, session.backend, queue, group)
@@ -59,7 +59,7 @@ def _each(outcomes: list[bool]) -> Reply:
     "XPENDING", Order.ALONE, Right.LOOK, FAMILY, usage="XPENDING key group [[IDLE min-idle] start end count [consumer]]"
 )
 def pending(session: ClientSession, queue: QueueName, group: GroupName, words: Words) -> Begun:
-    """What the group has in flight: in short, or entry by entry."""
+    """Return the pending entries of a group: a summary, or a list."""
     if words:
         return _pending_entries(session, queue, group, words)
 

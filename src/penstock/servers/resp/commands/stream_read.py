@@ -1,7 +1,7 @@
-"""XREAD: following streams without a group. What was read is not leased, and everybody gets everything.
+"""XREAD: read streams without a group. Entries are not leased, and every client gets all of them.
 
-A client says how far it has read by an id, so nothing may appear later behind an id that it was given: entries are read
-up to where the stream is settled. What lies beyond waits for the transactions that are still sending to it.
+A client continues after the last id it has read, so nothing may appear later before that id: entries are read up to
+where the stream is settled. Those beyond wait for transactions that are still sending to the stream.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from penstock.servers.resp.table import Order, command
 
 FAMILY = "stream"
 BEGINNING = 0
-# A wait that nobody ends is begun anew after this long.
+# A wait is restarted after this time.
 LONG_SECONDS = 3600.0
 NEWEST = b"$"
 LAST_ENTRY = b"+"
-# When an entry waits for a transaction to end: nobody says so when one is rolled back.
+# Poll interval while an entry waits for a transaction to end: a rollback sends no notification.
 UNSETTLED_SECONDS = 0.05
 
 
 class _Place(NamedTuple):
-    """Where a stream is read: what comes after a position, or only the last entry."""
+    """Where to read a stream: after a position, or only the last entry."""
 
     queue: str
     after: int
@@ -88,13 +88,13 @@ async def _wait(session: ClientSession, following: _Following) -> Reply:
             left = LONG_SECONDS if ends is None else ends - loop.time()
             if reply is not NO_ARRAY or left <= 0 or session.server.is_closing:
                 return reply
-            # Those who have read everything wait for the same, and it is looked at once for all of them.
+            # Clients at the end of the stream share one wait, which is polled once for all of them.
             key = ("entries", *places)
             await store.executor.wait(key, partial(_ready_in, session, places), left)
 
 
 def _places(session: ClientSession, following: _Following) -> list[_Place]:
-    """Inside a call: where each stream is read. One that is named twice is read twice, as Redis does."""
+    """Inside an operation: where to read each stream. One that is named twice is read twice, as in Redis."""
     return [_place(session, queue, word) for queue, word in following.streams]
 
 
@@ -110,7 +110,7 @@ def _place(session: ClientSession, queue: str, word: bytes) -> _Place:
 
 
 def _entries(session: ClientSession, count: int, places: list[_Place]) -> Reply:
-    """Inside a call."""
+    """Inside an operation."""
     pairs = []
     for queue, after, is_last_only in places:
         if is_last_only:

@@ -1,4 +1,4 @@
-"""XACKDEL, XDELEX and XNACK: entries acknowledged and deleted at once, deleted if nobody needs them, and given back."""
+"""XACKDEL, XDELEX and XNACK: acknowledge and delete entries, delete those that no group needs, and release them."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from penstock.servers.resp.session import Begun, ClientSession
 from penstock.servers.resp.table import Order, command
 
 FAMILY = "stream"
-# What became of an entry.
+# The reply for each entry.
 NOT_THERE, DELETED, STILL_NEEDED = -1, 1, 2
 MODES = {b"SILENT": Event.RELEASE, b"FAIL": Event.NAK, b"FATAL": Event.REJECT}
 
 
 class Chosen(msgspec.Struct, frozen=True):
-    """The entries, and whether they stay until every group has acknowledged them. An entry that is removed here leaves
-    no reference behind, so KEEPREF and DELREF are the same."""
+    """The entries, and whether they stay until every group has acknowledged them. Removed entries leave no references
+    behind, so KEEPREF and DELREF are the same."""
 
     names: list[bytes]
     if_acked: bool = False
 
 
 def read_chosen(words: list[bytes]) -> Chosen:
-    """`[KEEPREF|DELREF|ACKED] IDS numids id [id ...]`, in any order."""
+    """Parse `[KEEPREF|DELREF|ACKED] IDS numids id [id ...]`, in any order."""
     policies: list[bytes] = []
     names: list[bytes] = []
     at = 0
@@ -50,7 +50,7 @@ def read_chosen(words: list[bytes]) -> Chosen:
 
 
 def read_ids(words: list[bytes], at: int) -> tuple[int, list[bytes]]:
-    """`IDS 2 1-1 2-2`: where it ends, and the ids in full."""
+    """Parse `IDS 2 1-1 2-2`; also returns where it ends."""
     count = words[at + 1] if at + 1 < len(words) else b""
     if not count.isdigit() or len(count) > 9 or not int(count):
         raise CommandError("ERR Number of IDs must be a positive integer")
@@ -70,7 +70,7 @@ def read_ids(words: list[bytes], at: int) -> tuple[int, list[bytes]]:
     least=3,
 )
 def acknowledge_and_delete(session: ClientSession, queue: QueueName, group: GroupName, words: Words) -> Begun:
-    """Acknowledge entries and delete them; for each 1, 2 when another group still needs it, or -1 when not pending."""
+    """Acknowledge and delete entries. Returns 1 for each, 2 if another group still needs it, -1 if not pending."""
     chosen = read_chosen(words)
     session.check(Right.MANAGE, queue)
     engine = session.backend.engine
@@ -96,7 +96,7 @@ def acknowledge_and_delete(session: ClientSession, queue: QueueName, group: Grou
     least=3,
 )
 def delete(session: ClientSession, queue: QueueName, words: Words) -> Begun:
-    """Delete entries; for each 1, 2 when a group still needs it (with ACKED), or -1 when it is not there."""
+    """Delete entries. Returns 1 for each, 2 if a group still needs it (with ACKED), -1 if it does not exist."""
     chosen = read_chosen(words)
     engine = session.backend.engine
 
@@ -113,7 +113,7 @@ def delete(session: ClientSession, queue: QueueName, words: Words) -> Begun:
 
 
 def _delete(session: ClientSession, queue: str, message_id: str, position: int, if_acked: bool) -> int:
-    """Inside a call."""
+    """Inside an operation."""
     if if_acked and _is_needed(session, queue, message_id, position):
         return STILL_NEEDED
     session.backend.engine.remove(queue, [message_id])
@@ -121,13 +121,13 @@ def _delete(session: ClientSession, queue: str, message_id: str, position: int, 
 
 
 def _is_needed(session: ClientSession, queue: str, message_id: str, position: int) -> bool:
-    """Whether a group has yet to read the entry, has it in flight, or was given it back."""
+    """Whether a group has not read the entry yet, has it pending, or will get it again."""
     engine = session.backend.engine
     trail = engine.audit(queue, message_id)
     for group in engine.groups(queue):
         own = [entry for entry in trail if entry.group == group]
         [standing] = engine.states(queue, group, [message_id])
-        # One that the group was moved past is ready too, but nothing has happened to it there.
+        # An entry that the group was moved past is ready too, but has no audit entry there.
         if position > engine.reached(queue, group) or (own and standing is not None and standing.state in LIVE):
             return True
     return False
@@ -142,7 +142,7 @@ def _is_needed(session: ClientSession, queue: str, message_id: str, position: in
     least=4,
 )
 def give_back(session: ClientSession, queue: QueueName, group: GroupName, words: Words) -> Begun:
-    """Give entries back without acknowledging them; how many. SILENT does not count the attempt, FATAL rejects."""
+    """Release entries unacknowledged. Returns how many. SILENT does not count the attempt, FATAL rejects."""
     event, names = MODES.get(words[0].upper()), _read_nack(words)
     if event is None:
         raise CommandError(f"ERR syntax error: {quoted(words[0])} is none of SILENT, FAIL and FATAL")

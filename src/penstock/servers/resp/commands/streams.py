@@ -26,7 +26,7 @@ from penstock.servers.shared_receive import SMALL_LIMIT
 FAMILY = "stream"
 MAX_ENTRIES = 1_000_000
 BEGINNING = 0
-# Nothing comes after it, and nothing before 0-0.
+# The greatest id; the least is 0-0.
 LAST_ID = b"18446744073709551615-18446744073709551615"
 
 
@@ -43,7 +43,7 @@ class _Adding(msgspec.Struct):
 
 
 def _common(words: list[bytes]) -> list[bytes] | None:
-    """Entries without options, for one stream."""
+    """Entries of one stream, without options."""
     return words[:3] if len(words) >= 5 and len(words) % 2 and words[2] == b"*" else None
 
 
@@ -81,7 +81,7 @@ def _id_replies(ids: list[Any]) -> Reply:
 
 
 def _stream_id(message_id: str) -> str:
-    """From an id that Penstock made, which holds both parts."""
+    """Convert a message id made by Penstock, which holds time and position."""
     return f"{_milliseconds(message_id[:13])}-{int(message_id[-12:], 16)}"
 
 
@@ -129,13 +129,13 @@ def _add_carefully(session: ClientSession, queue: str, message: Draft, adding: _
 
 @command("XLEN", Order.ALONE, Right.LOOK, FAMILY)
 def length(session: ClientSession, queue: QueueName) -> Begun:
-    """How many entries a stream has."""
+    """Returns the number of entries of a stream."""
     return session.backend.read(lambda: session.backend.engine.unread(queue), lambda count: count)
 
 
 @command("XRANGE", Order.ALONE, Right.LOOK, FAMILY, usage="XRANGE key start end [COUNT count]", brings_messages=True)
 def range_(session: ClientSession, queue: QueueName, start: Blob, end: Blob, words: Words) -> Begun:
-    """The entries between two ids."""
+    """Return the entries between two ids."""
     return _range(session, queue, start, end, words, backwards=False)
 
 
@@ -143,7 +143,7 @@ def range_(session: ClientSession, queue: QueueName, start: Blob, end: Blob, wor
     "XREVRANGE", Order.ALONE, Right.LOOK, FAMILY, usage="XREVRANGE key end start [COUNT count]", brings_messages=True
 )
 def range_backwards(session: ClientSession, queue: QueueName, end: Blob, start: Blob, words: Words) -> Begun:
-    """The entries between two ids, the last one first."""
+    """Return the entries between two ids, the last one first."""
     return _range(session, queue, start, end, words, backwards=True)
 
 

@@ -1,4 +1,4 @@
-"""MULTI, EXEC and DISCARD: several commands in one transaction."""
+"""MULTI, EXEC and DISCARD: run several commands in one transaction."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FAMILY = "transactions"
 
 @command("MULTI", Order.HERE, Right.NOTHING, FAMILY, in_multi=False)
 def begin(session: ClientSession) -> Reply:
-    """Begin a transaction: commands are kept until EXEC."""
+    """Begin a transaction: commands are queued until EXEC."""
     if session.queued is not None:
         raise CommandError("ERR MULTI calls can not be nested")
     session.queued = []
@@ -25,13 +25,13 @@ def begin(session: ClientSession) -> Reply:
 
 @command("EXEC", Order.TURN, Right.NOTHING, FAMILY, in_multi=False)
 def execute(session: ClientSession) -> Begun:
-    """Run what was kept, all in one transaction."""
+    """Run all queued commands in one transaction."""
     return session.execute()
 
 
 @command("DISCARD", Order.HERE, Right.NOTHING, FAMILY, in_multi=False)
 def discard(session: ClientSession) -> Reply:
-    """Forget what was kept."""
+    """Discard the queued commands."""
     if session.queued is None:
         raise CommandError("ERR DISCARD without MULTI")
     session.queued = None
@@ -41,11 +41,11 @@ def discard(session: ClientSession) -> Reply:
 
 @command("WATCH", Order.HERE, Right.NOTHING, FAMILY, in_multi=False, usage="WATCH key [key ...]")
 def watch(session: ClientSession, words: Words) -> Reply:
-    """Refused: nothing here can be watched for changes."""
+    """Refused: queues have no values to watch."""
     raise CommandError("ERR WATCH is not supported: queues have no values to compare")
 
 
 @command("UNWATCH", Order.HERE, Right.NOTHING, FAMILY)
 def unwatch(session: ClientSession) -> Reply:
-    """Accepted, because nothing is watched."""
+    """Accepted without effect."""
     return OK

@@ -1,1 +1,1 @@
-"""One module for each page: what it reads, and what can be done on it."""
+"""One module for each page, with its actions."""

@@ -1,4 +1,4 @@
-"""Logging in and out, and the files that every page needs."""
+"""Login, logout, and static files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.servers.http.dashboard.renderer import assets, page
 from penstock.servers.http.problems import Problem
 from penstock.servers.http.router import Route, path_to
 
-# A link names the content of the file, so what was loaded once stays right.
+# Links contain a hash of the file, so that it can be cached for ever.
 FOREVER = "public, max-age=31536000, immutable"
 
 

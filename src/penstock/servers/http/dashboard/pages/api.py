@@ -1,4 +1,4 @@
-"""The API, described for people: made from the same document that programs read, with nothing loaded from elsewhere."""
+"""The API reference for people, rendered from the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def show(request: Request) -> Response:
 
 
 def _prose(text: str) -> Markup:
-    """Text with the words between backticks as code."""
+    """Render words between backticks as code."""
     parts = [escape(part) for part in text.split("`")]
     return Markup("").join(Markup("<code>{}</code>").format(part) if n % 2 else part for n, part in enumerate(parts))
 
@@ -91,7 +91,7 @@ def _parameter(one: dict[str, Any]) -> ParameterRow:
 
 
 def _curl(method: str, url: str, one: dict[str, Any], needs_login: bool) -> str:
-    """A call of the operation with its examples, for a shell."""
+    """A curl command for the operation, with its examples."""
     parameters = one.get("parameters", ())
     for parameter in parameters:
         if parameter["in"] == "path":

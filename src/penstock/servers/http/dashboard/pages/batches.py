@@ -1,4 +1,4 @@
-"""Batches of all queues, with how far each is."""
+"""Batches of all queues, with their progress."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def show_one(request: Request, queue: str, batch: str) -> Response:
     chosen = (await http_state(request).store.queue(queue)).batch(batch)
     found = await chosen.members(MEMBERS_SHOWN, request.query_params.get("after") or None)
     more = None if found.next is None else "?" + urlencode({"after": found.next})
-    # Members may be in queues that are not this user's to see.
+    # Members may be in queues that the user may not see.
     identity = identity_of(request)
     seen = [one for one in found.messages if identity.may(Right.LOOK, one.queue or queue)]
     return page(request, "batch.html", batch=await chosen.info(), members=seen, more=more)

@@ -1,4 +1,4 @@
-"""Consumers, a line for each process with its queues and their last heartbeat."""
+"""Consumers: one line per process, with its queues and their last heartbeat."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def show(request: Request) -> Response:
 
 
 def processes(rows: list[ConsumerRow]) -> list[list[ConsumerRow]]:
-    """One line for each process: what is registered under one name, in birth order."""
+    """One line per process: all registrations under one name, in birth order."""
     together: dict[str, list[ConsumerRow]] = {}
     for row in rows:
         together.setdefault(row.info.name, []).append(row)
@@ -50,7 +50,7 @@ def processes(rows: list[ConsumerRow]) -> list[list[ConsumerRow]]:
 
 
 def rows_of(consumers: list[ConsumerInfo], now: int) -> list[ConsumerRow]:
-    """`now` is the engine's: heartbeats are times of its clock, which need not be this machine's."""
+    """`now` is the time of the engine, whose clock also dates heartbeats."""
     return [_row(one, (to_time(now) - one.heartbeat_at).total_seconds()) for one in consumers]
 
 
@@ -62,7 +62,7 @@ def _row(info: ConsumerInfo, silent_seconds: float) -> ConsumerRow:
 
 
 async def release(request: Request, queue: str) -> Response:
-    """End a consumer's leases at once, for one that is known to be gone."""
+    """Release the leases of a consumer that is known to be dead."""
     await known_queue(request, queue)
     form = await form_of(request)
     group, name = form.text("group") or "", form.text("consumer") or ""

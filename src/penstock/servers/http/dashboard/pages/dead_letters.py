@@ -1,4 +1,4 @@
-"""Dead letters, grouped by what went wrong: one line for each fault, with what to do about all of them at once."""
+"""Dead letters grouped by fault, with actions for all letters of a fault."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from penstock.servers.http.dashboard.visible_queues import known_queue
 from penstock.servers.http.router import Route
 from penstock.servers.http.state import http_state
 
-# Faults are told apart by looking at the letters: at the newest ones only, and the page says so.
+# Faults are computed from the newest letters only, and the page says so.
 EXAMINED = 1_000
 SHOWN = 100
 QUEUES_SHOWN = 200
@@ -35,7 +35,7 @@ ACTIONS = {"redrive": Right.OPERATE, "purge": Right.MANAGE}
 
 
 class Fault(NamedTuple):
-    """Letters of one group that died of the same: `mark` is its name in forms."""
+    """Dead letters of one group with the same fault; `mark` identifies it in forms."""
 
     mark: str
     group: str
@@ -125,7 +125,7 @@ def _fault(group: str, outcome: str, text: str, letters: list[DeadLetter]) -> Fa
 
 
 async def ask(request: Request, queue: str) -> Response:
-    """The question before something is done to many: what, to how many, and whether it can be undone."""
+    """Ask before an action on many letters: which action, how many, and whether it can be undone."""
     await known_queue(request, queue)
     action = _action(request.query_params.get("action"))
     fault = await _find(request, queue, request.query_params.get("group"), request.query_params.get("fault"))
@@ -162,7 +162,7 @@ async def _confirmed(request: Request, queue: str, action: str) -> Fault:
 
 
 async def _find(request: Request, queue: str, group: str | None, wanted: str | None) -> Fault:
-    """The letters are looked at again: what was redriven meanwhile is not touched twice."""
+    """Read the letters again, to leave out those that were redriven meanwhile."""
     source = await http_state(request).store.queue(queue)
     faults = faults_of((await _newest(source, group)).items)
     fault = next((one for one in faults if one.mark == wanted), None)

@@ -1,4 +1,4 @@
-"""Deleting a queue, after a question that says how many messages go with it."""
+"""Delete a queue, after a confirmation with the number of its messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One message: what it says, what happened to it, where it is in each group, and what can be done about it."""
+"""One message: content, audit trail, state in each group, and actions."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from penstock.servers.http.dashboard.visible_queues import known_queue
 from penstock.servers.http.router import Route
 from penstock.servers.http.state import http_state
 
-# A message that was tried for ever has a trail without end; its beginning and its end tell the story.
+# A message retried without limit has a long trail: show its beginning and its end.
 TRAIL_BEGINNING, TRAIL_END = 100, 200
 GROUPS_SHOWN = 20
 
 
 class Standing(NamedTuple):
-    """Where the message is in one group; `lease` is there while somebody has it."""
+    """The state of the message in one group; `lease` is set while it is leased."""
 
     explanation: Explanation
     lease: LeaseInfo | None
@@ -71,7 +71,7 @@ async def show(request: Request, queue: str, id: str) -> Response:
 
 
 def steps_of(trail: list[AuditEntry]) -> list[Step]:
-    """Each step with the time since the one before it."""
+    """The steps, each with the time since the previous one."""
     before: datetime | None = None
     steps = []
     for entry in trail:
@@ -83,7 +83,7 @@ def steps_of(trail: list[AuditEntry]) -> list[Step]:
 async def _standing(source: AsyncQueue, message: Message, group: str) -> Standing | None:
     try:
         explanation = await source.explain(message.id, group)
-    except (NotFound, Refused):  # a group that is read as a stream has no state for single messages
+    except (NotFound, Refused):  # a group that is read as a stream has no state per message
         return None
     lease = None
     if explanation.state is State.LEASED:
@@ -93,7 +93,7 @@ async def _standing(source: AsyncQueue, message: Message, group: str) -> Standin
 
 
 async def download(request: Request, queue: str, id: str) -> Response:
-    """The payload as a file. Never as something that a browser would run: the sender chose the content type."""
+    """The payload as a download that browsers do not run: the sender chose the content type."""
     await known_queue(request, queue)
     message: Message = await (await http_state(request).store.queue(queue)).find(check_id(id))
     ending = "json" if message.content_type == JSON else "bin"
@@ -108,7 +108,7 @@ async def download(request: Request, queue: str, id: str) -> Response:
 
 
 async def settle(request: Request, queue: str, id: str) -> Response:
-    """In place of the consumer that has it: with the lease that the page showed, not with a later one."""
+    """Settle in place of the consumer, with the lease that the page showed, not with a later one."""
     await known_queue(request, queue)
     form = await form_of(request)
     source = await http_state(request).store.queue(queue)

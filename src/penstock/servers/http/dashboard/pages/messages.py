@@ -1,4 +1,4 @@
-"""The messages of a queue by state: what runs and for how long, what waits until when, what has ended; in pages."""
+"""The messages of a queue by state, in pages."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def show(request: Request, queue: str) -> Response:
 
 
 def counts_of(stats: GroupStats | None) -> dict[str, int | None]:
-    """How many are in each state, where the queue's counts say it; None for a single outcome of dead letters."""
+    """The count of each state from the stats of the queue; None for a single outcome of dead letters."""
     counts: dict[str, int | None] = {str(state): None for state in State}
     if stats is not None:
         counts |= {

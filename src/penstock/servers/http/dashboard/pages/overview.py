@@ -1,4 +1,4 @@
-"""The overview: every queue on one line, those in trouble first."""
+"""The overview: one line per queue, those with problems first."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from penstock.servers.http.dashboard.sparkline import Spark, spark
 from penstock.servers.http.router import Route
 from penstock.servers.http.sampler import QueueSample, Sample
 
-# More rows than anybody reads; the filter finds the others.
+# Rows beyond this are found by the filter.
 SHOWN = 200
 
 
@@ -74,7 +74,7 @@ async def watch(request: Request) -> Response:
     history, identity = history_of(request), identity_of(request)
 
     def regions(sample: Sample) -> Regions:
-        """The same for all tabs of a user: made once for each sample."""
+        """Rendered once per sample for all tabs of a user."""
         key = ("overview", identity.name, request.scope.get("root_path", ""))
         return history.once(key, lambda: _regions(request, rows_of(history, sample, identity)))
 
@@ -82,7 +82,7 @@ async def watch(request: Request) -> Response:
 
 
 async def watch_changes(request: Request) -> Response:
-    """For pages that read again when something has changed, and not otherwise."""
+    """Signals changes to pages that then reload."""
     return events(history_of(request), identity_of(request).name, lambda sample: ({}, None))
 
 
@@ -93,7 +93,7 @@ def _regions(request: Request, rows: list[QueueRow]) -> Regions:
 
 
 def rows_of(history: History, sample: Sample, identity: Identity) -> list[QueueRow]:
-    """Queues that this user may see; trouble first, then those with most to do."""
+    """The queues that the user may see: those with problems first, then by backlog."""
     seen = [queue for name, queue in sample.queues.items() if identity.may(Right.LOOK, name)]
     rows = [_row(history, queue) for queue in seen]
     return sorted(rows, key=lambda row: (LEVELS.index(row.level), -row.waiting, row.name))
@@ -134,14 +134,14 @@ def _row(history: History, queue: QueueSample) -> QueueRow:
 
 
 def _drain(queue: QueueSample, series: Series, stats: GroupStats) -> str:
-    """Drained only when no other group has messages left either: the row stands for the whole queue."""
+    """Drained only if no other group has messages left either: the row is for the whole queue."""
     drain = drain_of(series, stats, queue.info.policy.paused)
     others = (one.available + one.redo + one.held + one.in_progress for one in queue.groups.values())
     return "" if drain == "drained" and any(others) else drain
 
 
 def _worst(queue: QueueSample, every: dict[str, Series], leading: str) -> tuple[str, str]:
-    """How the group is that is worst off, named unless it stands for the queue."""
+    """The status of the group in the worst state, with its name unless it represents the queue."""
     found = {group: judged(queue, group, series) for group, series in every.items()}
     group = min(found, key=lambda one: (LEVELS.index(found[one][0]), one != leading))
     level, note = found[group]
@@ -149,7 +149,7 @@ def _worst(queue: QueueSample, every: dict[str, Series], leading: str) -> tuple[
 
 
 def judged(queue: QueueSample, group: str, series: Series) -> tuple[str, str]:
-    """How a group is, in a word for colours and a few for people."""
+    """The status of a group: a word for the colour, and a few for people."""
     stats = queue.groups[group]
     waiting = stats.available + stats.redo
     if series.grown("died"):

@@ -1,7 +1,7 @@
 """The pipeline: its last runs, how fresh the lake is, and the report.
 
-Penstock's Spark jobs leave notes of what they did in the store; this page shows them and starts nothing. They tell of
-all queues, so the page is for those who may look at all of them.
+Penstock's Spark jobs record their runs in the store; this page shows them and starts nothing. They concern all queues,
+so the page is for users who may look at all of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from penstock.servers.http.router import Route
 from penstock.servers.http.state import http_state
 
 MAX_REPORT_BYTES = 64 << 20
-# A report is one file with its plots inside. It is shown, but nothing in it may run or load anything.
+# A report is one self-contained file. Its policy forbids scripts and requests.
 REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
 GENERATOR = b'<meta name="generator" content="penstock report">'
 HEAD_BYTES = 2048
@@ -62,7 +62,7 @@ async def _status(request: Request) -> PipelineStatus:
 
 
 def told(run: PipelineRun) -> str:
-    """What came of a run, in a few words."""
+    """The result of a run, in a few words."""
     if not run.ok:
         return run.error or "it did not say why"
     result = run.result
@@ -92,10 +92,10 @@ def _content(report: ReportStatus) -> bytes | None:
 
 
 def _head(report: ReportStatus) -> bytes | None:
-    """Only of a file that is a report of Penstock: an entry in the store must not make the server hand out others."""
+    """Only of a file that is a report of Penstock: an entry in the store must not expose other files."""
     try:
         found = Path(report.path).stat()
-        # A pipe or a device would keep the server reading for ever.
+        # Reading a pipe or a device may never end.
         if not stat.S_ISREG(found.st_mode) or found.st_size > MAX_REPORT_BYTES:
             return None
         with Path(report.path).open("rb") as file:

@@ -1,4 +1,4 @@
-"""The policy of a queue: the form that changes it, and the question before what a shorter retention would remove."""
+"""The policy of a queue: the form, and a confirmation before a shorter retention removes messages."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def change_policy(request: Request, queue: str) -> Response:
 
 
 def _changes(form: Form) -> dict[str, Any]:
-    """Only what was changed on the page: two people who edit different fields do not undo each other."""
+    """Only the fields that were changed on the page, so that concurrent edits of other fields are kept."""
     return {
         name: form.policy_value(field)
         for name, field in FIELDS.items()
@@ -55,7 +55,7 @@ def _changes(form: Form) -> dict[str, Any]:
 
 
 def _asked(form: Form, policy: Policy, changes: dict[str, Any]) -> list[dict[str, str]]:
-    """Each changed field: what it is now, what it would be, and what the form brought for it."""
+    """Each changed field: current value, new value, and the text in the form."""
     return [
         {
             "name": name,

@@ -1,4 +1,4 @@
-"""One queue: its groups, its consumers, its policy, and what can be done with it."""
+"""One queue: groups, consumers, policy, and actions."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def show(request: Request, queue: str) -> Response:
 
 
 def chosen_group(request: Request, queue: QueueSample) -> str:
-    """The group that the charts show: the one asked for, else the one that stands for the queue."""
+    """The group of the charts: the requested one, else the one that represents the queue."""
     wanted = request.query_params.get("group")
     if wanted in queue.groups:
         return wanted
@@ -91,7 +91,7 @@ def chart_of(series: Series, span: str | None) -> dict[str, object]:
 
 
 async def coming(request: Request, queue: str, group: str) -> Listed:
-    """What the group would receive next."""
+    """The messages that the group would receive next."""
     source = await http_state(request).store.queue(queue)
     return await listed(lambda limit, _: source.peek(limit, group), None, NEXT_SHOWN, whole=True)
 

@@ -1,4 +1,4 @@
-"""Schedules: the ticks that come next, and forms to make, change, run and remove them."""
+"""Schedules: the next ticks, and forms to create, change, run and remove them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from penstock.servers.http.state import http_state
 
 SHOWN = 200
 TICKS_SHOWN = 3
-# A payload that is longer is not edited in a form.
+# Longer payloads cannot be edited in a form.
 EDITED_BYTES = 64 << 10
 
 
@@ -78,7 +78,7 @@ async def _find(request: Request, name: str) -> Schedule | None:
 
 
 async def _allowed(request: Request, name: str, right: Right = Right.OPERATE) -> Schedule:
-    """A schedule belongs to who may operate, or to be changed manage, its queue."""
+    """Check the right to the queue of the schedule: operate, or manage to change it."""
     found = await _find(request, name)
     if found is None or not identity_of(request).may(right, found.queue):
         raise NotFound(f"there is no schedule {shown(name)}")
@@ -89,14 +89,14 @@ async def _allowed(request: Request, name: str, right: Right = Right.OPERATE) ->
 
 
 async def show_one(request: Request, schedule: str) -> Response:
-    """The form with which a schedule is edited."""
+    """The form to edit a schedule."""
     found = await _allowed(request, schedule, Right.MANAGE)
     queues = [info.name for info in await visible_queues(request)]
     return page(request, "schedule.html", schedule=found, text=text_of(found.payload), queues=queues)
 
 
 def text_of(payload: bytes) -> str | None:
-    """The payload as a form can hold it; None for one that is no text, or too long to be edited by hand."""
+    """The payload as text for a form; None if it is not text, or too long to edit."""
     try:
         text = payload.decode() if len(payload) <= EDITED_BYTES else None
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Search: by id, address and batch at once, by time and outcome along the log, never by reading all of it."""
+"""Search: by id, address and batch with an index, by time and outcome along a bounded part of the log."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from penstock.servers.http.router import Route, path_to
 from penstock.servers.http.state import http_state
 
 SHOWN = 50
-# What a search looks at before it stops and offers to go on.
+# Messages examined before a search stops and offers to continue.
 EXAMINED = 2_000
-# A message that has ended is looked up in the trail, each by itself.
+# Fewer for ended messages, each of which needs a query of its audit trail.
 ENDED_EXAMINED = 500
-# Names are looked up in each queue; beyond this many the queue must be said.
+# Names are looked up in every queue; with more queues than this the search needs a queue.
 QUEUES_EXAMINED = 300
 
 
@@ -59,7 +59,7 @@ class Result(NamedTuple):
 
 
 class Named(NamedTuple):
-    """Queues, batches and addresses with the name that was searched for."""
+    """Queues, batches and addresses of the searched name."""
 
     queues: list[QueueInfo]
     addresses: list[tuple[str, AddressState]]
@@ -152,7 +152,7 @@ def _as_id(text: str) -> str | None:
 
 
 async def _holders(request: Request, queues: list[QueueInfo], message_id: str) -> list[str]:
-    """The queues that have a message of this id: ids are chosen by senders, so several may."""
+    """The queues with a message of this id; several are possible, because senders choose ids."""
     engine = http_state(request).store.engine
 
     def has(queue: str) -> bool:
@@ -215,7 +215,7 @@ async def _position_at(source: AsyncQueue, at: datetime) -> int:
 
 
 async def _walk_archive(source: AsyncQueue, query: SearchQuery, after: int, upto: int | None) -> Listed:
-    """The outcome is looked at here and not by the engine, which would read on until it has found enough."""
+    """Filter outcomes here: the engine would read on until it has found enough."""
     wants = _wants(query)
     found = await listed(
         lambda limit, before: source.archive(limit, query.group, before=before),
@@ -229,7 +229,7 @@ async def _walk_archive(source: AsyncQueue, query: SearchQuery, after: int, upto
 
 
 async def _walk_dead(source: AsyncQueue, query: SearchQuery, after: int, upto: int | None) -> Listed:
-    """By the time of death, which is how dead letters are kept."""
+    """By time of death, the order of dead letters."""
 
     def keep(letter: DeadLetter) -> bool:
         fits = after < letter.position and (upto is None or letter.position < upto)
@@ -268,7 +268,7 @@ def _result(item: Any, known: dict[str, MessageState | None]) -> Result:
     if isinstance(item, Archived):
         one = item.message
         return Result(one.id, one.created_at, str(item.outcome), item.reason, preview(one.payload))
-    # One that was trimmed between the two looks has none.
+    # One that was trimmed between the two queries has none.
     found = known[item.id]
     state, reason = ("", None) if found is None else (str(found.state), found.reason)
     return Result(item.id, item.created_at, state, reason, preview(item.payload))

@@ -1,4 +1,4 @@
-"""Moving a group to another place of the log, after a question that says how many messages it concerns."""
+"""Move the cursor of a group, after a confirmation with the number of messages concerned."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def seek(request: Request, queue: str) -> Response:
 
 
 def _target(form: Form) -> int | str | datetime:
-    """Where to: nothing is chosen for somebody who did not say."""
+    """The target; there is no default."""
     where = form.text("target")
     if where == "time":
         at = form.time("at")
