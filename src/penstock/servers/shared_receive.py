@@ -61,7 +61,7 @@ class SharedReceives:
                 self._executor.release(receipt)
 
 
-class SharedReceive:
+class SharedReceive(msgspec.Struct, frozen=True, eq=False):
     """Receives for all requests at once and distributes the messages in the order of the requests: one receipt per
     request, or one per command if the queue is ordered.
 
@@ -69,49 +69,40 @@ class SharedReceive:
     raised.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        queue: str,
-        group: str | None,
-        lease_seconds: float | None,
-        prepare: Callable[[str], None] | None = None,
-        refusal: Refusal | None = None,
-    ) -> None:
-        self._engine = engine
-        self._queue = queue
-        self._group = group
-        self._lease_seconds = lease_seconds
-        self._prepare = prepare
-        self._refusal = refusal
+    engine: Engine
+    queue: str
+    group: str | None
+    lease_seconds: float | None
+    prepare: Callable[[str], None] | None
+    refusal: Refusal | None
 
     def __call__(self, requests: Sequence[ReceiveRequest]) -> list[list[Receipt]]:
-        if self._prepare is not None:
-            self._prepare(self._queue)
-        first, needs_group = requests[0], self._refusal is not None
+        if self.prepare is not None:
+            self.prepare(self.queue)
+        first, needs_group = requests[0], self.refusal is not None
         try:
             if len(requests) == first.times == 1 and first.limit <= SMALL_LIMIT:
-                receive, lease_seconds = self._engine.receive, self._lease_seconds
-                return [[receive(self._queue, self._group, first.consumer, first.limit, lease_seconds, needs_group)]]
+                receive, lease_seconds = self.engine.receive, self.lease_seconds
+                return [[receive(self.queue, self.group, first.consumer, first.limit, lease_seconds, needs_group)]]
             return self._receive(requests, needs_group)
         except NotFound:
-            if self._refusal is None:
+            if self.refusal is None:
                 raise
-            raise self._refusal(self._queue, self._group) from None
+            raise self.refusal(self.queue, self.group) from None
 
     def _receive(self, requests: Sequence[ReceiveRequest], needs_group: bool) -> list[list[Receipt]]:
-        engine, queue, group = self._engine, self._queue, self._group
+        engine, queue, group = self.engine, self.queue, self.group
         wanted = sum([one.limit * one.times for one in requests])
         room = wanted if wanted <= SMALL_LIMIT else engine.fitting(queue, group, wanted, MAX_BYTES)
         if len(requests) == requests[0].times == 1:
-            return [[engine.receive(queue, group, requests[0].consumer, room, self._lease_seconds, needs_group)]]
+            return [[engine.receive(queue, group, requests[0].consumer, room, self.lease_seconds, needs_group)]]
         if engine.policy(queue).ordered:
             # A lease may hold several messages of a key, which must not be processed concurrently.
             shares = [(one.consumer, one.limit) for one in requests for _ in range(one.times)]
-            receipts = iter(engine.receive_each(queue, group, shares, self._lease_seconds, needs_group))
+            receipts = iter(engine.receive_each(queue, group, shares, self.lease_seconds, needs_group))
             return [[next(receipts) for _ in range(one.times)] for one in requests]
         given = requests if room == wanted else _cut(requests, room)
-        joint = engine.receive_each(queue, group, _shares(given), self._lease_seconds, needs_group)
+        joint = engine.receive_each(queue, group, _shares(given), self.lease_seconds, needs_group)
         dealt = _deal(joint, given)
         return dealt if room == wanted else _mark_cut(dealt, requests, given)
 

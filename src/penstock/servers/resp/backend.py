@@ -24,7 +24,7 @@ from penstock.servers.resp.consumers import GroupConsumers
 from penstock.servers.resp.encoder import Reply
 from penstock.servers.resp.entry_leases import EntryLeases
 from penstock.servers.resp.message_leases import MessageLeases
-from penstock.servers.resp.pending import Finish, Pending
+from penstock.servers.resp.pending import Finish, Pending, as_reply
 from penstock.servers.shared_receive import MAX_OPERATIONS, ReceiveRequest, Refusal, SharedReceives
 
 # Policy of a queue whose first use is a command of this protocol: an unread message expires without a dead letter, and
@@ -54,10 +54,10 @@ class Backend:
         self._sending = lru_cache(MAX_OPERATIONS)(lambda send, queue: Operation(partial(send, queue)))
         self._receives = SharedReceives(store.executor)
 
-    def write(self, operation: Callable[[], Any], finish: Finish) -> Pending:
+    def write(self, operation: Callable[[], Any], finish: Finish = as_reply) -> Pending:
         return Pending(Operation(operation), None, finish)
 
-    def read(self, operation: Callable[[], Any], finish: Finish) -> Pending:
+    def read(self, operation: Callable[[], Any], finish: Finish = as_reply) -> Pending:
         return Pending(Operation(operation, Phase.READ), None, finish)
 
     # -- sending ---------------------------------------------------------------------------------------------------

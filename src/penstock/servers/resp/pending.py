@@ -18,6 +18,11 @@ from penstock.servers.resp.encoder import Reply
 Finish = Callable[[Any], "Reply | Pending"]
 
 
+def as_reply(outcome: Any) -> Reply:
+    """The `finish` of an operation that returns its reply."""
+    return outcome
+
+
 class Pending(msgspec.Struct):
     """`finish` turns the outcome into the reply, or into another operation that is needed first.
 
@@ -51,7 +56,7 @@ class Pending(msgspec.Struct):
         return reply
 
 
-class BlockingCall:
+class BlockingCall(msgspec.Struct, eq=False):
     """A call that blocks its client if the reply to `first`, the first attempt, is `empty`.
 
     `receive` makes the call that receives from a queue for this client, and `deal` converts its receipts to the reply
@@ -59,24 +64,11 @@ class BlockingCall:
     With `needs_group` the client is unblocked at once when the group is removed.
     """
 
-    __slots__ = ("deal", "empty", "first", "group", "needs_group", "queues", "receive", "seconds")
-
-    def __init__(
-        self,
-        first: Pending,
-        queues: Sequence[str],
-        group: str | None,
-        seconds: float | None,
-        empty: Reply,
-        receive: Callable[[str], Pending] | None,
-        deal: Callable[[str, list[Receipt] | None], Reply | Pending],
-        needs_group: bool = False,
-    ) -> None:
-        self.first = first
-        self.queues = queues
-        self.group = group
-        self.seconds = seconds
-        self.empty = empty
-        self.receive = receive
-        self.deal = deal
-        self.needs_group = needs_group
+    first: Pending
+    queues: Sequence[str]
+    group: str | None
+    seconds: float | None
+    empty: Reply
+    receive: Callable[[str], Pending] | None
+    deal: Callable[[str, list[Receipt] | None], Reply | Pending]
+    needs_group: bool = False

@@ -31,47 +31,62 @@ Common = Callable[[list[bytes]], Hashable | list[bytes] | None]
 
 
 class Command:
+    """A row of the table, and the decorator that adds it.
+
+    `is_open` works before AUTH. `usage` is for a command that parses its own words, and `least` and `subcommands` give
+    their number, which is checked before it runs. `brings_messages` is for a command whose reply has payloads, or
+    decides by the bound values. `also` are rights that allow other forms of the command, which checks them itself.
+    """
+
     def __init__(
         self,
         name: str,
-        run: Callable[..., Any],
         order: Order,
         right: Right,
         family: str,
         *,
-        is_open: bool,
-        in_multi: bool,
-        usage: str | None,
-        least: int,
-        subcommands: Arities | None,
+        is_open: bool = False,
+        in_multi: bool = True,
+        usage: str | None = None,
+        least: int = 0,
+        subcommands: Arities | None = None,
         brings_messages: BringsMessages = False,
         also: tuple[Right, ...] = (),
         common: Common | None = None,
     ) -> None:
         self.name = name
-        self.run = run
         self.order = order
         self.right = right
-        # With several, each allows some forms of the command, which checks them itself.
         self.rights = (right, *also)
         self.family = family
         self.is_open = is_open
         self.in_multi = in_multi
+        self.common = common
+        self.has_usage = usage is not None
+        self.usage = usage or ""
+        self._least = least
+        self._subcommands = subcommands
         self._brings_messages = brings_messages
         # Whether the size of its reply depends on the store, not only on its arguments.
         self.may_be_long = brings_messages is not False or order is Order.ALONE
-        self.signature = Signature(name, run, least, subcommands)
-        self.common = common
-        self.usage = usage or self.signature.usage
-        self.has_usage = usage is not None
+
+    def __call__(self, run: Callable[..., Any]) -> Callable[..., Any]:
+        self.run = run
         self.summary = (run.__doc__ or "").strip().splitlines()[0]
+        self.signature = Signature(self.name, run, self._least, self._subcommands)
+        self.usage = self.usage or self.signature.usage
         kinds = [one.kind for one in self.signature.positional]
         self.queue_at = next((place for place, kind in enumerate(kinds) if kind.is_queue), None)
         self.takes_queues = self.signature.rest is not None and self.signature.rest.kind.is_queue
         # Whether it needs one right on one queue, as most commands do.
         self.needs_one_queue = (
-            right is not Right.NOTHING and len(self.rights) == 1 and self.queue_at is not None and not self.takes_queues
+            self.right is not Right.NOTHING
+            and len(self.rights) == 1
+            and self.queue_at is not None
+            and not self.takes_queues
         )
+        TABLE[self.name.encode()] = self
+        return run
 
     def brings_messages(self, values: list[Any]) -> bool:
         """Whether the reply to this call has payloads."""
@@ -85,47 +100,7 @@ class Command:
 
 
 TABLE: dict[bytes, Command] = {}
-
-
-def command(
-    name: str,
-    order: Order,
-    right: Right,
-    family: str,
-    *,
-    is_open: bool = False,
-    in_multi: bool = True,
-    usage: str | None = None,
-    least: int = 0,
-    subcommands: Arities | None = None,
-    brings_messages: BringsMessages = False,
-    also: tuple[Right, ...] = (),
-    common: Common | None = None,
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Add a function to the table. `is_open` works before AUTH. `usage` is for a command that parses its own words, and
-    `least` and `subcommands` give their number, which is checked before it runs. `brings_messages` is for a command
-    whose reply has payloads, or decides by the bound values. `also` are rights that allow other forms of the command,
-    which has to check them itself."""
-
-    def put(run: Callable[..., Any]) -> Callable[..., Any]:
-        TABLE[name.encode()] = Command(
-            name,
-            run,
-            order,
-            right,
-            family,
-            is_open=is_open,
-            in_multi=in_multi,
-            usage=usage,
-            least=least,
-            subcommands=subcommands,
-            brings_messages=brings_messages,
-            also=also,
-            common=common,
-        )
-        return run
-
-    return put
+command = Command
 
 
 def find(name: bytes) -> Command | None:

@@ -85,7 +85,8 @@ class ApiCall(msgspec.Struct, eq=False):
 
 
 class ApiOperation(Route):
-    """`media_type` is that of the body; a success has `status` or one of `also`."""
+    """A row of the table, and the decorator that adds it. `media_type` is that of the body; a success has `status` or
+    one of `also`."""
 
     __slots__ = (
         "_run",
@@ -106,21 +107,23 @@ class ApiOperation(Route):
         self,
         method: str,
         pattern: str,
-        run: Callable[..., Awaitable[Any]],
         right: Right,
         tag: str,
-        status: int,
-        media_type: str,
-        is_streamed: bool,
-        also: tuple[int, ...],
+        *,
+        status: int = 200,
+        media_type: str = JSON,
+        is_streamed: bool = False,
+        also: tuple[int, ...] = (),
     ) -> None:
         super().__init__(method, PREFIX + pattern, self.handle, right, is_streamed=is_streamed)
-        self._run = run
-        self.name = run.__name__
         self.tag = tag
         self.status = status
         self.media_type = media_type
         self.also = also
+
+    def __call__(self, run: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
+        self._run = run
+        self.name = run.__name__
         self.description = inspect.cleandoc(run.__doc__ or "")
         hints = get_type_hints(run, include_extras=True)
         parameters = inspect.signature(run).parameters
@@ -128,13 +131,15 @@ class ApiOperation(Route):
         self.values = {name: hints[name] for name in parameters if name in named}
         assert set(self.values) == named, f"{self} takes {sorted(self.values)}"
         self.body = Body(hints["body"]) if "body" in parameters else None
-        self.takes_nothing = self.body is None and method != "GET" and media_type == JSON
+        self.takes_nothing = self.body is None and self.method != "GET" and self.media_type == JSON
         self.query = {
             name: QueryValue(name, hints[name], one.default)
             for name, one in parameters.items()
             if one.kind is inspect.Parameter.KEYWORD_ONLY
         }
         self.returns = hints["return"]
+        OPERATIONS.append(self)
+        return run
 
     async def handle(self, request: HttpRequest, **values: Any) -> Response:
         scope = request.scope
@@ -172,23 +177,4 @@ def _parse(text: bytes) -> dict[str, str]:
 
 
 OPERATIONS: list[ApiOperation] = []
-
-
-def operation(
-    method: str,
-    pattern: str,
-    right: Right,
-    tag: str,
-    *,
-    status: int = 200,
-    media_type: str = JSON,
-    is_streamed: bool = False,
-    also: tuple[int, ...] = (),
-) -> Callable[[Callable[..., Awaitable[Any]]], Callable[..., Awaitable[Any]]]:
-    """Add a function to the table."""
-
-    def put(run: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        OPERATIONS.append(ApiOperation(method, pattern, run, right, tag, status, media_type, is_streamed, also))
-        return run
-
-    return put
+operation = ApiOperation

@@ -231,7 +231,7 @@ def _first_look(session: ClientSession, queues: list[str], group: str) -> Pendin
             (queue for queue in queues if engine.ready_in(queue, group) == 0 and engine.peek(queue, group, 1)), None
         )
 
-    return session.backend.read(operation, lambda queue: queue)
+    return session.backend.read(operation)
 
 
 @command("QFLUSH", Order.TURN, Needs.FLUSH, FAMILY)

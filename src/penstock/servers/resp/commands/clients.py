@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from penstock.servers.access import Right
 from penstock.servers.resp.arguments import Text, Words, read_count, read_text
@@ -121,84 +119,57 @@ def _in_order(session: ClientSession) -> list[Connection]:
 def _kill(session: ClientSession, words: list[bytes]) -> Reply:
     session.check_everywhere(Right.MANAGE)
     if len(words) == 1:
-        wanted = _ClientFilter([_has_address(words[0])], skips_self=False)
-        if not _end(session, wanted):
+        if not _end(session, [_filter(b"ADDR", words[0])], skips_self=False):
             raise CommandError("ERR No such client")
         return OK
-    return _end(session, _read_filters(words))
+    if not words or len(words) % 2:
+        raise CommandError("ERR syntax error: CLIENT KILL takes filters, each with a value")
+    filters, skips_self = [], True
+    for name, value in zip(words[::2], words[1::2], strict=True):
+        if name.upper() == b"SKIPME" and value.upper() in (b"YES", b"NO"):
+            skips_self = value.upper() == b"YES"
+        else:
+            filters.append(_filter(name, value))
+    return _end(session, filters, skips_self)
 
 
-class _ClientFilter(msgspec.Struct):
-    """The filters of CLIENT KILL."""
-
-    filters: list[Has]
-    skips_self: bool = True
-
-    def among(self, session: ClientSession) -> Iterable[Connection]:
-        for one in _in_order(session):
-            if not (self.skips_self and one.session is session) and all(has(one) for has in self.filters):
-                yield one
-
-
-def _end(session: ClientSession, wanted: _ClientFilter) -> int:
-    found = list(wanted.among(session))
-    for one in found:
+def _end(session: ClientSession, filters: list[Has], skips_self: bool) -> int:
+    count = 0
+    for one in _in_order(session):
+        if (skips_self and one.session is session) or not all(has(one) for has in filters):
+            continue
+        count += 1
         if one.session is session:
             session.wants_close = True  # after the reply
         else:
             one.transport.abort()
-    return len(found)
+    return count
 
 
-def _read_filters(words: list[bytes]) -> _ClientFilter:
-    wanted = _ClientFilter([])
-    if not words or len(words) % 2:
-        raise CommandError("ERR syntax error: CLIENT KILL takes filters, each with a value")
-    for name, value in zip(words[::2], words[1::2], strict=True):
-        match name.upper():
-            case b"ID":
-                wanted.filters.append(_has_id(_id(value)))
-            case b"TYPE":
-                wanted.filters.append(_is_of_type(value))
-            case b"USER":
-                wanted.filters.append(_has_user(read_text(value)))
-            case b"ADDR":
-                wanted.filters.append(_has_address(value))
-            case b"LADDR":
-                wanted.filters.append(_has_local_address(value))
-            case b"MAXAGE":
-                wanted.filters.append(_is_as_old_as(read_count(value)))
-            case b"SKIPME" if value.upper() in (b"YES", b"NO"):
-                wanted.skips_self = value.upper() == b"YES"
-            case _:
-                raise CommandError(f"ERR syntax error: {quoted(name)} {quoted(value)} is no filter of CLIENT KILL")
-    return wanted
+def _filter(name: bytes, value: bytes) -> Has:
+    match name.upper():
+        case b"ID":
+            number = _id(value)
+            return lambda one: one.session.id == number
+        case b"TYPE":
+            return _is_of_type(value)
+        case b"USER":
+            user = read_text(value)
+            return lambda one: one.session.user_name == user
+        case b"ADDR":
+            return lambda one: one.session.peer.encode() == value
+        case b"LADDR":
+            return lambda one: one.session.local.encode() == value
+        case b"MAXAGE":
+            seconds = read_count(value)
+            return lambda one: time.time() - one.session.connected_at >= seconds
+    raise CommandError(f"ERR syntax error: {quoted(name)} {quoted(value)} is no filter of CLIENT KILL")
 
 
 def _id(word: bytes) -> int:
     if not word.isdigit() or len(word) > 18 or not int(word):
         raise CommandError("ERR client-id should be greater than 0")
     return int(word)
-
-
-def _has_id(number: int) -> Has:
-    return lambda one: one.session.id == number
-
-
-def _has_user(name: str) -> Has:
-    return lambda one: one.session.user_name == name
-
-
-def _has_address(address: bytes) -> Has:
-    return lambda one: one.session.peer.encode() == address
-
-
-def _has_local_address(address: bytes) -> Has:
-    return lambda one: one.session.local.encode() == address
-
-
-def _is_as_old_as(seconds: int) -> Has:
-    return lambda one: time.time() - one.session.connected_at >= seconds
 
 
 def _is_of_type(kind: bytes) -> Has:

@@ -33,7 +33,7 @@ def _delete(session: ClientSession, queues: list[str]) -> Begun:
     def operation() -> int:
         return sum(_clear(session, queue) for queue in dict.fromkeys(queues))
 
-    return session.backend.write(operation, lambda count: count)
+    return session.backend.write(operation)
 
 
 def _clear(session: ClientSession, queue: str) -> bool:
@@ -77,7 +77,7 @@ def flush(session: ClientSession, words: Words) -> Begun:
 @command("EXISTS", Order.ALONE, Right.LOOK, FAMILY, least=1)
 def count_existing(session: ClientSession, key: QueueNames) -> Begun:
     """Returns how many of the keys exist; a key that is named twice counts twice."""
-    return session.backend.read(lambda: sum(type_of(session, one) is not None for one in key), lambda count: count)
+    return session.backend.read(lambda: sum(type_of(session, one) is not None for one in key))
 
 
 @command("TOUCH", Order.ALONE, Right.LOOK, FAMILY, least=1)
@@ -95,16 +95,14 @@ def tell_type(session: ClientSession, key: QueueName) -> Begun:
 @command("DBSIZE", Order.ALONE, Right.LOOK, FAMILY)
 def size(session: ClientSession) -> Begun:
     """Returns the number of keys."""
-    return session.backend.read(lambda: len(visible_keys(session)), lambda count: count)
+    return session.backend.read(lambda: len(visible_keys(session)))
 
 
 @command("KEYS", Order.ALONE, Right.LOOK, FAMILY)
 def find_keys(session: ClientSession, pattern: Blob) -> Begun:
     """The keys that match a pattern."""
     glob = Glob(pattern)
-    return session.backend.read(
-        lambda: [key for key in visible_keys(session) if glob.matches(key)], lambda found: found
-    )
+    return session.backend.read(lambda: [key for key in visible_keys(session) if glob.matches(key)])
 
 
 @command("SCAN", Order.ALONE, Right.LOOK, FAMILY, usage="SCAN cursor [MATCH pattern] [COUNT count] [TYPE type]")
@@ -124,7 +122,7 @@ def scan(session: ClientSession, cursor: Blob, words: Words) -> Begun:
         following = left[end][0] if end < len(left) else 0
         return [str(following), [key for _, key in left[:end] if kind in (None, found[key]) and glob.matches(key)]]
 
-    return session.backend.read(operation, lambda reply: reply)
+    return session.backend.read(operation)
 
 
 def _scan_options(words: list[bytes]) -> tuple[Glob, int, str | None]:
@@ -183,7 +181,7 @@ def _add_expiry_command(name: str, summary: str, answer: Callable[[int, int], in
                 return NO_KEY if lock is None and not exists(session, key) else NO_TIME
             return answer(lock.ends_at, engine.now())
 
-        return session.backend.read(operation, lambda time: time)
+        return session.backend.read(operation)
 
     run.__doc__ = summary
     command(name, Order.ALONE, Right.LOOK, FAMILY)(run)
@@ -212,7 +210,7 @@ def persist(session: ClientSession, key: QueueName) -> Begun:
         lock = locks.find(engine, key)
         return int(lock is not None and lock.ends_at is not None and locks.set_end(engine, key, lock, None))
 
-    return session.backend.write(operation, lambda count: count)
+    return session.backend.write(operation)
 
 
 def _expires(name: str, ends_at: Callable[[int, int], int]) -> None:
@@ -245,7 +243,7 @@ def _expire(
             raise CommandError(NO_EXPIRY)
         return int(locks.set_end(engine, key, lock, end))
 
-    return session.backend.write(operation, lambda count: count)
+    return session.backend.write(operation)
 
 
 def _expire_options(name: str, words: list[bytes]) -> set[bytes]:
@@ -296,4 +294,4 @@ def _rename(session: ClientSession, key: str, new_key: str, same: Reply) -> Begu
             return same
         raise CommandError(NO_RENAME)
 
-    return session.backend.read(operation, lambda reply: reply)
+    return session.backend.read(operation)

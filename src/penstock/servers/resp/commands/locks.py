@@ -32,7 +32,7 @@ def set_lock(session: ClientSession, key: QueueName, token: Blob, words: Words) 
     def operation() -> Reply:
         return OK if not exists(session, key) and locks.take(engine, key, token, milliseconds) else None
 
-    return session.backend.write(operation, lambda reply: reply)
+    return session.backend.write(operation)
 
 
 def _lock_options(words: list[bytes]) -> int | None:
@@ -69,7 +69,7 @@ def get_lock(session: ClientSession, key: QueueName) -> Begun:
         lock = locks.find(session.backend.engine, key)
         return None if lock is None else lock.token
 
-    return session.backend.read(operation, lambda reply: reply)
+    return session.backend.read(operation)
 
 
 class _Script(NamedTuple):
@@ -111,4 +111,4 @@ def run_script(session: ClientSession, sha1: Blob, words: Words) -> Begun:
         raise CommandError(f"ERR {quoted(sha1)} takes 1 key and {script.arguments} arguments")
     name = read_name("queue")(words[1])
     session.check(Right.RECEIVE, name)
-    return session.backend.write(lambda: int(script.run(session, name, words[2:])), lambda reply: reply)
+    return session.backend.write(lambda: int(script.run(session, name, words[2:])))

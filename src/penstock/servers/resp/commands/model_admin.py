@@ -50,7 +50,7 @@ def redrive(
 ) -> Begun:
     """Send dead letters again: by id, by outcome, or all of the group. Returns how many."""
     backend = session.backend
-    return backend.write(lambda: backend.local.queue(queue).redrive(ids or None, group=group, outcome=outcome), _same)
+    return backend.write(lambda: backend.local.queue(queue).redrive(ids or None, group=group, outcome=outcome))
 
 
 @command("QPURGE", Order.TURN, Needs.PURGE, FAMILY)
@@ -64,11 +64,7 @@ def purge(
 ) -> Begun:
     """Remove dead letters for good. Returns how many."""
     backend = session.backend
-    return backend.write(lambda: backend.local.queue(queue).purge(ids or None, group=group, outcome=outcome), _same)
-
-
-def _same(value: Any) -> Reply:
-    return value
+    return backend.write(lambda: backend.local.queue(queue).purge(ids or None, group=group, outcome=outcome))
 
 
 # -- queues ----------------------------------------------------------------------------------------------------------
@@ -90,7 +86,7 @@ def resume(session: ClientSession, queue: QueueName) -> Begun:
 def seek(session: ClientSession, queue: QueueName, group: GroupName, target: Text) -> Begun:
     """Move the cursor of a group to a position, start or end. Returns the position."""
     place: int | str = int(target) if target.isascii() and target.isdigit() else target
-    return session.backend.write(lambda: session.backend.local.queue(queue).seek(group, place), _same)
+    return session.backend.write(lambda: session.backend.local.queue(queue).seek(group, place))
 
 
 @command(
@@ -238,7 +234,7 @@ def schedule(session: ClientSession, subcommand: Text, words: Words) -> Begun:
             return OK
         return to_reply(local.pause_schedule(name) if word == "PAUSE" else local.resume_schedule(name))
 
-    return session.backend.write(operation, _same)
+    return session.backend.write(operation)
 
 
 def _add_schedule(session: ClientSession, words: list[bytes]) -> Begun:

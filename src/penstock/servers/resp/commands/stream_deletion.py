@@ -110,7 +110,7 @@ def trim(session: ClientSession, queue: QueueName, words: Words) -> Begun:
         at += read_policy(words[at])
     if at != len(words):
         raise CommandError(f"ERR syntax error: {quoted(words[at])} is not expected here")
-    return session.backend.write(lambda: trim.apply(session, queue), lambda count: count)
+    return session.backend.write(lambda: trim.apply(session, queue))
 
 
 @command("XDEL", Order.TURN, Right.MANAGE, FAMILY, usage="XDEL key id [id ...]", least=1)
@@ -133,4 +133,4 @@ def delete(session: ClientSession, queue: QueueName, words: Words) -> Begun:
         ]
         return engine.remove(queue, ids)
 
-    return session.backend.write(operation, lambda count: count)
+    return session.backend.write(operation)

@@ -55,7 +55,7 @@ def info(session: ClientSession, subcommand: Text, words: Words) -> Begun:
             raise CommandError("ERR no such key")
         return look(session, queue, words[1:])
 
-    return session.backend.read(operation, lambda reply: reply)
+    return session.backend.read(operation)
 
 
 def _stream(session: ClientSession, queue: str, words: list[bytes]) -> Reply:

@@ -53,7 +53,7 @@ def set_id(session: ClientSession, queue: QueueName, words: Words) -> Begun:
             "ERR XSETID cannot change a stream: its ids and counts follow from the time and place of its entries"
         )
 
-    return session.backend.write(operation, lambda reply: reply)
+    return session.backend.write(operation)
 
 
 def _read(words: list[bytes]) -> _NewLastId:

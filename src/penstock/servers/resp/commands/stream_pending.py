@@ -106,4 +106,4 @@ def _pending_entries(session: ClientSession, queue: str, group: str, words: list
                 found.append([lease_name(lease), lease.consumer, stats.idle, stats.deliveries])
         return found[:count]
 
-    return session.backend.read(operation, lambda reply: reply)
+    return session.backend.read(operation)

@@ -70,7 +70,7 @@ def _once(session: ClientSession, following: _Following) -> Pending:
     def operation() -> Reply:
         return _entries(session, following.count, _places(session, following))
 
-    return session.backend.read(operation, lambda reply: reply)
+    return session.backend.read(operation)
 
 
 async def _wait(session: ClientSession, following: _Following) -> Reply:

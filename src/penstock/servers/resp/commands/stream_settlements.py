@@ -84,7 +84,7 @@ def acknowledge_and_delete(session: ClientSession, queue: QueueName, group: Grou
             raise settled.error
         return _delete(session, queue, lease.id, lease.position, chosen.if_acked)
 
-    return session.backend.write(lambda: [one(name) for name in chosen.names], lambda reply: reply)
+    return session.backend.write(lambda: [one(name) for name in chosen.names])
 
 
 @command(
@@ -109,7 +109,7 @@ def delete(session: ClientSession, queue: QueueName, words: Words) -> Begun:
             return NOT_THERE
         return _delete(session, queue, found[0].id, position, chosen.if_acked)
 
-    return session.backend.write(lambda: [one(name) for name in chosen.names], lambda reply: reply)
+    return session.backend.write(lambda: [one(name) for name in chosen.names])
 
 
 def _delete(session: ClientSession, queue: str, message_id: str, position: int, if_acked: bool) -> int:

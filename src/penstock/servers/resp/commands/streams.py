@@ -124,13 +124,13 @@ def _add_carefully(session: ClientSession, queue: str, message: Draft, adding: _
             adding.trim.apply(session, queue)
         return entry
 
-    return session.backend.write(operation, lambda entry: entry)
+    return session.backend.write(operation)
 
 
 @command("XLEN", Order.ALONE, Right.LOOK, FAMILY)
 def length(session: ClientSession, queue: QueueName) -> Begun:
     """Returns the number of entries of a stream."""
-    return session.backend.read(lambda: session.backend.engine.unread(queue), lambda count: count)
+    return session.backend.read(lambda: session.backend.engine.unread(queue))
 
 
 @command("XRANGE", Order.ALONE, Right.LOOK, FAMILY, usage="XRANGE key start end [COUNT count]", brings_messages=True)
