@@ -127,8 +127,11 @@ class HttpConnection(HttpToolsProtocol):
         # Bytes after the headers in the same packet do not count: the headers are complete then.
         if self._in_headers and self._header_bytes > self._limits.settings.header_bytes:
             self._refuse(431, f"the headers have more than {self._limits.settings.header_bytes} bytes")
-        elif self._is_whole == (self._deadline is not None):
-            (self._stop_clock if self._is_whole else self._start_clock)()
+        elif not self._is_whole:
+            if self._deadline is None:
+                self._start_clock()
+        elif self._deadline is not None:
+            self._stop_clock()
 
     def on_message_begin(self) -> None:
         self._is_whole = self._is_stream = False

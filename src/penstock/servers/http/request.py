@@ -22,7 +22,7 @@ class HttpRequest(Request):
     def __init__(self, scope: Any, receive: Any, limit: int | None) -> None:
         super().__init__(scope, receive)
         self.fields: dict[bytes, bytes] = dict(reversed(scope["headers"]))
-        self.connection: Any = scope.get("state", NO_STATE).get(CONNECTION)
+        self.connection: Any = (scope.get("state") or NO_STATE).get(CONNECTION)
         self.limit = limit
         self._whole_body: bytes | None = None
 
