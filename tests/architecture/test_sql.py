@@ -82,6 +82,28 @@ def test_every_block_is_used_and_its_name_is_its_own() -> None:
     assert not unused
 
 
+def test_a_statement_without_a_name_calls_a_function_that_is_described_and_is_used_by_its_name() -> None:
+    functions = set(
+        re.findall(
+            r"\n--[^\n]*\ncreate or replace function penstock\.(\w+)",
+            "\n".join(path.read_text(encoding="utf-8") for path in sql_files() if SCHEMA_FOLDERS & set(path.parts)),
+        )
+    )
+    code = "\n".join(path.read_text(encoding="utf-8") for path in python_files("src"))
+    called = 0
+    for path in _query_files():
+        lines = [line for line in _before_blocks(path).splitlines() if line and not line.startswith("--")]
+        statements = "\n".join(lines).split(";")
+        assert statements.pop() == "", f"{shown(path)} has a statement without an end"
+        for statement in statements:
+            call = re.fullmatch(r"\s*select (?:\* from )?penstock\.(\w+)\([^;]*\)", statement)
+            assert call, f"{shown(path)}: {statement} is more than a call, so it needs a name"
+            assert call.group(1) in functions, f"{shown(path)}: {call.group(1)} has no description where it is made"
+            assert f".{call.group(1)}" in code, f"{shown(path)}: {call.group(1)} is not used"
+            called += 1
+    assert called > 50
+
+
 RUNS = {"run", "run_many", "rows", "row", "value", "changes", "stream"}
 
 
@@ -120,6 +142,10 @@ def _is_built(name: str, code: str) -> bool:
 
 def _query_files() -> list[Path]:
     return [path for path in sql_files() if not {"migrations", *SCHEMA_FOLDERS} & set(path.parts)]
+
+
+def _before_blocks(path: Path) -> str:
+    return path.read_text(encoding="utf-8").partition("-- name:")[0]
 
 
 def _blocks(path: Path) -> Iterator[tuple[str, str]]:
@@ -189,18 +215,18 @@ def test_what_the_database_offers_has_a_sentence() -> None:
 
 
 # Functions that may read the current snapshot, in which the calling transaction counts as ended. A stored cursor or
-# mark with such a snapshot would skip what the transaction writes later: those use penstock._snapshot.
+# mark with such a snapshot would skip what the transaction writes later: those use penstock._current_snapshot.
 SNAPSHOTS = {
-    "_snapshot": "adds the transaction itself",
-    "_decided_position": "compares transaction numbers of others",
-    "_long_decided": "compares transaction numbers of others",
+    "_current_snapshot": "adds the transaction itself",
+    "decide": "compares transaction numbers of others",
+    "trim": "compares transaction numbers of others",
     "_check_mark": "compares transaction numbers of others",
     "_count_ended": "counts up to now and keeps nothing",
-    "_unfinished": "looks up to now and keeps nothing",
+    "_first_unfinished_position": "looks up to now and keeps nothing",
     "_trim_to": "compares transaction numbers of others",
     "_delete_lane": "keeps only a transaction number, before which none is open",
     "_sweep_deleted": "compares transaction numbers of others",
-    "_first_followed": "looks up to now and keeps nothing",
+    "_first_streamed_position": "looks up to now and keeps nothing",
 }
 
 
@@ -215,7 +241,7 @@ def test_a_snapshot_that_is_kept_has_its_own_transaction_in_it() -> None:
             names = made.findall(text, 0, use.start())
             if not names or names[-1] not in SNAPSHOTS:
                 name = names[-1] if names else use.group()
-                wrong.append(f"{shown(path)}: {name} wants penstock._snapshot(), or a reason in SNAPSHOTS")
+                wrong.append(f"{shown(path)}: {name} wants penstock._current_snapshot(), or a reason in SNAPSHOTS")
     assert not wrong, "\n".join(wrong)
 
 

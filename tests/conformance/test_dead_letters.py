@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock import InvalidInput, Queue, Reject, State, Store
+from penstock import InvalidInput, NotFound, Queue, Reject, State, Store
 from tests.conformance.assertions import ids, take
 from tests.conformance.clock import Clock
 
@@ -82,6 +82,11 @@ def test_a_group_picks_its_own(queue: Queue, three_dead: list[str]) -> None:
     queue.receive(group="billing")
     assert queue.dead_letters(group="billing") == []
     assert len(queue.dead_letters(group="default")) == 3
+
+
+def test_a_misspelt_group_is_refused_with_a_suggestion(queue: Queue, three_dead: list[str]) -> None:
+    with pytest.raises(NotFound, match="has no group 'defualt'; did you mean 'default'"):
+        queue.dead_letters(group="defualt")
 
 
 def test_one_message_may_be_dead_in_two_groups(queue: Queue) -> None:

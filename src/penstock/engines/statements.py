@@ -1,5 +1,7 @@
 """SQL lives in `.sql` files: blocks that begin with `-- name: receive`, then a sentence on what the statement does.
 
+Before the first block may stand statements that only call a function of the database: they have its name.
+
 statements = Statements("penstock.engines.sqlite", "statements")
 connection.execute(statements.append_message, …)
 """
@@ -11,6 +13,8 @@ from importlib.resources import files
 
 _BLOCK = re.compile(r"^-- name: (\w+)\n((?:--[^\n]*\n)+)(.*?)(?=^-- name: |\Z)", re.MULTILINE | re.DOTALL)
 
+_CALL = re.compile(r"^(select (?:\* from )?\w+\.(\w+)\([^;]*\));$", re.MULTILINE)
+
 
 class Statements:
     """The named statements of one file, or of all files in a folder, as attributes."""
@@ -19,9 +23,11 @@ class Statements:
         place = files(package).joinpath(path)
         found = [place] if place.is_file() else [one for one in place.iterdir() if one.name.endswith(".sql")]
         texts = [one.read_text(encoding="utf-8") for one in found]
-        self.blocks = {name: body.strip().rstrip(";") for text in texts for name, _, body in _BLOCK.findall(text)}
+        named = [(name, body.strip().rstrip(";")) for text in texts for name, _, body in _BLOCK.findall(text)]
+        calls = [(name, body) for text in texts for body, name in _CALL.findall(text.partition("-- name:")[0])]
+        self.blocks = dict(named + calls)
         self.__dict__.update(self.blocks)
-        if sum(text.count("-- name:") for text in texts) != len(self.blocks):
+        if sum(text.count("-- name:") for text in texts) != len(self.blocks) - len(calls):
             raise ValueError(f"{path}: a name is used twice, or a block has no description or no statement")
 
     def __getattr__(self, name: str) -> str:

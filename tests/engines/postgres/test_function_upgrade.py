@@ -22,8 +22,8 @@ def test_functions_of_an_earlier_version_are_dropped_or_replaced(store: Store, w
         "create function penstock.gone() returns text language sql as 'select 1::text'",
         "create function penstock._gone() returns text language sql as 'select 1::text'",
         "create procedure penstock.gone_too() language sql as 'select 1'",
-        "drop function penstock._job(text)",
-        "create function penstock._job(_other text, _more text) returns integer language sql as 'select 1'",
+        "drop function penstock._job_name(text)",
+        "create function penstock._job_name(_other text, _more text) returns integer language sql as 'select 1'",
         "create view public.own as select penstock._gone() as n",
         "update penstock.store set functions_digest = 'of an earlier version'",
     ):

@@ -51,16 +51,17 @@ def test_receive_and_ack_do_not_look_at_leases_that_are_gone(
 
 
 def blocks(url: str, queue: penstock.Queue) -> list[int]:
-    """How many a receive and an ack read on a connection that has done the same before; it leaves nothing in flight."""
-    found: list[int] = []
+    """How many a receive and an ack read on a connection that has done the same before; it leaves nothing in flight.
+    The least of several: autovacuum may analyse a table at any moment, and plans are made anew then."""
+    rounds: list[tuple[int, int]] = []
     with psycopg.connect(url, autocommit=True) as connection:
-        for _ in range(2):
+        for _ in range(5):
             (delivery,) = queue.receive(lease_seconds=3600)
             ack = ACK.format(token=delivery.token, position=delivery.position)
-            found = [_read(connection, TAKE), _read(connection, ack)]
+            rounds.append((_read(connection, TAKE), _read(connection, ack)))
             (taken,) = _taken(queue)
             queue.engine.ack_all(queue.name, "default", *taken)
-    return found
+    return [min(read) for read in zip(*rounds, strict=True)]
 
 
 def _taken(queue: penstock.Queue) -> list[tuple[int, list[int]]]:

@@ -51,12 +51,12 @@ def test_many_lapsed_leases_do_not_keep_a_receive_waiting(store: Store, watcher:
     assert copies(watcher) == 500
 
 
-@pytest.mark.parametrize("path", sorted(FUNCTIONS.glob("*.sql")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(FUNCTIONS.rglob("*.sql")), ids=lambda path: f"{path.parent.stem}/{path.stem}")
 def test_no_function_gathers_messages_in_an_array(path: Path) -> None:
     """An array has at most 1 GB, and a message alone may have 512 MB: neither a variable that is an array of rows with
     a payload, nor an array of whole rows or of payloads made by a statement."""
     text = path.read_text(encoding="utf-8")
-    assert re.findall(r"penstock\.(?:flight|log|tracked|held|dead_letter|delivery_row)\[\]", text) == []
+    assert re.findall(r"penstock\.(?:message_row|log|tracked|held|dead_letter|delivery_row)\[\]", text) == []
     assert re.findall(r"array\(\s*select (\w+)\s+from\b[^;]*?\bas \1\s*\)", text) == []
     assert re.findall(r"array_agg\([^)]*payload|array\(\s*select [^;]*?\bpayload\b", text) == []
 

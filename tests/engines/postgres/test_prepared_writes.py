@@ -35,7 +35,7 @@ def batches():
 STAGE = 'engine.stage("orders", "job/1", "doomed", batches())\n'
 RELEASE = STAGE + 'engine.release("orders", "job/1", ["doomed"])\n'
 PREPARE = """
-def prepare(self): self._run(prepared_write.SQL.prepare.replace("{name}", self._name)), die()
+def prepare(self): self._run(prepared_write.SQL.prepare_transaction.replace("{name}", self._name)), die()
 prepared_write.PreparedWrite.end = prepare
 """
 GIVEN_UP = """

@@ -158,7 +158,8 @@ def test_the_end_of_a_lease_and_the_right_to_settle_are_those_of_python(session:
     values = "(values (null), (-1), (0), (500000), (1000000)) as {0} ({0})"
     cases = rows(
         session,
-        "select e, d, s, penstock._lease_end(%s, s, %s + e, %s + d), penstock._is_held(%s + t, %s + d, %s + e, %s), t "
+        "select e, d, s, penstock._lease_end(%s, s, %s + e, %s + d), "
+        "penstock._can_settle(%s + t, %s + d, %s + e, %s), t "
         f"from {values.format('e')}, {values.format('d')}, (values (0.5::float8), (1.0), (0.0)) as s (s), "
         "(values (-1), (0), (500000), (1000000)) as t (t)",
         *[NOW] * 7,

@@ -1,4 +1,4 @@
-"""From the columns that are read to those that were asked for, whole arrays at a time."""
+"""Conversion of the columns that are read to those that were requested, as whole arrays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.engines.postgres import rows
 if TYPE_CHECKING:
     import pyarrow
 
-# Columns that are not read under their own names, or not alone.
+# Requested columns that are computed from others.
 _RAW = {
     "id": ("id", "created_at", "position"),
     "queue": (),
@@ -20,9 +20,9 @@ _RAW = {
     "shard": ("lane_id",),
     "available_at": ("available_at", "created_at"),
 }
-# What is null stands for this.
+# The meaning of null.
 _OTHERWISE = {"content_type": BYTES, "created_by": SYSTEM, "by": SYSTEM}
-# Columns of archive and audit that are the same for all messages of a step, by their names there.
+# Columns of archive and audit that all messages of an entry share, by their names in the trail.
 _TRAIL = {
     "entry": "entry",
     "at": "at",
@@ -46,19 +46,19 @@ class Lane(NamedTuple):
 
 
 class Columns:
-    """What has to be read for the columns of a schema, and how they come of it."""
+    """The columns to read for a schema, and their conversion."""
 
     def __init__(self, schema: pyarrow.Schema, queue: str, lanes: list[Lane], salt: int) -> None:
         self.schema = schema
         self.queue = queue
         self.lanes = lanes
         self.salt = salt
-        # For archive and audit: what happened, one row for each entry.
+        # For archive and audit: the entries.
         self.trail: pyarrow.Table | None = None
 
     @property
     def raw(self) -> list[str]:
-        """Each once; at least one, so that rows are counted."""
+        """The columns to read, each once; at least one, so that rows are counted."""
         names = [raw for name in self.schema.names for raw in self._raw(name)]
         return list(dict.fromkeys(names)) or ["position"]
 
@@ -75,7 +75,7 @@ class Columns:
         return arrow.record_batch(arrays, schema=self.schema)
 
     def _happened(self, found: pyarrow.RecordBatch) -> pyarrow.Table:
-        """For each row the entry that it belongs to."""
+        """The entry of each row."""
         from pyarrow import compute
 
         assert self.trail is not None
@@ -113,7 +113,7 @@ class Columns:
         return made if chosen.null_count == len(chosen) else compute.coalesce(chosen, made)
 
     def _of_lane(self, found: pyarrow.RecordBatch, field: pyarrow.Field) -> pyarrow.Array:
-        """Lanes of messages that ended while held count downwards."""
+        """Messages that ended while held have lanes of priority -1 - priority."""
         from pyarrow import compute
 
         arrow = tables.pyarrow_module()

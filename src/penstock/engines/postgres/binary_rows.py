@@ -1,4 +1,4 @@
-"""Rows of the log in the binary format of COPY, built from Arrow columns without touching a value."""
+"""Rows of the log in the binary format of COPY, built from whole Arrow columns."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 _BEGIN = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _END = b"\xff\xff"
 _LENGTH = Struct("!i").pack
-# A row is the number of its columns, and each after its length: first what is a number, then type and payload.
+# A row is the number of its columns, then each column after its length: first the numbers, then type and payload.
 _NUMBERS = {"position": ">i8", "tx": ">i8", "created_at": ">i8", "lane_id": ">i4"}
 COLUMNS = (*_NUMBERS, "content_type", "payload")
 
 
 class Place(NamedTuple):
-    """Where messages go: what all have in common, and their positions; only the first when they follow each other."""
+    """The columns that all messages share, and their positions; only the first when they are contiguous."""
 
     tx: int
     created_at: int
@@ -69,7 +69,7 @@ def _types(kinds: list[str | None]) -> list[pyarrow.BinaryArray]:
 
 
 def _pieces(items: Any) -> pyarrow.BinaryArray:
-    """The bytes of each item of a NumPy array."""
+    """The items of a NumPy array as binary values, without a copy."""
     import numpy
     import pyarrow
 

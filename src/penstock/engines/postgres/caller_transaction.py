@@ -16,17 +16,17 @@ from penstock.domain.validation import shown
 from penstock.engines.caller_connection import LockedConnection, driver_connection, driver_name
 from penstock.engines.postgres import errors as server_errors
 from penstock.engines.postgres import messages
+from penstock.engines.postgres.calls import SQL
 from penstock.engines.postgres.connection import SQL as CONNECTION
 from penstock.engines.postgres.connection import Database
 from penstock.engines.postgres.dumpers import register
-from penstock.engines.postgres.messages import SQL
 
 Outside = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 KINDS = (psycopg.Connection, psycopg.AsyncConnection)
 
 
 def send(database: Database, queue: str, drafts: Sequence[Draft], salt: int, transaction: object) -> list[str]:
-    """As one step of the caller's transaction: whole or not at all."""
+    """Send as one step of the caller's transaction, atomically."""
     is_held = isinstance(transaction, LockedConnection)
     connection = _usable(transaction[0] if isinstance(transaction, LockedConnection) else transaction)
     _check(connection, database)
@@ -35,9 +35,9 @@ def send(database: Database, queue: str, drafts: Sequence[Draft], salt: int, tra
         with _blocking(connection, is_held) as usable:
             caller = _Borrowed(usable)
             # Prepare in a transaction of our own: other senders must not wait for the caller's because it sent first.
-            # The caller is asked before: for what its transaction has made itself we would wait in vain.
+            # Ask the caller's connection first: we would wait in vain for rows that its own transaction created.
             if not caller.rows(SQL.is_prepared, lanes)[0][0]:
-                database.rows(SQL.prepare, lanes)
+                database.rows(SQL.prepare_briefly, lanes)
             return messages.send(caller, queue, drafts, salt, notify=True)
     except psycopg.Error as error:
         raise _final(server_errors.translate(error, database.name)) from error
@@ -98,7 +98,7 @@ def _blocking(connection: Outside, is_held: bool) -> Iterator[psycopg.Connection
 
 
 class _Twin(psycopg.Connection[Any]):
-    """Shares the session of an asynchronous connection, and must not complain when it goes: it is not its own."""
+    """Shares the session of an asynchronous connection, so it does not warn when it is collected unclosed."""
 
     def __del__(self, *_: Any) -> None:
         pass
@@ -146,7 +146,7 @@ register(_ADAPTERS)
 
 
 def _final(error: Exception) -> Exception:
-    """A conflict with others cannot be repeated here: the transaction is the caller's."""
+    """Only the caller can repeat its transaction after a conflict."""
     if isinstance(error, server_errors.Conflict):
         return StoreUnavailable(f"{error}; roll the transaction back and try it again")
     return error

@@ -21,7 +21,7 @@ def open_postgres(
     listen: bool = True,
     pool: ConnectionPool[Any] | None = None,
 ) -> PostgresEngine:
-    """Open the store. Nothing is connected yet, and the schema is not made: `migrate` does that.
+    """Open the store, without connecting yet. The schema is created by `migrate`.
 
     A `pool` of psycopg_pool is used instead of an own one, and stays open; its connections are switched to autocommit.
     """

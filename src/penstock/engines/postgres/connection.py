@@ -30,9 +30,9 @@ from penstock.engines.statements import Statements
 
 SQL = Statements("penstock.engines.postgres", "sql/connection.sql")
 logger = logging.getLogger("penstock.dead_letters")
-# The pool tells whoever listens of every attempt to connect; our errors say the same to everybody else.
+# The pool logs every attempt to connect; our errors report the same.
 logging.getLogger("psycopg.pool").addHandler(logging.NullHandler())
-# How often a call that lost a race with others (deadlock, serialization) is made again: it had no effect.
+# How often a call is repeated after a deadlock or a serialization failure, which undid it.
 ATTEMPTS = 5
 DEAD_LETTER = "PN900"
 
@@ -40,9 +40,9 @@ Clock = Callable[[], int]
 Random = Callable[[], float]
 
 
-class Spoilt(Exception):
-    """A statement failed inside a transaction without savepoints. It is no error of ours, so that it gets past those
-    who would answer it and go on."""
+class TransactionAborted(Exception):
+    """A statement failed in a transaction without savepoints. Not a PenstockError, because a caller that handles one
+    would go on in the aborted transaction."""
 
 
 class Database:
@@ -64,7 +64,7 @@ class Database:
         self.prepare = prepare
         self.pool_size = pool_size
         self.name = _shown_name(url)
-        # Connections of other drivers that wait for their next use.
+        # Idle connections of the ADBC driver.
         self.waiting: list[Any] = []
         self._local = threading.local()
         self._closed = False
@@ -73,7 +73,7 @@ class Database:
     # -- calls -----------------------------------------------------------------------------------------------------
 
     def rows(self, statement: str, parameters: Sequence[Any] = ()) -> Rows:
-        """Run one statement: as a transaction of its own, or as a part of the one that this thread is in."""
+        """Run one statement: in a transaction of its own, or in the open one of this thread."""
         current: Connection | None = getattr(self._local, "connection", None)
         if current is not None:
             return self._part(current, statement, parameters)
@@ -81,11 +81,11 @@ class Database:
         return rows
 
     def on(self, connection: Connection, statement: str, parameters: Sequence[Any] = ()) -> Rows:
-        """Run one statement on a connection whose transaction is the caller's business."""
+        """Run one statement on a connection whose transaction the caller controls."""
         return self._execute(connection, statement, parameters, is_repeatable=False)
 
     def script(self, text: str) -> None:
-        """Run several statements at once, without parameters, as a part of the transaction of this thread."""
+        """Run several statements at once, without parameters, in the open transaction of this thread."""
         with self.translated():
             self._local.connection.execute(text, prepare=False)
 
@@ -99,7 +99,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Several statements as one, whole or not at all. Inside another one it becomes a part of it."""
+        """A transaction for several statements; within an open one it joins that."""
         if self.is_inside:
             yield
             return
@@ -110,8 +110,8 @@ class Database:
             raise self._undone(conflict) from conflict
 
     def together(self, operations: Sequence[Callable[[], Any]]) -> list[Any]:
-        """All in one transaction. At first without savepoints, which cost two round trips each: only when a call fails
-        is everything undone and done again with them."""
+        """Run operations in one transaction. The first attempt uses no savepoints, which cost two round trips each; if
+        an operation fails, all of it is rolled back and repeated with savepoints."""
         if self.is_inside:
             return self._nested(operations)
         results: list[Any]
@@ -119,7 +119,7 @@ class Database:
             results = self._repeated(lambda connection: self._together(connection, operations, savepoints=False))
         except errors.StoreError:
             raise
-        except (errors.PenstockError, Spoilt):
+        except (errors.PenstockError, TransactionAborted):
             results = self._repeated(lambda connection: self._together(connection, operations, savepoints=True))
         return results
 
@@ -130,10 +130,10 @@ class Database:
             return [self._outcome(connection, operation) for operation in operations]
 
     def _nested(self, operations: Sequence[Callable[[], Any]]) -> list[Any]:
-        """As a part of the transaction that this thread is in. On a connection of its own it could wait for that
-        transaction, which would never end."""
+        """Run operations in the open transaction of this thread. On another connection they could wait for a lock of
+        that transaction, which would never be released."""
         if self._local.savepoints is False:
-            raise Spoilt
+            raise TransactionAborted
         connection = self._local.connection
         connection.execute(SQL.savepoint, prepare=False)
         try:
@@ -152,12 +152,13 @@ class Database:
             with self._savepoint(connection):
                 return operation()
         except errors.StoreError:
-            raise  # nothing of the transaction counts
+            raise  # the whole transaction is undone
         except errors.PenstockError as error:
             return error
 
     def _part(self, connection: Connection, statement: str, parameters: Sequence[Any]) -> Rows:
-        """An operation may have an answer to an error and go on, so the transaction must be able to."""
+        """Run one statement of an operation. An operation may handle an error and go on, so with savepoints the
+        transaction survives it."""
         if self._local.savepoints:
             with self._savepoint(connection):
                 return self._execute(connection, statement, parameters)
@@ -167,7 +168,7 @@ class Database:
             raise
         except errors.PenstockError as error:
             if self._local.savepoints is False:
-                raise Spoilt from error
+                raise TransactionAborted from error
             raise
 
     @contextmanager
@@ -223,7 +224,8 @@ class Database:
     def _execute(
         self, connection: Connection, statement: str, parameters: Sequence[Any], is_repeatable: bool = True
     ) -> Rows:
-        """A name that turns out to be unknown spoils the transaction around it, so names need one that is repeated."""
+        """A prepared statement that the session does not have aborts the transaction, so names are used only where it
+        is repeated."""
         try:
             if self.clock is not None or self.random is not None:
                 connection.execute(SQL.inject, (self._now_text(), self._random_text()), prepare=False)
@@ -256,7 +258,7 @@ class Database:
             self._pool.putconn(connection)
 
     def connect(self) -> Connection:
-        """A connection of one's own."""
+        """A connection outside the pool."""
         try:
             connection = psycopg.connect(self.url, **self._options())
         except psycopg.Error as error:
@@ -265,16 +267,17 @@ class Database:
         return connection
 
     def _options(self) -> dict[str, Any]:
-        """psycopg names statements by numbers, which behind a pooler stand for others' statements: it prepares none."""
+        """psycopg numbers its prepared statements, and behind a pooler other clients use the same numbers: it prepares
+        none."""
         return {"autocommit": True, "prepare_threshold": None, "connect_timeout": max(2, round(self.busy_seconds))}
 
     def probe(self) -> None:
-        """Say at once and in words why the server cannot be reached: a pool only says that it waited in vain."""
+        """Connect once outside the pool, because the pool reports only a timeout and not why it could not connect."""
         if self._given is None:
             self.connect().close()
 
     def _unreachable(self) -> errors.PenstockError:
-        """Why no connection could be had: the pool does not say."""
+        """The reason for a timeout of the pool, which does not report it."""
         try:
             self.connect().close()
         except errors.PenstockError as error:
@@ -310,7 +313,7 @@ class Database:
         self._closed = True
 
     def _check_process(self) -> None:
-        """A child process opens its own connections and forgets the parent's."""
+        """After a fork, open a pool of the child's own and leave the parent's connections alone."""
         if self._closed:
             raise errors.StoreUnavailable(f"{self.name}: this store was closed")
         if self._process != os.getpid():
@@ -329,7 +332,7 @@ class Database:
             raise server_errors.translate(error, self.name) from error
 
 
-# Pools of a parent process. Closing them here would end the parent's connections, so they are kept, unused.
+# Pools of a parent process. Closing them in the child would end the parent's sessions, so they are kept unused.
 _inherited: list[Any] = []
 
 
@@ -339,7 +342,7 @@ def _configure(connection: Connection) -> None:
 
 
 def _adopt(connection: Connection) -> None:
-    """Make a connection of the caller's pool fit for use, once."""
+    """Configure a connection of the caller's pool once."""
     if connection not in _adopted:
         connection.autocommit = True
         _configure(connection)
@@ -355,11 +358,11 @@ def _note(diagnostic: Diagnostic) -> None:
 
 
 def _check_alive(connection: Connection) -> None:
-    """An idle connection has nothing to say; if it has, it is mostly that the server is gone."""
+    """An idle connection that is readable was mostly closed by the server."""
     for _ in range(3):
         if not select.select([connection.pgconn.socket], [], [], 0)[0]:
             return
-        # First its last words, then the end.
+        # The last message of the server first, then the end of the stream.
         connection.pgconn.consume_input()
         if connection.pgconn.status != psycopg.pq.ConnStatus.OK:
             break
@@ -367,7 +370,7 @@ def _check_alive(connection: Connection) -> None:
 
 
 def _shown_name(url: str) -> str:
-    """The database in words, without its password."""
+    """The database and host for error messages, without the password."""
     try:
         info = psycopg.conninfo.conninfo_to_dict(url)
     except psycopg.Error as error:
@@ -382,8 +385,8 @@ def _shown_name(url: str) -> str:
 
 
 def _without_values(text: str, url: str) -> str:
-    """libpq quotes what it does not understand, which may be a password. The name of a parameter is none, unless the
-    parameters begin within one."""
+    """libpq quotes the part of a URL that it cannot parse, which may be a password. The name of a query parameter is
+    safe to show, unless a password contains the question mark before it."""
     line = " ".join(text.split())
     is_harmless = line.startswith("invalid URI query parameter") and "@" not in url.partition("?")[2]
     return line if is_harmless else line.partition('"')[0].rstrip(" :")

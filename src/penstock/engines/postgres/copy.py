@@ -16,14 +16,13 @@ from penstock.engines.postgres.connection import Database
 if TYPE_CHECKING:
     import pyarrow
 
-# The rows are wanted in the order of an index, all of them: what the planner thinks of tables that were never analysed
-# must not talk it into sorting.
+# All rows are read in index order. Without these settings the planner would sort tables that were never analysed.
 PLANNING = (
     "-c work_mem=256MB -c jit=off -c enable_seqscan=off -c enable_bitmapscan=off -c enable_hashjoin=off "
     "-c enable_mergejoin=off -c enable_sort=off"
 )
-# How much of an answer becomes one record batch. The driver's own 16 MB are memory that the system hands out anew, page
-# by page, for every batch; and rows may be large.
+# The size of a record batch. The driver's default of 16 MB is memory that the system maps anew, page by page, for every
+# batch; and rows may be large.
 BATCH_BYTES = 3 * 1024 * 1024
 _BATCH_BYTES = "adbc.postgresql.batch_size_hint_bytes"
 
@@ -34,7 +33,7 @@ def rows(database: Database, statement: str, parameters: Sequence[Any] = ()) -> 
 
 
 def table(database: Database, statement: str, parameters: Sequence[Any]) -> pyarrow.Table:
-    """The same, all in memory."""
+    """The same as one table in memory."""
     with _executed(database, statement, parameters) as cursor:
         found: pyarrow.Table = cursor.fetch_arrow_table()
         return found
@@ -42,7 +41,7 @@ def table(database: Database, statement: str, parameters: Sequence[Any]) -> pyar
 
 @contextmanager
 def _executed(database: Database, statement: str, parameters: Sequence[Any]) -> Iterator[Any]:
-    """COPY takes no parameters: numbers and marks, which the engine made itself, are written into the statement."""
+    """Run a statement. COPY takes no parameters, so the engine's numbers and marks are formatted into the text."""
     text = statement
     if parameters:
         with database.connection() as connection:
@@ -53,7 +52,7 @@ def _executed(database: Database, statement: str, parameters: Sequence[Any]) -> 
             yield cursor
             cursor.close()
         except BaseException:
-            # What is left of the answer would be in the way of the next one.
+            # Unread rows of this result would precede the next one.
             _close(cursor)
             _close(arrow)
             raise
@@ -61,8 +60,8 @@ def _executed(database: Database, statement: str, parameters: Sequence[Any]) -> 
 
 
 def _begun(database: Database, text: str) -> tuple[Any, Any]:
-    """To connect takes longer than many a read, because the driver asks for all types: connections are used again,
-    unless the server has ended them meanwhile."""
+    """Execute on an idle connection or a new one. Connecting takes longer than many reads, because the driver loads all
+    types; idle connections that the server has ended are dropped."""
     while database.waiting:
         arrow = database.waiting.pop()
         try:
@@ -94,7 +93,7 @@ def _close(one: Any) -> None:
 
 
 def _place(url: str) -> str:
-    """The same server, with settings for reading."""
+    """The URL with settings for the planner."""
     options = conninfo_to_dict(url).get("options") or ""
     return make_conninfo(url, options=f"{options} {PLANNING}".strip())
 

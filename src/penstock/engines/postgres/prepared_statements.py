@@ -1,7 +1,7 @@
 """Prepared statements of a connection, called by name.
 
-A psycopg cursor could do this, at a price: docs/decisions/0207. This module uses what its cursors are built from: the
-same dumpers and loaders, and the same wait, which a signal can interrupt.
+This is below the cursors of psycopg, which cost more per call (docs/decisions/0207), and uses what they are built from:
+the same dumpers and loaders, and the same wait, which a signal can interrupt.
 
 A name is derived from the statement's text and types, so it denotes the same statement in every session, whoever
 prepared it. Behind a pooler, whose sessions are shared by many clients, nothing is prepared.
@@ -24,13 +24,13 @@ from penstock.engines.statements import Statements
 
 Rows = list[tuple[Any, ...]]
 SQL = Statements("penstock.engines.postgres", "sql/connection.sql")
-# The session does not have the statement, has it from somebody else, or its answer has another shape since an upgrade.
+# The session lacks the statement, another client prepared it, or its result type has changed with an upgrade.
 OUTDATED = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement, errors.FeatureNotSupported)
 _ATTRIBUTE = "penstock_prepared"
 
 
 def rows(connection: Connection, statement: str, parameters: Sequence[Any], has_name: bool = True) -> Rows:
-    """Call a statement. With a name it is prepared at its first call, where the session is ours alone."""
+    """Run a statement. With a name it is prepared at its first use, unless the session is shared through a pooler."""
     known: Prepared | None = connection.__dict__.get(_ATTRIBUTE)
     if known is None:
         known = connection.__dict__[_ATTRIBUTE] = Prepared(connection)
@@ -38,18 +38,18 @@ def rows(connection: Connection, statement: str, parameters: Sequence[Any], has_
 
 
 def is_pooled(connection: Connection) -> bool:
-    """Whether a pooler stands between us and the server: it answers for sessions that have other numbers."""
+    """Whether a pooler stands between client and server: then the session has another process id."""
     found = _Statement(connection, SQL.session).unnamed(())
     return bool(found[0][0] != connection.pgconn.backend_pid)
 
 
 class Prepared:
-    """What one connection has prepared. It belongs to the connection, as an attribute, and goes with it."""
+    """The prepared statements of one connection, kept as an attribute of it."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._statements: dict[str, _Statement] = {}
-        # Asked when the first name is wanted.
+        # Determined when the first name is needed.
         self._is_ours: bool | None = None
 
     def rows(self, statement: str, parameters: Sequence[Any], has_name: bool) -> Rows:
@@ -62,7 +62,7 @@ class Prepared:
             try:
                 return known.named(parameters)
             except OUTDATED:
-                # Names cannot be relied on here. The call had no effect; only a transaction around it is spoilt.
+                # Names are not reliable here. The call had no effect, but an open transaction is aborted.
                 self._is_ours = False
                 if self._connection.pgconn.transaction_status != TransactionStatus.IDLE:
                     raise
@@ -76,7 +76,7 @@ class _Statement:
         self._text = re.sub("%s", lambda _: f"${next(places)}", text).encode()
         self._formats = [PyFormat.AUTO] * (next(places) - 1)
         self._transformer = Transformer(connection)
-        # By the types of the parameters: a small number is another type than a large one.
+        # By the types of the parameters: psycopg picks an integer type by the size of the number.
         self._names: dict[tuple[int, ...], bytes] = {}
 
     def named(self, parameters: Sequence[Any]) -> Rows:
@@ -88,7 +88,7 @@ class _Statement:
         return self._rows()
 
     def unnamed(self, parameters: Sequence[Any]) -> Rows:
-        """Prepared and called in one message, which no pooler takes apart."""
+        """Parse and execute in one message, which a pooler sends to one session."""
         values, types = self._dumped(parameters)
         self._connection.pgconn.send_query_params(
             self._text, values, types, self._transformer.formats, result_format=Format.BINARY

@@ -58,11 +58,11 @@ class PreparedWrite:
         self._messages += len(chunk.items)
 
     def _place(self, priority: int, count: int, longest: int) -> binary_rows.Place:
-        """In transactions of their own. Others who need the lane would have to wait for the end of this one; and each
-        commit brings to the disk in one go what was copied before, which the server would else do page by page when
-        its buffers are full, while those who write wait."""
+        """In transactions of their own. Other senders to the lane would wait for the end of this transaction; and each
+        commit flushes the WAL of what was copied before, which writers would otherwise do page by page when the buffers
+        are full."""
         if priority not in self._priorities:
-            self._database.rows(SQL.prepare_lane, (self._queue, [priority]))
+            self._database.rows(SQL.prepare, (self._queue, [priority]))
             self._priorities.add(priority)
         [found] = self._database.rows(SQL.reserve_positions, (self._queue, priority, count, longest))
         return binary_rows.Place(self._tx, *found)
@@ -79,8 +79,8 @@ class PreparedWrite:
 
     def end(self) -> None:
         self._wait()
-        self._run(SQL.prepare.replace("{name}", self._name))
-        if not self._database.value(SQL.finish_write, (self._name, self._messages)):
+        self._run(SQL.prepare_transaction.replace("{name}", self._name))
+        if not self._database.value(SQL.finish_prepared_write, (self._name, self._messages)):
             _end(self._database, self._name, "dropped")
             raise Refused(f"what was written to queue {shown(self._queue)} was given up meanwhile: write it again")
 
@@ -101,7 +101,7 @@ class PreparedWrite:
 @contextmanager
 def prepared(database: Database, queue: str, key: str, part: str) -> Iterator[PreparedWrite | None]:
     """A write for a part of a batch; None when the part has to be staged instead."""
-    name = database.value(SQL.begin_write, (queue, key, part))
+    name = database.value(SQL.begin_prepared_write, (queue, key, part))
     if name is None:
         yield None
         return
@@ -118,18 +118,18 @@ def prepared(database: Database, queue: str, key: str, part: str) -> Iterator[Pr
             raise
         finally:
             write.close()
-    database.rows(SQL.withdraw_write, (name,))
+    database.rows(SQL.withdraw_prepared_write, (name,))
     yield None
 
 
 def finish(database: Database, queue: str | None = None, key: str | None = None) -> None:
     """Commit or roll back the prepared writes that were decided on: those of a key, or all."""
     names = []
-    for name, fate in database.rows(SQL.decided_writes, (queue, key)):
+    for name, fate in database.rows(SQL.decided_prepared_writes, (queue, key)):
         _end(database, name, fate)
         names.append(name)
     if names:
-        database.rows(SQL.forget_writes, (names,))
+        database.rows(SQL.forget_prepared_writes, (names,))
 
 
 def _end(database: Database, name: str, fate: str) -> None:

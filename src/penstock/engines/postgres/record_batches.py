@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def read(
     database: Database, part: Part, batch_rows: int, columns: Sequence[str] | None, salt: int
 ) -> Iterator[pyarrow.RecordBatch]:
-    """What is asked for is checked at once, what is there is read as it is needed."""
+    """Arguments are checked immediately; rows are read as they are consumed."""
     table = tables.check_table(part.table)
     schema = tables.schema(table, columns)
     return _read(database, part, table, batch_rows, schema, salt)
@@ -59,7 +59,7 @@ def _read(
 
 
 def _slices(count: int, most: int) -> Iterator[tuple[int, int]]:
-    """Of like size, because each costs something however small it is."""
+    """Slices of similar size, because each has a fixed cost."""
     slices = -(-count // most)
     for number in range(slices):
         yield count * number // slices, count * (number + 1) // slices
@@ -100,8 +100,8 @@ def _trail(part: Part, queue_id: int) -> tuple[Any, ...]:
 
 
 def _checked(database: Database, part: Part, rows: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-    """Whether rows have gone is looked at when the first ones are there: then the statement has its snapshot, and still
-    sees what goes later."""
+    """Check for removed rows after the first batch: by then the statement has its snapshot, which still shows rows that
+    are removed later."""
     first = next(rows, None)
     ends = (text_of(part.start), text_of(part.end))
     database.rows(SQL.check_part, (part.queue, part.table, *ends, *_places(part), *part.witness))

@@ -18,7 +18,7 @@ SQL = Statements("penstock.engines.postgres", "sql/repair.sql")
 
 
 def repair(database: Database, dry_run: bool, choices: Choices) -> list[Repair]:
-    """Each by itself: what was mended stays so if the next one fails."""
+    """Each repair is a transaction of its own, so that it stays when a later one fails."""
     return flaws.repaired(find(database, choices), dry_run)
 
 
@@ -32,7 +32,7 @@ def find(database: Database, choices: Choices = flaws.NOTHING_CHOSEN) -> list[Fl
 
 
 def _sequences(database: Database) -> Iterator[Flaw]:
-    """As after a failover to a logical replica, which has the rows and not the sequences."""
+    """For example after a failover to a logical replica, which has the rows but not the sequences."""
     for kind, used, given in database.rows(SQL.late_sequences):
         finding = f"{kind} {used} is in use, and the last one given out is {given}: numbers would be used twice"
         mend = partial(database.rows, SQL.raise_sequence, (kind, used))
@@ -61,6 +61,6 @@ def _lost(database: Database) -> Iterator[Flaw]:
 
 
 def _batches(database: Database, choices: Choices) -> Iterator[Flaw]:
-    end = SQL.start_batch if choices.batches == "start" else SQL.cancel_batch
+    end = SQL.batch_start if choices.batches == "start" else SQL.batch_cancel
     for queue, batch, count in database.rows(SQL.stranded_batches, (flaws.STRANDED_SECONDS,)):
         yield flaws.stranded(queue, batch, count, choices.batches, partial(database.rows, end, (queue, batch)))

@@ -48,7 +48,7 @@ def message(row: Row, queue: str) -> Message:
 
 
 def storable(reason: str | None) -> str | None:
-    """PostgreSQL's text has no NUL: what no text has (a noncharacter) stands for it."""
+    """PostgreSQL's text has no NUL: a noncharacter replaces it."""
     return reason if reason is None or "\0" not in reason else reason.replace("\0", NUL)
 
 
@@ -148,12 +148,12 @@ def _decoded(text: str) -> bytes:
 
 
 def options_json(drafts: Sequence[Draft]) -> str:
-    """Options parallel to the payloads; those that are not set are left out."""
+    """Options parallel to the payloads, without unset ones."""
     return _encode([_given(options) for _, _, options in drafts]).decode()
 
 
 def stored(draft: Draft | None) -> str | None:
-    """A message that is sent later, by the database."""
+    """The stored form of a message that the database sends later."""
     if draft is None:
         return None
     payload, content_type, options = draft

@@ -13,47 +13,57 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.engines import sink_rows
 from penstock.engines.postgres import prepared_write, rows
-from penstock.engines.postgres.connection import Database
+from penstock.engines.postgres.calls import SQL, Caller
 from penstock.engines.postgres.dumpers import Column, Payloads
-from penstock.engines.statements import Statements
 
 if TYPE_CHECKING:
     import pyarrow
 
-SQL = Statements("penstock.engines.postgres", "sql/verbs.sql")
-# What a chunk holds at most, unless a single payload is larger.
+# The limits of a chunk, unless a single payload is larger.
 CHUNK_ROWS = 10_000
 CHUNK_BYTES = 16 * 1024 * 1024
-# Messages with options are looked at one by one.
+# Rows of a chunk whose messages have options, which are converted one by one.
 CAREFUL_ROWS = 1_000
-# What a part has at least to be worth a prepared write, which waits for the disk three times.
+# The least size of a part that is worth a prepared write, which waits for the disk three times.
 LARGE_ROWS = 20_000
 LARGE_BYTES = 16 * 1024 * 1024
 
 
-def stage(database: Database, queue: str, key: str, part: str, batches: Iterable[pyarrow.RecordBatch]) -> int:
-    first, rest = _beginning(iter(batches))
-    count = ordinal = 0
-    with nullcontext() if rest is None else prepared_write.prepared(database, queue, key, part) as write:
-        for batch in chain(first, rest or ()):
-            sink_rows.check_batch(batch)
-            for payloads, longest, priority, kind, kinds, options in _chunks(batch):
-                if write is not None and priority is not None:
-                    write.write(payloads, longest, priority, kind, kinds)
-                else:
-                    chunk = (payloads, longest, priority, kind, kinds, options)
-                    database.rows(SQL.stage_chunk, (queue, key, part, ordinal, *chunk))
-                    ordinal += 1
-            count += batch.num_rows
-        if ordinal:
-            database.rows(SQL.stage_part, (queue, key, part, ordinal))
-    return count
+class PostgresSink(Caller):
+    def stage(self, queue: str, key: str, part: str, batches: Iterable[pyarrow.RecordBatch]) -> int:
+        _ = self.salt
+        first, rest = _beginning(iter(batches))
+        count = ordinal = 0
+        with nullcontext() if rest is None else prepared_write.prepared(self.database, queue, key, part) as write:
+            for batch in chain(first, rest or ()):
+                sink_rows.check_batch(batch)
+                for payloads, longest, priority, kind, kinds, options in _chunks(batch):
+                    if write is not None and priority is not None:
+                        write.write(payloads, longest, priority, kind, kinds)
+                    else:
+                        chunk = (payloads, longest, priority, kind, kinds, options)
+                        self._rows(SQL.stage_chunk, queue, key, part, ordinal, *chunk)
+                        ordinal += 1
+                count += batch.num_rows
+            if ordinal:
+                self._rows(SQL.stage_part, queue, key, part, ordinal)
+        return count
+
+    def release(self, queue: str, key: str, parts: Sequence[str]) -> int | None:
+        count: int | None = self._value(SQL.release_staged, queue, key, list(parts))
+        prepared_write.finish(self.database, queue, key)
+        self.watch.committed()
+        return count
+
+    def discard(self, queue: str, key: str) -> None:
+        self._rows(SQL.discard_staged, queue, key)
+        prepared_write.finish(self.database, queue, key)
 
 
 def _beginning(
     batches: Iterator[pyarrow.RecordBatch],
 ) -> tuple[list[pyarrow.RecordBatch], Iterator[pyarrow.RecordBatch] | None]:
-    """As much of a part as shows that it is large, and its rest; no rest when the part is small."""
+    """The first batches of a part, up to the size of a large one, and the rest; None when the part is small."""
     first: list[pyarrow.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -96,14 +106,3 @@ def _types(batch: pyarrow.RecordBatch) -> tuple[str | None, list[str | None] | N
     column = batch.column("content_type")
     found = column.unique()
     return (found[0].as_py(), None) if len(found) == 1 else (None, column.to_pylist())
-
-
-def release(database: Database, queue: str, key: str, parts: Sequence[str]) -> int | None:
-    count: int | None = database.value(SQL.release_staged, (queue, key, list(parts)))
-    prepared_write.finish(database, queue, key)
-    return count
-
-
-def discard(database: Database, queue: str, key: str) -> None:
-    database.rows(SQL.discard_staged, (queue, key))
-    prepared_write.finish(database, queue, key)

@@ -71,7 +71,8 @@ def filled() -> Iterator[Filled]:
         short.send_many([b"x"] * 5)
         finished = long.send_many([b"x" * 400] * FINISHED)
         middle = store.engine.position(long.name, finished[2_000])
-        long.receive(limit=10, group="other")
+        # In flight until the end of the module, however slow the machine is.
+        long.receive(limit=10, group="other", lease_seconds=3600)
         long.ack_many(long.receive(limit=FINISHED - 500))
         long.settle([penstock.Reject(one, f"error {one.position}") for one in long.receive(limit=500)])
         for _ in range(SENDS):

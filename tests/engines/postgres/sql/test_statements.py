@@ -15,6 +15,7 @@ NUMBERS = {
     "create or replace view %s as select %s where false": "regclass, and its columns, whose names were quoted",
     "drop function if exists %s": "regprocedure",
     "drop routine if exists %s": "regprocedure",
+    "create or replace procedure %1$I.%2$I(%3$s) '": "the parameters of a procedure, from penstock.compat_procedure",
     "alter table %s rename to %I": "regclass",
     "alter type %s rename attribute %I to %I": "regclass",
     "alter table %s rename column %I to %I": "regclass",

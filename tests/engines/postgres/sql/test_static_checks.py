@@ -1,5 +1,5 @@
-"""Every function is checked statically. PL/pgSQL itself looks at a statement only when it is executed, so a name that
-no longer exists would stay unnoticed in a branch that runs seldom."""
+"""Static checks of every function. PL/pgSQL itself looks at a statement only when it is executed, so a name that does
+not exist would stay unnoticed in a branch that runs seldom."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ begin
         from penstock.compat_configuration c
         where c.schema_id = _schema_id and c.unit = 'cron'
     loop
-        perform cron.schedule(penstock._job(_schema_id || ':' || job.setting_name), job.setting_value, job.command);
+        perform cron.schedule(penstock._job_name(_schema_id || ':' || job.setting_name), job.setting_value, job.command);
     end loop;
 end
 $$;
@@ -35,7 +35,7 @@ begin
     end if;
     if exists (
         select from cron.job as j
-        where starts_with(j.jobname, penstock._job(_schema_id || ':')) and j.username = current_user
+        where starts_with(j.jobname, penstock._job_name(_schema_id || ':')) and j.username = current_user
     ) then
         perform penstock._schedule_compat_jobs(_schema_id);
     end if;
@@ -46,7 +46,7 @@ create or replace function penstock._unschedule_compat_jobs(_schema_id integer) 
 language plpgsql as $$
 begin
     if penstock._cron_is_installed() then
-        perform cron.unschedule(j.jobid) from cron.job j where starts_with(j.jobname, penstock._job(_schema_id || ':'));
+        perform cron.unschedule(j.jobid) from cron.job j where starts_with(j.jobname, penstock._job_name(_schema_id || ':'));
     end if;
 end
 $$;

@@ -36,7 +36,7 @@ begin
             message = format('no message of %I.message is locked that this archive row could be of', tg_table_schema),
             hint = 'A lock that ended is the end of the message: the sweep has archived it as lock_expired.';
     end if;
-    -- The sweep was faster than the worker. It is one end, and the row that is there says so.
+    -- The sweep ended the message before the worker did: return the existing row.
     new.id := ended.id;
     new.created_at := penstock.to_time(ended.created_at);
     new.archived_at := penstock.to_time(ended.died_at);
@@ -144,7 +144,7 @@ begin
 end
 $$;
 
--- Remove what a statement has deleted from message_archive: dead letters, succeeded messages, and messages that this
+-- Remove the messages that a statement has deleted from message_archive: dead letters, succeeded messages, and messages that this
 -- transaction deleted from the table message without an archive row. What another group has not finished stays.
 create or replace function penstock._archive_clear() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
@@ -184,12 +184,12 @@ declare
     _first bigint;
 begin
     for g in select * from penstock.group where queue_id = q.queue_id and group_id <> _group_id order by group_id loop
-        _first := penstock._unfinished(q, g);
+        _first := penstock._first_unfinished_position(q, g);
         if exists (select 1 from unnest(_positions) as one where one >= _first) then
             raise exception using errcode = 'PN200',
                 message = format(
-                    'messages of queue %s from %s on are not finished in group %s', penstock._shown(q.name), _first,
-                    penstock._shown(g.name)
+                    'messages of queue %s from %s on are not finished in group %s', penstock._quote_value(q.name), _first,
+                    penstock._quote_value(g.name)
                 ),
                 hint = 'Nothing was removed. penstock.remove and penstock.flush remove messages from all groups.';
         end if;

@@ -85,16 +85,6 @@ begin
 end
 $$;
 
--- The result of a message that was deleted without an archive row.
-create or replace function penstock._unsaid_result(live penstock.compat_live) returns penstock.message_status
-language sql volatile as $$
-    select (case
-        when live.state <> 'leased' then 'rejected'
-        when live.lease_ends_at <= penstock.now_us() then 'lock_expired'
-        else 'success'
-    end)::penstock.message_status
-$$;
-
 -- Deferred trigger: end the messages that a transaction deleted without archive rows. Those that nobody had locked are
 -- leased together first.
 create or replace function penstock._finish_removal() returns trigger
@@ -127,7 +117,11 @@ begin
         live := penstock._compat_find_at(b.queue_id, _position);
         if live.position is null or penstock._message_end(
             b.queue_id, live,
-            case when live.token = lease.token then 'rejected' else penstock._unsaid_result(live) end,
+            (case
+                when live.token = lease.token or live.state <> 'leased' then 'rejected'
+                when live.lease_ends_at <= penstock.now_us() then 'lock_expired'
+                else 'success'
+            end)::penstock.message_status,
             coalesce(live.consumer, penstock._session_name()), 'deleted'
         ) then
             continue;
@@ -135,7 +129,7 @@ begin
         perform penstock._check_isolation('the end of a message whose lock is not found');
         if (penstock._compat_find_at(b.queue_id, _position)).position is not null then
             raise exception using errcode = 'PN200',
-                message = format('message %s of queue %s cannot be deleted now', _position, penstock._shown(b.queue)),
+                message = format('message %s of queue %s cannot be deleted now', _position, penstock._quote_value(b.queue)),
                 hint = 'Its queue is paused, or it waits for another attempt, or somebody else is taking it.';
         end if;
     end loop;
@@ -151,7 +145,7 @@ deferrable initially deferred for each row execute function penstock._finish_rem
 -- Notify the workers of the convention of each message that they may lock.
 create or replace function penstock._compat_notify_new(_positions bigint[]) returns void
 language sql as $$
-    select penstock._notify('new_message', position::text) from unnest(_positions) as position
+    select penstock._send_notification('new_message', position::text) from unnest(_positions) as position
 $$;
 
 -- Notify of a dead message on the convention's channel and in the server log.
@@ -166,7 +160,7 @@ begin
             case _outcome when 'rejected' then _outcome when 'lease_expired' then 'lock_expired' else 'failed' end
         );
     end loop;
-    perform penstock._notify('dead_message', _position::text);
+    perform penstock._send_notification('dead_message', _position::text);
 end
 $$;
 

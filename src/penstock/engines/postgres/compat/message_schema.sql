@@ -1,10 +1,10 @@
 -- The schema of the LISTEN/NOTIFY convention: the tables message and message_archive, as views that write to the log.
 
 create or replace function penstock._write_message_schema(_name text, _schema_id integer) returns void
-language plpgsql as $furnish$
+language plpgsql as $outer$
 begin
     execute format($text$
-        -- The detour lets `for update`, which some workers say before they lock, pass by without locking anything of ours.
+        -- The subquery makes `select for update`, which some workers run before they lock, lock no table of Penstock.
         create or replace view %1$I.message with (security_barrier) as
         with live as not materialized (select * from penstock.compat_message where schema_id = %2$L)
         select id, created_at::timestamp as created_at, message, lock_expires_at::timestamp as lock_expires_at from live;
@@ -31,4 +31,4 @@ begin
         for each row execute function penstock._refuse('How a message ended never changes; redrive sends it again.');
     $text$, _name, _schema_id, penstock._status_schema(_name));
 end
-$furnish$;
+$outer$;

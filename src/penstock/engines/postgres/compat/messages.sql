@@ -2,12 +2,12 @@
 -- settling in somebody's name.
 
 -- Validate the name of a sender or settler, which may be any text in the conventions, even an empty one.
-create or replace function penstock._check_who(_kind text, _who text) returns text
+create or replace function penstock._check_free_name(_kind text, _who text) returns text
 language plpgsql immutable as $$
 begin
     if length(_who) > 255 then
         raise exception using errcode = 'PN101',
-            message = format('%s %s has %s characters: at most 255', _kind, penstock._shown(_who), length(_who));
+            message = format('%s %s has %s characters: at most 255', _kind, penstock._quote_value(_who), length(_who));
     end if;
     return _who;
 end
@@ -59,9 +59,9 @@ create or replace function penstock._compat_lease_all(
 )
 language plpgsql as $$
 declare
-    _now bigint := penstock.now_us();
     q penstock.queue;
     g penstock.group;
+    r penstock.receive_call;
     one record;
     lane record;
     _lane_id integer;
@@ -71,14 +71,19 @@ begin
     select * into q from penstock.queue where queue_id = _queue_id;
     if current_setting('transaction_isolation') <> 'read committed' or q.ordered then
         raise exception using errcode = 'PN200',
-            message = format('one message of queue %s cannot be locked here', penstock._shown(q.name)),
+            message = format('one message of queue %s cannot be locked here', penstock._quote_value(q.name)),
             hint = 'It needs isolation level read committed, and a queue that is not ordered.';
     elsif q.paused then
         return;
     end if;
     g := penstock._ensure_group(q, penstock._default_group(q));
     perform penstock._refuse_stream_group(q, g);
-    perform penstock._reclaim_leases(q, g, null, _now, 2147483647, 2147483647);
+    r.queue_id := _queue_id;
+    r.group_id := g.group_id;
+    r.consumer := _consumer;
+    r.lease_seconds := _lease_seconds;
+    r.now := penstock.now_us();
+    perform penstock._reclaim_leases(q, g, null, r.now, 2147483647, 2147483647);
     token := greatest(
         (extract(epoch from clock_timestamp()) * 1000000)::bigint,
         (select max(t.token) + 1 from penstock.tracked as t where t.group_id = g.group_id),
@@ -87,6 +92,7 @@ begin
             from penstock.lane as n where n.queue_id = _queue_id
         )
     );
+    r.token := token;
     for one in
         select s.position, l.lane_id, l.tx
         from unnest(_positions) as s (position)
@@ -96,52 +102,51 @@ begin
         ) as l on true
         order by l.lane_id, s.position
     loop
-        if penstock._compat_lease_retry(q, g, one.position, _consumer, _lease_seconds, token, _now) then
+        if penstock._compat_lease_retry(r, one.position) then
             taken := taken || one.position;
             continue;
         elsif one.lane_id is null then
             continue;
         elsif one.tx is distinct from pg_current_xact_id_if_assigned() then
             if one.lane_id is distinct from _lane_id then
-                perform penstock._compat_leave_lane(q, g, _lane_id, lane.how, _consumer, token, _now);
+                perform penstock._compat_leave_lane(r, q, g, _lane_id, lane.how);
                 _lane_id := one.lane_id;
                 select * into lane from penstock._enter_lane(g.group_id, _lane_id, false, true);
             end if;
             continue when lane.how is null or lane.others @> (one.position & 17592186044415)
                 or lane.how <> 'cursor' and not pg_try_advisory_xact_lock(penstock._message_key(g.group_id, one.position));
         end if;
-        if penstock._compat_lease_unread(q, g, one.lane_id, one.position, _consumer, _lease_seconds, token, _now) then
+        if penstock._compat_lease_unread(r, q, one.lane_id, one.position) then
             taken := taken || one.position;
         end if;
     end loop;
-    perform penstock._compat_leave_lane(q, g, _lane_id, lane.how, _consumer, token, _now);
+    perform penstock._compat_leave_lane(r, q, g, _lane_id, lane.how);
 end
 $$;
 
 -- Lease a message that waits for a retry, if it is due.
-create or replace function penstock._compat_lease_retry(
-    q penstock.queue, g penstock.group, _position bigint, _consumer text, _lease_seconds double precision, _token bigint,
-    _now bigint
-) returns boolean
+create or replace function penstock._compat_lease_retry(r penstock.receive_call, _position bigint) returns boolean
 language plpgsql as $$
 declare
     t penstock.tracked;
 begin
-    select * into t from penstock.tracked where group_id = g.group_id and position = _position and state <> 'leased' for update;
-    if not found or t.expires_at <= _now or (t.state = 'held' and t.until_at > _now) then
+    select * into t from penstock.tracked
+    where group_id = r.group_id and position = _position and state <> 'leased' for update;
+    if not found or t.expires_at <= r.now or (t.state = 'held' and t.until_at > r.now) then
         return false;
     elsif t.state = 'held' then
-        perform penstock._record_audit(q.queue_id, g.group_id, 'due', 'ready', _position, 'system', null, t.attempt, null, _now);
+        perform penstock._record_audit(
+            r.queue_id, r.group_id, 'due', 'ready', _position, 'system', null, t.attempt, null, r.now
+        );
     end if;
-    perform penstock._lease_retry(q, t, _consumer, _lease_seconds, _token, _now);
+    perform penstock._lease_retry(r, t);
     return true;
 end
 $$;
 
 -- Lease a message ahead of the cursor, if it is still free now that nobody else can lease it.
 create or replace function penstock._compat_lease_unread(
-    q penstock.queue, g penstock.group, _lane_id integer, _position bigint, _consumer text, _lease_seconds double precision,
-    _token bigint, _now bigint
+    r penstock.receive_call, q penstock.queue, _lane_id integer, _position bigint
 ) returns boolean
 language plpgsql as $$
 declare
@@ -149,25 +154,22 @@ declare
 begin
     select * into m from penstock.log where position = _position and lane_id = _lane_id;
     if (penstock._compat_find_at(q.queue_id, _position)).state is distinct from 'ready'
-        or penstock._expiry_event(q, m.expires_at, m.deadline_at, m.batch_id, _now) is not null then
+        or penstock._expiry_event(q, m.expires_at, m.deadline_at, m.batch_id, r.now) is not null then
         return false;
     end if;
-    perform penstock._lease_ahead(
-        q, g, _lane_id, (select priority from penstock.lane where lane_id = _lane_id), _position, _consumer, _lease_seconds,
-        _token, _now
-    );
+    perform penstock._lease_ahead(r, _lane_id, (select priority from penstock.lane where lane_id = _lane_id), _position);
     return true;
 end
 $$;
 
 -- Leave a lane: the holder of its lock moves the cursor over what was leased, and publishes it.
 create or replace function penstock._compat_leave_lane(
-    q penstock.queue, g penstock.group, _lane_id integer, _how text, _consumer text, _token bigint, _now bigint
+    r penstock.receive_call, q penstock.queue, g penstock.group, _lane_id integer, _how text
 ) returns void
 language plpgsql as $$
 begin
     if _how in ('cursor', 'locked') then
-        perform penstock._pass_taken(q, g, _lane_id, _consumer, _token, _now);
+        perform penstock._pass_leased_messages(q, g, _lane_id, r.consumer, r.token, r.now);
     end if;
     if _how is not null then
         perform penstock._publish_receive(g.group_id, _lane_id);
@@ -177,7 +179,7 @@ $$;
 
 -- Move a cursor over messages that were leased ahead of it, so that few skips remain. The lane must be locked. It stops
 -- at the first message that was not leased, so it must read them in index order, whatever the statistics say.
-create or replace function penstock._pass_taken(
+create or replace function penstock._pass_leased_messages(
     q penstock.queue, g penstock.group, _lane_id integer, _consumer text, _token bigint, _now bigint
 ) returns void
 language plpgsql
@@ -210,7 +212,7 @@ begin
         end if;
         exit when _is_fresh;
         c.prev := c.snap;
-        c.snap := penstock._snapshot();
+        c.snap := penstock._current_snapshot();
         exit when c.prev::text = c.snap::text;
         c.at_tx := '0';
         c.at_position := 0;
@@ -243,7 +245,7 @@ begin
     if msg.position is null then
         return false;
     end if;
-    msg.consumer := penstock._check_who('settled by', _by);
+    msg.consumer := penstock._check_free_name('settled by', _by);
     if _event in ('failed', 'lease_expired') then
         perform penstock._end_message(
             q, g, msg, case _event when 'failed' then 'nak' else 'lease_end' end, _event, _by, _reason, msg.attempt,

@@ -79,7 +79,7 @@ $$;
 
 -- The schema of the type of `result` in a message_archive. Scripts of the convention name it without a schema and
 -- expect it in `public`, so it is created there, or else in the schema itself. An existing type is used if it has the
--- four results and a trusted owner: whoever drops a type can drop what uses it.
+-- four results and a trusted owner, because dropping a type can drop the objects that use it.
 create or replace function penstock._status_schema(_schema text) returns text
 language plpgsql as $$
 declare

@@ -15,7 +15,7 @@ begin
             hint = 'That id means that the queue is empty. Leave it out, or choose another.';
     end if;
     _options := jsonb_build_object(
-        -- 0 is the default of the conventions and means what the settings say; before now means now.
+        -- 0 is the default of the convention and stands for the setting; a negative delay means now.
         'delay_seconds', case when _delay_seconds <> 0 then greatest(_delay_seconds, 0) end,
         'ttl_seconds', case when _item_ttl > 15 then _item_ttl * 60.0 end,
         'id', _message_id,
@@ -26,7 +26,7 @@ begin
         (select b.queue from penstock._compat_target(_schema_id) as b), array[convert_to(_message_json::text, 'UTF8')],
         array['application/json'],
         jsonb_build_array(_options || jsonb_build_object(
-            'created_by', penstock._check_who('created_by', coalesce(_created_by, 'system'))
+            'created_by', penstock._check_free_name('created_by', coalesce(_created_by, 'system'))
         )),
         true, pg_current_xact_id()
     ))[1]::uuid;
@@ -41,7 +41,7 @@ declare
     taken record;
     _seconds double precision := case
         when _lease_seconds >= 10 then _lease_seconds
-        else penstock._setting(_schema_id, 'lease_duration')
+        else penstock._get_setting(_schema_id, 'lease_duration')
     end;
 begin
     if coalesce(_client_id, '') = '' then
@@ -121,7 +121,7 @@ begin
     if not _is_done then
         perform penstock._check_isolation('a reschedule that finds no message');
         raise exception using errcode = 'PN300',
-            message = format('queue %s has no live message %s', penstock._shown(b.queue), _msg_id),
+            message = format('queue %s has no live message %s', penstock._quote_value(b.queue), _msg_id),
             hint = 'message_history and dead_letter have what has ended.';
     elsif _asked < 0 and live.state <> 'held' then
         update penstock.tracked set expires_at = expires_at + penstock._microseconds(_asked)
@@ -213,7 +213,7 @@ language sql volatile as $$
             q.backoff_max_seconds, q.backoff_base_seconds * q.backoff_factor ^ least(greatest(_retries, 0), 64)
         )::integer
         + penstock._random_between(
-            penstock._setting(_schema_id, 'backoff_jitter_min')::integer, penstock._setting(_schema_id, 'backoff_jitter_max')::integer
+            penstock._get_setting(_schema_id, 'backoff_jitter_min')::integer, penstock._get_setting(_schema_id, 'backoff_jitter_max')::integer
         )
     from penstock.compat_schema as d join penstock.queue as q using (queue_id)
     where d.schema_id = _schema_id
@@ -221,7 +221,7 @@ $$;
 
 create or replace function penstock._random_between(_lowest integer, _highest integer) returns integer
 language sql volatile as $$
-    select floor(penstock._random() * (_highest - _lowest + 1) + _lowest)::integer
+    select floor(penstock._random_number() * (_highest - _lowest + 1) + _lowest)::integer
 $$;
 
 create or replace function penstock._compat_reset(_schema_id integer) returns void
@@ -245,7 +245,7 @@ language sql as $$
     where schema_id = _schema_id
         and at < penstock.now_us() - penstock._microseconds(86400 * case
             when _days > 0 then _days
-            else penstock._setting(_schema_id, 'audit_retention')
+            else penstock._get_setting(_schema_id, 'audit_retention')
         end)
 $$;
 
@@ -255,7 +255,7 @@ declare
     b record := penstock._compat_target(_schema_id);
     _before timestamptz := penstock.to_time(penstock.now_us()) - interval '1 day' * case
         when _days > 0 then _days
-        else penstock._setting(_schema_id, 'dead_letter_retention')
+        else penstock._get_setting(_schema_id, 'dead_letter_retention')
     end;
 begin
     perform penstock.purge(

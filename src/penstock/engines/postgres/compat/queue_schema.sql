@@ -2,135 +2,77 @@
 -- functions run with the rights of Penstock's owner, so the right to call them is all that a client needs.
 
 create or replace function penstock._write_queue_schema(_name text, _schema_id integer) returns void
-language plpgsql as $furnish$
+language plpgsql as $$
 begin
-    perform penstock._write_queue_calls(_name, _schema_id);
-    perform penstock._write_queue_maintenance(_name, _schema_id);
+    perform penstock._write_procedure(_name, p.name, p.parameters, format(p.call, _schema_id))
+    from penstock.compat_procedure as p;
+    perform penstock._write_queue_functions(_name, _schema_id);
     perform penstock._write_queue_tables(_name, _schema_id);
 end
-$furnish$;
+$$;
 
-create or replace function penstock._write_queue_calls(_name text, _schema_id integer) returns void
-language plpgsql as $furnish$
+-- The procedures of the convention: their parameters, and what each calls with the number of its schema. A lease ends when
+-- its time is over, so cron_unlock needs no duration; a message without retries left is a dead letter at once, so
+-- cron_clean_message_queue needs no number of them.
+create or replace view penstock.compat_procedure as
+select *
+from (values
+    ('enqueue',
+     'message_json json, message_id uuid default gen_random_uuid(), delay_seconds integer default 0, '
+     'created_by character varying default ''system'', item_ttl integer default 0',
+     '_compat_enqueue(%L, message_json, message_id, delay_seconds, created_by, item_ttl)'),
+    ('message_ack', 'msg_id uuid, ack_by character varying default ''system'', reason_why text default ''ACK''',
+     '_compat_settle_as(%L, msg_id, ack_by, ''ack'', reason_why)'),
+    ('message_nak', 'msg_id uuid, nak_by character varying default ''system'', reason_why text default ''NAK''',
+     '_compat_settle_as(%L, msg_id, nak_by, ''nak'', reason_why)'),
+    ('message_rej', 'msg_id uuid, rej_by character varying default ''system'', reason_why text default ''REJ''',
+     '_compat_settle_as(%L, msg_id, rej_by, ''reject'', reason_why)'),
+    ('message_reschedule',
+     'msg_id uuid, delay_seconds integer default 3600, done_by character varying default ''system'', '
+     'reason_why text default ''Rescheduled''',
+     '_compat_reschedule(%L, msg_id, delay_seconds, done_by, reason_why)'),
+    ('add_audit', 'msg_id uuid, state_id integer, audit_by character varying, reason_why text',
+     '_compat_add_audit(%L, msg_id, state_id, audit_by, reason_why)'),
+    ('recover_dead_letter',
+     'msg_id uuid default gen_random_uuid(), delay_seconds integer default 0, '
+     'recovered_by character varying default ''system'', item_ttl integer default 0, '
+     'reason_why character varying default ''dead letter recovered.''',
+     '_compat_recover(%L, msg_id, delay_seconds, recovered_by, item_ttl, reason_why, false)'),
+    ('replay_message_from_history',
+     'msg_id uuid default gen_random_uuid(), delay_seconds integer default 0, '
+     'recovered_by character varying default ''system'', item_ttl integer default 0, '
+     'reason_why character varying default ''history recovered.''',
+     '_compat_recover(%L, msg_id, delay_seconds, recovered_by, item_ttl, reason_why, true)'),
+    ('reset_queue', '', '_compat_reset(%L)'),
+    ('cron_unlock', 'lease_duration_in integer default 0', '_compat_sweep_queue(%L)'),
+    ('cron_clean_message_queue', 'max_retries integer default 7', '_compat_sweep_queue(%L)'),
+    ('cron_history_clean', 'history_retention_in integer default 0', '_compat_clean_history(%L, history_retention_in)'),
+    ('cron_dead_letter_retention', 'dead_letter_retention_in integer default 0',
+     '_compat_clean_dead(%L, dead_letter_retention_in)'),
+    ('cron_audit_clean', 'audit_retention_in integer default 0', '_compat_clean_notes(%L, audit_retention_in)')
+) as procedure (name, parameters, call);
+
+create or replace function penstock._write_procedure(_schema text, _name text, _parameters text, _call text) returns void
+language plpgsql as $$
+begin
+    execute format(
+        'create or replace procedure %1$I.%2$I(%3$s) '
+        'language plpgsql security definer set search_path = pg_catalog, pg_temp as %4$L',
+        _schema, _name, _parameters, 'begin perform penstock.' || _call || '; end'
+    );
+end
+$$;
+
+create or replace function penstock._write_queue_functions(_name text, _schema_id integer) returns void
+language plpgsql as $outer$
 begin
     execute format($text$
-        create or replace procedure %1$I.enqueue(
-            message_json json, message_id uuid default gen_random_uuid(), delay_seconds integer default 0,
-            created_by character varying default 'system', item_ttl integer default 0)
-        language plpgsql security definer set search_path = pg_catalog, pg_temp as $call$
-        begin
-            perform penstock._compat_enqueue(%2$L, message_json, message_id, delay_seconds, created_by, item_ttl);
-        end $call$;
-
         create or replace function %1$I.dequeue(
             client_id character varying, lease_seconds integer default -1,
             out msg_id uuid, out expires timestamp, out msg_json json)
         language sql security definer set search_path = pg_catalog, pg_temp as $call$
             select d.msg_id, d.expires::timestamp, d.msg_json from penstock._compat_dequeue(%2$L, client_id, lease_seconds) d
         $call$;
-
-        create or replace procedure %1$I.message_ack(
-            msg_id uuid, ack_by character varying default 'system', reason_why text default 'ACK')
-        language plpgsql security definer set search_path = pg_catalog, pg_temp as $call$
-        begin
-            perform penstock._compat_settle_as(%2$L, msg_id, ack_by, 'ack', reason_why);
-        end $call$;
-
-        create or replace procedure %1$I.message_nak(
-            msg_id uuid, nak_by character varying default 'system', reason_why text default 'NAK')
-        language plpgsql security definer set search_path = pg_catalog, pg_temp as $call$
-        begin
-            perform penstock._compat_settle_as(%2$L, msg_id, nak_by, 'nak', reason_why);
-        end $call$;
-
-        create or replace procedure %1$I.message_rej(
-            msg_id uuid, rej_by character varying default 'system', reason_why text default 'REJ')
-        language plpgsql security definer set search_path = pg_catalog, pg_temp as $call$
-        begin
-            perform penstock._compat_settle_as(%2$L, msg_id, rej_by, 'reject', reason_why);
-        end $call$;
-
-        create or replace procedure %1$I.message_reschedule(
-            msg_id uuid, delay_seconds integer default 3600, done_by character varying default 'system',
-            reason_why text default 'Rescheduled')
-        language plpgsql security definer set search_path = pg_catalog, pg_temp as $call$
-        begin
-            perform penstock._compat_reschedule(%2$L, msg_id, delay_seconds, done_by, reason_why);
-        end $call$;
-
-        create or replace procedure %1$I.add_audit(
-            msg_id uuid, state_id integer, audit_by character varying, reason_why text)
-        language plpgsql security definer set search_path = pg_catalog, pg_temp as $call$
-        begin
-            perform penstock._compat_add_audit(%2$L, msg_id, state_id, audit_by, reason_why);
-        end $call$;
-
-        -- The name that the conventions' scripts use for it; it is theirs to call and runs with the rights of the caller.
-        create or replace function %1$I.uuid_generate_v4() returns uuid
-        language sql volatile parallel safe as $call$ select pg_catalog.gen_random_uuid() $call$;
-    $text$, _name, _schema_id);
-end
-$furnish$;
-
-create or replace function penstock._write_queue_maintenance(_name text, _schema_id integer) returns void
-language plpgsql as $furnish$
-begin
-    execute format($text$
-        create or replace procedure %1$I.recover_dead_letter(
-            msg_id uuid default gen_random_uuid(), delay_seconds integer default 0,
-            recovered_by character varying default 'system', item_ttl integer default 0,
-            reason_why character varying default 'dead letter recovered.')
-        language plpgsql security definer set search_path = pg_catalog, pg_temp as $call$
-        begin
-            perform penstock._compat_recover(%2$L, msg_id, delay_seconds, recovered_by, item_ttl, reason_why, false);
-        end $call$;
-
-        create or replace procedure %1$I.replay_message_from_history(
-            msg_id uuid default gen_random_uuid(), delay_seconds integer default 0,
-            recovered_by character varying default 'system', item_ttl integer default 0,
-            reason_why character varying default 'history recovered.')
-        language plpgsql security definer set search_path = pg_catalog, pg_temp as $call$
-        begin
-            perform penstock._compat_recover(%2$L, msg_id, delay_seconds, recovered_by, item_ttl, reason_why, true);
-        end $call$;
-
-        create or replace procedure %1$I.reset_queue()
-        language plpgsql security definer set search_path = pg_catalog, pg_temp as $call$
-        begin
-            perform penstock._compat_reset(%2$L);
-        end $call$;
-
-        create or replace procedure %1$I.cron_unlock(lease_duration_in integer default 0)
-        language plpgsql security definer set search_path = pg_catalog, pg_temp as $call$
-        begin
-            perform penstock._compat_sweep_queue(%2$L);
-        end $call$;
-        comment on procedure %1$I.cron_unlock is 'A lease ends when its time is over, so how long it was does not matter.';
-
-        create or replace procedure %1$I.cron_clean_message_queue(max_retries integer default 7)
-        language plpgsql security definer set search_path = pg_catalog, pg_temp as $call$
-        begin
-            perform penstock._compat_sweep_queue(%2$L);
-        end $call$;
-        comment on procedure %1$I.cron_clean_message_queue is 'A message whose retries are used up is a dead letter at once.';
-
-        create or replace procedure %1$I.cron_history_clean(history_retention_in integer default 0)
-        language plpgsql security definer set search_path = pg_catalog, pg_temp as $call$
-        begin
-            perform penstock._compat_clean_history(%2$L, history_retention_in);
-        end $call$;
-
-        create or replace procedure %1$I.cron_dead_letter_retention(dead_letter_retention_in integer default 0)
-        language plpgsql security definer set search_path = pg_catalog, pg_temp as $call$
-        begin
-            perform penstock._compat_clean_dead(%2$L, dead_letter_retention_in);
-        end $call$;
-
-        create or replace procedure %1$I.cron_audit_clean(audit_retention_in integer default 0)
-        language plpgsql security definer set search_path = pg_catalog, pg_temp as $call$
-        begin
-            perform penstock._compat_clean_notes(%2$L, audit_retention_in);
-        end $call$;
 
         create or replace function %1$I.calculate_offset(numberofretries integer) returns integer
         language sql security definer set search_path = pg_catalog, pg_temp as $call$
@@ -141,12 +83,16 @@ begin
         language sql security definer set search_path = pg_catalog, pg_temp as $call$
             select penstock._random_between(min_value, max_value)
         $call$;
+
+        -- The name that scripts of the convention use; it runs with the rights of the caller.
+        create or replace function %1$I.uuid_generate_v4() returns uuid
+        language sql volatile parallel safe as $call$ select pg_catalog.gen_random_uuid() $call$;
     $text$, _name, _schema_id);
 end
-$furnish$;
+$outer$;
 
 create or replace function penstock._write_queue_tables(_name text, _schema_id integer) returns void
-language plpgsql as $furnish$
+language plpgsql as $outer$
 declare
     _hints constant jsonb := jsonb_build_object(
         'message_state', 'The states are the same for all queues.',
@@ -191,4 +137,4 @@ begin
                        'for each row execute function penstock._refuse(%L)', _name, _table, _hints ->> _table);
     end loop;
 end
-$furnish$;
+$outer$;

@@ -55,7 +55,7 @@ join penstock.compat_setting own using (schema_id)
 join penstock.compat_setting_kind kind using (setting_name);
 
 -- One setting as a number.
-create or replace function penstock._setting(_schema_id integer, _name text) returns double precision
+create or replace function penstock._get_setting(_schema_id integer, _name text) returns double precision
 language sql stable as $$
     select setting_value::double precision
     from penstock.compat_configuration
@@ -74,7 +74,10 @@ begin
         raise exception using errcode = 'PN102',
             message = format('setting %L %s', new.setting_name,
                              case when kind.setting_name is null then 'is unknown' else 'is there already' end),
-            hint = case when kind.setting_name is null then penstock._known_settings()
+            hint = case when kind.setting_name is null then (
+                            select 'The settings are ' || string_agg(k.setting_name, ', ' order by k.setting_name) || '.'
+                            from penstock.compat_setting_kind as k
+                        )
                         else 'Change it: update queue_configuration set setting_value = … where setting_name = …' end;
     elsif new.setting_name <> old.setting_name or new.unit <> old.unit or new.casted_as <> old.casted_as then
         raise exception using errcode = 'PN102',
@@ -114,8 +117,8 @@ begin
                 hint = format('It is a number of %s, not below %s.', kind.unit, kind.lowest);
         end if;
         _number := _value::numeric * kind.scale;
-        if kind.setting_name = 'backoff_jitter_min' and _number > penstock._setting(_schema_id, 'backoff_jitter_max')
-           or kind.setting_name = 'backoff_jitter_max' and _number < penstock._setting(_schema_id, 'backoff_jitter_min') then
+        if kind.setting_name = 'backoff_jitter_min' and _number > penstock._get_setting(_schema_id, 'backoff_jitter_max')
+           or kind.setting_name = 'backoff_jitter_max' and _number < penstock._get_setting(_schema_id, 'backoff_jitter_min') then
             raise exception using errcode = 'PN102',
                 message = format('%s cannot be %L', kind.setting_name, _value),
                 hint = 'backoff_jitter_min is not above backoff_jitter_max; change the other one first.';
@@ -136,12 +139,6 @@ begin
                 else _number end));
     end if;
 end
-$$;
-
-create or replace function penstock._known_settings() returns text
-language sql stable as $$
-    select 'The settings are ' || string_agg(setting_name, ', ' order by setting_name) || '.'
-    from penstock.compat_setting_kind
 $$;
 
 -- Trigger: refuse direct writes to queue_configuration rows and to tables that only calls may change.

@@ -179,11 +179,6 @@ language sql stable as $$
     limit 1
 $$;
 
-create or replace function penstock._owner_is_trusted(_schema oid) returns boolean
-language sql stable as $$
-    select penstock._is_trusted(n.nspowner) from pg_namespace as n where n.oid = _schema
-$$;
-
 -- Whether a role has the rights of Penstock's owner anyway. 0 stands for everybody.
 create or replace function penstock._is_trusted(_role oid) returns boolean
 language sql stable as $$

@@ -85,7 +85,7 @@ begin
     elsif octet_length(_name) > 63 then
         -- PostgreSQL would cut it, and two long names could meet.
         raise exception using errcode = 'PN101',
-            message = format('schema name %s has %s bytes', penstock._shown(_name), octet_length(_name)),
+            message = format('schema name %s has %s bytes', penstock._quote_value(_name), octet_length(_name)),
             hint = 'Names in PostgreSQL have at most 63 bytes. The second argument names a queue of up to 255.';
     elsif _name ~ '^pg_' or _name in ('penstock', 'information_schema') then
         raise exception using errcode = 'PN101',
@@ -131,7 +131,8 @@ begin
             message = format('there is no %s schema %L', _kind, _name),
             hint = 'penstock.compat_schema lists the schemas that were made here.';
     end if;
-    if penstock._is_bound(d) and penstock._owner_is_trusted(d.schema_oid) then
+    if penstock._is_bound(d)
+        and (select penstock._is_trusted(n.nspowner) from pg_namespace as n where n.oid = d.schema_oid) then
         execute format('drop schema %I cascade', _name);
     else
         raise warning using message = format('schema %I was not dropped, only forgotten', _name),

@@ -1,5 +1,5 @@
 -- name: begin
--- Several calls in one transaction. Its isolation must not depend on how the server is set up.
+-- Begin a transaction, at an isolation level that does not depend on settings of the server.
 begin isolation level read committed;
 
 -- name: commit
@@ -11,27 +11,27 @@ commit;
 rollback;
 
 -- name: savepoint
--- One call among several in a transaction.
+-- Begin one call of a transaction.
 savepoint penstock_call;
 
 -- name: release
--- The call is part of the transaction now.
+-- Keep the call.
 release savepoint penstock_call;
 
 -- name: rollback_to
--- Undo the call, not the transaction.
+-- Undo the call but not the transaction.
 rollback to savepoint penstock_call;
 
 -- name: inject
--- Time and chance of a test, for the next call.
+-- Set the clock and the random number of a test for the next call.
 select set_config('penstock.now', %s, false), set_config('penstock.random', %s, false);
 
 -- name: server_version
--- What the server is, and whether it takes writes.
+-- The version of the server, and whether it is a standby.
 select current_setting('server_version_num')::integer, pg_is_in_recovery();
 
 -- name: session
--- The number of the session, as the server knows it.
+-- The process id of the session.
 select pg_backend_pid();
 
 -- name: has_schema
@@ -45,25 +45,26 @@ select schema_version, functions_digest, salt, epoch,
 from penstock.store;
 
 -- name: listen
--- Hear of commits that make something ready.
+-- Listen for commits that make messages ready.
 listen penstock;
 
 -- name: listen_for_echo
--- Hear oneself, to find out whether notifications get through.
+-- Listen on the channel of the test notification.
 listen penstock_echo;
 
 -- name: echo
--- What the listener should hear.
+-- Send the test notification.
 select pg_notify('penstock_echo', %s);
 
 -- name: stop_listening
--- Hear nothing any more.
+-- Stop listening.
 unlisten *;
 
 -- name: say_listening
--- Senders notify only while somebody holds this lock: see penstock._somebody_listens. False while a sender is looking.
+-- Take the lock of listeners: senders notify only while it is held (penstock._somebody_listens). False while a sender
+-- tests it.
 select pg_try_advisory_lock_shared(7305793389475492353);
 
 -- name: begin_implicitly
--- A statement that begins the transaction of a connection which begins them by itself.
+-- Begin the transaction of a connection without autocommit.
 select 1;

@@ -1,5 +1,5 @@
 -- name: server_version
--- The version of the server, as people know it.
+-- The version of the server as text.
 select current_setting('server_version');
 
 -- name: durability
@@ -7,7 +7,7 @@ select current_setting('server_version');
 select name, setting from pg_settings where name in ('fsync', 'synchronous_commit', 'full_page_writes');
 
 -- name: foreign_schemas
--- Schemas of other conventions that somebody else owns or may write to, and those that were forgotten.
+-- Compatibility schemas that another role owns or may write to, and those without a row.
 select d.schema_name, case
     when penstock._is_bound(d) then penstock._why_foreign(d.schema_oid)
     else 'it was not made in this database, or belongs to somebody else'
@@ -24,20 +24,20 @@ where t.tgfoid in ('penstock._change_setting'::regproc, 'penstock._message_inser
 order by 1, 2;
 
 -- name: long_transactions
--- Transactions of this database that have been open for long.
+-- Long transactions of this database.
 select pid, extract(epoch from clock_timestamp() - xact_start)::double precision
 from pg_stat_activity
 where datname = current_database() and xact_start < clock_timestamp() - %s * interval '1 second'
     and pid <> pg_backend_pid() and backend_type = 'client backend';
 
 -- name: long_prepared_writes
--- Prepared transactions of this database that nobody has ended for long.
+-- Long prepared transactions of this database.
 select gid, extract(epoch from clock_timestamp() - prepared)::double precision
 from pg_prepared_xacts
 where database = current_database() and prepared < clock_timestamp() - %s * interval '1 second';
 
 -- name: stuck_leases
--- Leases that ended more than a minute ago and that nobody reclaimed.
+-- Leases that ended more than a minute ago and were not reclaimed.
 select q.name, g.name, count(*)
 from penstock.lease as e
 join penstock.group as g using (group_id)
@@ -46,11 +46,11 @@ where e.ends_at < penstock.now_us() - 60000000
 group by q.name, g.name;
 
 -- name: late_schedules
--- Schedules whose tick came more than two minutes ago.
+-- Schedules whose tick is more than two minutes overdue.
 select name from penstock.schedule where next_at < penstock.now_us() - 120000000;
 
 -- name: late_held
--- Queues with messages that were due more than a minute ago.
+-- Queues with messages that are more than a minute overdue.
 select q.name, count(*)
 from penstock.held as h
 join penstock.queue as q using (queue_id)
@@ -58,7 +58,7 @@ where not h.waiting and h.available_at < penstock.now_us() - 60000000
 group by q.name;
 
 -- name: paused_queues
--- Queues that hand nothing out.
+-- Paused queues.
 select name from penstock.queue where paused;
 
 -- name: silent_groups
@@ -78,11 +78,11 @@ join penstock.queue as q using (queue_id)
 where s.last = 0 and s.at > penstock.now_us() - 7 * 86400000000;
 
 -- name: dead_letter_count
--- All dead letters.
+-- The number of dead letters.
 select count(*) from penstock.dead_letter;
 
 -- name: open_batches
--- Batches that were never started for a day.
+-- Batches that have been open for more than a day.
 select q.name, b.name
 from penstock.batch as b
 join penstock.queue as q using (queue_id)

@@ -3,12 +3,12 @@
 select pg_advisory_xact_lock(hashtextextended('penstock migrate', 0));
 
 -- name: prepare
--- Functions may name others that come later. Nothing is looked for in schemas that others may write to.
+-- Functions may call others that are created later. No schema that others may write to is in the search path.
 set local check_function_bodies = off;
 set local search_path = pg_catalog, pg_temp;
 
 -- name: intruders
--- Why the schema cannot be trusted: somebody who has not the rights of this role owns it or may put functions into it.
+-- Why the schema cannot be trusted: a role without the rights of this one owns it or may create functions in it.
 select 'schema penstock belongs to role ' || n.nspowner::regrole::text
 from pg_namespace as n
 where n.nspname = 'penstock' and n.nspowner <> current_user::regrole
@@ -21,7 +21,7 @@ where n.nspname = 'penstock' and a.privilege_type = 'CREATE'
     and case when a.grantee = 0 then true else not pg_has_role(a.grantee, n.nspowner, 'usage') end;
 
 -- name: refuse_intruders
--- The same for people who run the script themselves: whoever made the schema beforehand could change its functions.
+-- The same check for the printed script: the owner of an existing schema could change its functions.
 do $$
 begin
     if exists (select from pg_namespace where nspname = 'penstock' and nspowner <> current_user::regrole) then
@@ -35,7 +35,7 @@ $$;
 select set_config('penstock.functions', %s, true);
 
 -- name: drop_functions
--- Drop what `create or replace` would not replace: internal functions, whose parameters and results may have changed, and
+-- Drop functions that `create or replace` does not replace: internal functions, whose parameters and results may have changed, and
 -- functions that this version does not have. Those on which a trigger or a view depends stay.
 do $$
 declare
@@ -63,17 +63,17 @@ insert into penstock.store (schema_version, salt, epoch, system_identifier)
 select %s, %s, %s, system_identifier from pg_control_system();
 
 -- name: set_version
--- The steps taken so far.
+-- Record the number of migrations.
 update penstock.store set schema_version = %s;
 
 -- name: set_digest
--- Which functions the store has.
+-- Record the digest of the functions.
 update penstock.store set functions_digest = %s;
 
 -- name: rebase
--- After a restore into another cluster: give transaction numbers the meaning they had.
-select penstock._rebase();
+-- After a restore into another cluster: replace the transaction numbers.
+select penstock._rebase_store();
 
 -- name: bind_schemas
--- After a restore: find the schemas of other conventions by what is in them, because their oids are others now.
+-- After a restore: find the compatibility schemas by their triggers, because their oids have changed.
 select penstock._bind_schemas();

@@ -1,3 +1,10 @@
+-- A statement that only calls a function has the name of the function, where it is described.
+
+select * from penstock.batch_start(%s, %s);
+select * from penstock.batch_cancel(%s, %s);
+select * from penstock.lost_messages();
+select penstock.recover_lost(%s, %s);
+
 -- name: leaked_locks
 -- Idle sessions that hold the lock by which senders find out whether anybody listens: a sender has it for a moment only. The
 -- first key is that of earlier versions.
@@ -17,7 +24,7 @@ order by l.pid;
 select pg_terminate_backend(%s::integer);
 
 -- name: late_sequences
--- Sequences that would give a number out again: the kind of number, the last one in use, and the last one given out.
+-- Sequences that would assign a number again: the kind of number, the last one in use, and the last one assigned.
 select one.* from (
     select 'position' as kind, greatest(
         (select m.position from penstock.log as m order by m.position desc limit 1), (select max(trimmed_position) from penstock.queue)
@@ -41,11 +48,11 @@ select one.* from (
 where one.used > one.given;
 
 -- name: raise_sequence
--- Go on after a number.
+-- Continue a sequence after a number.
 select setval(('penstock.' || %s)::regclass, %s::bigint);
 
 -- name: stranded_batches
--- Open batches with messages, of a name of which an earlier batch had ended before, that got none lately.
+-- Open batches with messages but no recent ones, where an earlier batch of the name had ended before.
 select q.name, b.name, count(*)
 from penstock.batch as b
 join penstock.queue as q using (queue_id)
@@ -58,19 +65,3 @@ where b.state = 'open' and b.end_message is null and b.abort_message is null and
 group by q.name, b.name
 having max(h.created_at) <= penstock.now_us() - %s * 1000000::bigint
 order by q.name, b.name;
-
--- name: start_batch
--- Let the members of a batch go.
-select * from penstock.batch_start(%s, %s);
-
--- name: cancel_batch
--- End the members of a batch.
-select * from penstock.batch_cancel(%s, %s);
-
--- name: lost_messages
--- Messages that no receive would ever find.
-select queue, "group", n from penstock.lost_messages();
-
--- name: recover_lost
--- Make them ready.
-select penstock.recover_lost(%s, %s);

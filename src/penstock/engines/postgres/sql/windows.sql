@@ -1,58 +1,40 @@
--- name: horizon
--- The mark up to which everything is readable.
+-- A statement that only calls a function has the name of the function, where it is described.
+
 select penstock.horizon(%s, %s);
-
--- name: earliest
--- The mark from which a table is whole.
 select penstock.earliest(%s, %s);
-
--- name: mark_at
--- The mark behind the last message of a queue sent before a time.
+select * from penstock.unread_after(%s);
 select penstock.mark_at(%s, %s::bigint);
-
--- name: cut
--- A mark between two.
 select penstock.cut(%s, %s, %s, %s::bigint, %s::bigint, %s);
-
--- name: parts
--- Pieces of a window.
-select n, is_counted, last_tx, last_position, epoch, given, removals
-from penstock.parts(%s, %s, %s, %s::integer, %s);
+select penstock.advance(%s, %s, %s, %s);
+select penstock.check_part(
+    %s, %s, %s, %s, %s::text::xid8, %s::bigint, %s::text::xid8, %s::bigint, %s::bigint, %s::bigint, %s::bigint
+);
+select * from penstock.parts(%s, %s, %s, %s::integer, %s);
 
 -- name: stream_position
--- Where a stream group stands.
+-- The mark of a stream group.
 select g.stream_mark
 from penstock.queue as q join penstock.group as g using (queue_id)
 where q.name = %s and g.name = %s;
 
--- name: advance
--- Move a stream group forward.
-select penstock.advance(%s, %s, %s, %s);
-
 -- name: lanes
--- The lanes of a queue, those of messages that ended while held too; a row without a lane when it has none.
+-- The lanes of a queue, including those of messages that ended while held; one row without a lane when it has none.
 select q.queue_id, n.lane_id, n.priority, n.shard
 from penstock.queue as q left join penstock.lane as n using (queue_id)
 where q.name = %s
 order by n.lane_id;
 
 -- name: between
--- Messages between two marks, after a place and not beyond another, as a statement.
+-- The text of a statement that selects the messages between two marks and two places.
 select penstock._messages_between(q, %s, %s, %s::text::xid8, %s::bigint, %s::text::xid8, %s::bigint)
 from penstock.queue as q where q.name = %s;
 
--- name: check_part
--- Refuse a part of which rows have gone.
-select penstock.check_part(
-    %s, %s, %s, %s, %s::text::xid8, %s::bigint, %s::text::xid8, %s::bigint, %s::bigint, %s::bigint, %s::bigint
-);
-
 -- name: message_rows
--- Such messages in order.
+-- Messages of such a statement, in order.
 select {columns} from ({between}) as m order by m.tx, m.position;
 
 -- name: trail
--- What happened between two marks, from one entry to another; one row for each set of messages.
+-- Audit entries between two marks, from one entry to another; one row for each set of messages.
 select h.entry, h.at, h.event, h.state, h.by, g.name as "group", h.reason, h.attempt, h.token
 from penstock.queue as q
 cross join lateral penstock._audit_between(
@@ -63,8 +45,8 @@ where q.queue_id = %s and h.entry between %s::bigint and %s::bigint
 order by h.entry;
 
 -- name: trail_rows
--- The messages to which it happened. Sets without gaps are read as ranges of the log; `offset 0` keeps it so, whatever the
--- planner thinks of the sizes of the sets.
+-- The messages of those entries. Contiguous sets are read as ranges of the log; `offset 0` keeps that plan whatever sizes the
+-- planner estimates.
 select h.entry, {columns}
 from (
     select h.entry, h.first, h.last, h.positions
@@ -84,7 +66,7 @@ where m.lane_id = any (%s::integer[])
 order by h.entry, m.position;
 
 -- name: raw_id
--- A message's id if it was chosen.
+-- The id of a message if the sender chose it.
 m.id::text
 
 -- name: raw_batch
@@ -105,3 +87,7 @@ order by m.position, m.group_id;
 -- name: raw_group
 -- The name of a dead letter's group.
 g.name
+
+-- name: epoch
+-- The epoch, which identifies the log.
+select epoch from penstock.store;

@@ -28,7 +28,7 @@ create or replace function penstock._refuse_address(q penstock.queue, _address t
 language plpgsql as $$
 begin
     raise exception using errcode = 'PN202', detail = coalesce(_existing::text, ''), message = format(
-        'address %s of queue %s already has the live message %s', penstock._shown(_address), penstock._shown(q.name),
+        'address %s of queue %s already has the live message %s', penstock._quote_value(_address), penstock._quote_value(q.name),
         _existing
     );
 end
@@ -43,7 +43,7 @@ language plpgsql as $$
 begin
     if q.primary_group is null then
         raise exception using errcode = 'PN100', message = format(
-            'queue %s has no primary group: address %s has no owner', penstock._shown(q.name), penstock._shown(_address)
+            'queue %s has no primary group: address %s has no owner', penstock._quote_value(q.name), penstock._quote_value(_address)
         );
     end if;
     insert into penstock.address as a (queue_id, address, id, position) values (q.queue_id, _address, _id, _position)

@@ -93,7 +93,7 @@ declare
     place record;
     msg penstock.message_row;
 begin
-    place := penstock._find_place(q, list_audit.id);
+    place := penstock._get_place(q, list_audit.id);
     if place.position is null then
         return query
         select h.created_at, 'send', 'held', h.created_by, null::text, null::text, 0

@@ -20,7 +20,7 @@ language plpgsql stable security definer set search_path = pg_catalog, pg_temp s
 declare
     q penstock.queue := penstock._get_queue(_queue);
     _group_id integer := (select group_id from penstock.group where queue_id = q.queue_id and name = _group);
-    _position bigint := (penstock._find_place(q, _id)).position;
+    _position bigint := (penstock._get_place(q, _id)).position;
 begin
     return coalesce(
         (select d.trace from penstock.dead_letter as d where d.group_id = _group_id and d.position = _position),

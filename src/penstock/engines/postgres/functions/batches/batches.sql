@@ -48,7 +48,7 @@ declare
 begin
     if q.primary_group is null then
         raise exception using errcode = 'PN100', message = format(
-            'queue %s has no primary group: batch %s could not end', penstock._shown(q.name), penstock._shown(_name)
+            'queue %s has no primary group: batch %s could not end', penstock._quote_value(q.name), penstock._quote_value(_name)
         );
     end if;
     if b.batch_id is null then
@@ -105,13 +105,13 @@ begin
     if _payload is null then
         raise exception using errcode = 'PN100', message = format(
             'a message to be sent later is {"payload": base64, "content_type": text, "options": {}}, not %s',
-            penstock._shown(_message::text)
+            penstock._quote_value(_message::text)
         ), hint = 'batch_set_end and batch_set_abort take any JSON value.';
     end if;
     perform penstock._check_messages(
         array[_payload], array[_message ->> 'content_type'], jsonb_build_array(_message -> 'options')
     );
-    perform penstock._check_sizes(array[_payload], _most);
+    perform penstock._check_size(octet_length(_payload), _most);
 end
 $$;
 
@@ -145,7 +145,7 @@ begin
     if batch_open.end_message #>> '{options,address}' is not null
         or batch_open.abort_message #>> '{options,address}' is not null then
         raise exception using errcode = 'PN100', message = format(
-            'the end or abort message of batch %s cannot have an address', penstock._shown(batch_open.name)
+            'the end or abort message of batch %s cannot have an address', penstock._quote_value(batch_open.name)
         );
     end if;
     perform penstock._check_stored_message(one, q.max_payload_bytes)
@@ -235,7 +235,7 @@ declare
 begin
     if b.batch_id is null then
         raise exception using errcode = 'PN300', detail = 'batch',
-            message = format('queue %s has no batch %s', penstock._shown(q.name), penstock._shown(_name));
+            message = format('queue %s has no batch %s', penstock._quote_value(q.name), penstock._quote_value(_name));
     end if;
     return b;
 end

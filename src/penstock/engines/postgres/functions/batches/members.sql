@@ -2,7 +2,7 @@
 
 -- The batch that a message joins, created when there is none. A batch that has ended accepts no members and is not
 -- created again silently: nobody would start it. The row is share-locked until the transaction ends, so that a
--- cancellation finds all members, and whoever ends the last member finds this one.
+-- cancellation finds all members, and the end of the last member sees this one.
 create or replace function penstock._join_batch(q penstock.queue, _name text, _after bigint, _now bigint)
 returns penstock.batch
 language plpgsql as $$
@@ -16,7 +16,7 @@ begin
     end if;
     if b.state in ('cancelling', 'finished', 'cancelled') then
         raise exception using errcode = 'PN203', message = format(
-            'batch %s of queue %s %s and takes no more messages%s', penstock._shown(_name), penstock._shown(q.name),
+            'batch %s of queue %s %s and takes no more messages%s', penstock._quote_value(_name), penstock._quote_value(q.name),
             case b.state when 'cancelling' then 'was cancelled' else 'is ' || b.state end,
             case when b.state <> 'cancelling' then ': open a new one of that name '
                 '(queue.batch, batch_open, QBATCH OPEN, penstock batch open)' end
@@ -39,8 +39,8 @@ begin
     end if;
     if q.primary_group is null then
         raise exception using errcode = 'PN100', message = format(
-            'queue %s has no primary group: its part of batch %s could not end', penstock._shown(q.name),
-            penstock._shown(_name)
+            'queue %s has no primary group: its part of batch %s could not end', penstock._quote_value(q.name),
+            penstock._quote_value(_name)
         );
     end if;
     b := penstock._join_batch(penstock._ensure_queue(penstock._check_name('batch_queue', _owner)), _name, _after, _now);
@@ -63,7 +63,7 @@ begin
         perform penstock._defer_batch_check(_batch_id);
         return;
     elsif penstock._has_members(_batch_id) then
-        -- Whoever ends the others will look again, or leave a note: the lock is held until this transaction ends.
+        -- The end of the other members checks again, or defers it: the lock is held until this transaction ends.
         return;
     end if;
     select * into b from penstock.batch where batch_id = _batch_id for update skip locked;
@@ -91,8 +91,8 @@ language sql volatile as $$
         or exists (select 1 from penstock.held where batch_id = _batch_id)
 $$;
 
--- Leave a check for the next receive or sweep. One row serves all and is share-locked, so that whoever deletes it has
--- seen what this transaction did.
+-- Leave a check for the next receive or sweep. One row serves all and is share-locked, so that its deletion sees what this
+-- transaction did.
 create or replace function penstock._defer_batch_check(_batch_id bigint) returns void
 language plpgsql as $$
 declare
@@ -118,7 +118,7 @@ begin
         continue when not pg_try_advisory_xact_lock(penstock._batch_key(_batch_id));
         if not penstock._has_members(_batch_id) then
             perform 1 from penstock.batch where batch_id = _batch_id for update skip locked;
-            -- Somebody is sending to it.
+            -- A send to it is in progress.
             continue when not found and exists (select 1 from penstock.batch where batch_id = _batch_id);
         end if;
         delete from penstock.batch_check where check_id in (
@@ -238,4 +238,13 @@ begin
     delete from penstock.batch_queue where queue_id = _queue_id;
     return _visiting;
 end
+$$;
+
+-- Delete the batches of a queue that is emptied.
+create or replace function penstock._delete_batches(_queue_id integer) returns void
+language sql as $$
+    delete from penstock.batch_member where batch_id in (select batch_id from penstock.batch where queue_id = _queue_id);
+    delete from penstock.batch_join where batch_id in (select batch_id from penstock.batch where queue_id = _queue_id);
+    delete from penstock.batch_check where queue_id = _queue_id;
+    delete from penstock.batch where queue_id = _queue_id
 $$;

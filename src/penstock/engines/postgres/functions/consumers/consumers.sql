@@ -35,8 +35,8 @@ declare
     _now bigint := penstock.now_us();
 begin
     perform penstock._refuse_stream_group(q, g), penstock._check_seconds('heartbeat_seconds', register.heartbeat_seconds),
-        penstock._check_whole('max_missed_heartbeats', register.max_missed_heartbeats, 0, 1000000),
-        penstock._check_whole('heartbeats_per_sweep', register.heartbeats_per_sweep, 1, 1000000);
+        penstock._check_integer('max_missed_heartbeats', register.max_missed_heartbeats, 0, 1000000),
+        penstock._check_integer('heartbeats_per_sweep', register.heartbeats_per_sweep, 1, 1000000);
     insert into penstock.consumer (
         group_id, name, registered_at, heartbeat_at, heartbeat_seconds, max_missed_heartbeats, heartbeats_per_sweep
     )
@@ -71,7 +71,7 @@ begin
         perform penstock._refuse_consumer(q.name, heartbeat.name);
     end if;
     if _is_turn_to_sweep then
-        perform penstock._remove_missing(penstock.now_us(), g.group_id);
+        perform penstock._remove_dead_consumers(penstock.now_us(), g.group_id);
     end if;
     -- In the same transaction, which holds the row: a moment later a sweep may have removed it.
     return query
@@ -86,7 +86,7 @@ language plpgsql as $$
 begin
     raise exception using errcode = 'PN205', message = format(
         'consumer %s of queue %s is not registered: it never was, or it missed its heartbeats and must register again',
-        penstock._shown(_name), penstock._shown(_queue)
+        penstock._quote_value(_name), penstock._quote_value(_queue)
     );
 end
 $$;
@@ -106,7 +106,7 @@ $$;
 
 -- Remove consumers that have missed too many heartbeats, of all groups or of one. Their leases end at once, and they
 -- receive nothing until they register again or a day has passed.
-create or replace function penstock._remove_missing(_now bigint, _group_id integer default null) returns integer
+create or replace function penstock._remove_dead_consumers(_now bigint, _group_id integer default null) returns integer
 language plpgsql as $$
 declare
     missing record;
@@ -127,7 +127,7 @@ begin
         on conflict (group_id, name) do update set removed_at = excluded.removed_at;
         select * into g from penstock.group where group_id = missing.group_id;
         select * into q from penstock.queue where queue_id = g.queue_id;
-        -- What a deleted queue has left goes with it.
+        -- The rows of a deleted queue are removed with it.
         continue when not found;
         perform penstock._reclaim_leases(q, g, missing.name, _now, 2147483647, 2147483647);
         _count := _count + 1;

@@ -39,7 +39,7 @@ create or replace function penstock._unread_messages(
 language plpgsql stable rows 100
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set jit = off as $$
 begin
-    -- The rest of its window, and what came after it.
+    -- The rest of its window, and later messages.
     if not c.used_up then
         return query select * from penstock._window_messages(_lane_id, c, _trimmed) limit _limit;
     end if;

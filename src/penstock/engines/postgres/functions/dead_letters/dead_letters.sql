@@ -1,6 +1,6 @@
 -- Dead letters: messages that ended in a group without success. dead -> ready by a redrive, or removed by a purge.
 
--- Record how many dead letters were added or removed: see penstock._count_dead.
+-- Record how many dead letters were added or removed. Sweeps fold these changes into the count of the group.
 create or replace function penstock._record_dead_change() returns trigger
 language plpgsql as $$
 begin
@@ -15,12 +15,6 @@ referencing new table as changed for each statement execute function penstock._r
 
 create or replace trigger note_gone_letters after delete on penstock.dead_letter
 referencing old table as changed for each statement execute function penstock._record_dead_change();
-
--- The number of dead letters of a group: the folded count and the changes since.
-create or replace function penstock._count_dead(g penstock.group) returns bigint
-language sql stable as $$
-    select g.dead + coalesce(sum(c.n), 0) from penstock.dead_change as c where c.group_id = g.group_id
-$$;
 
 -- The group of a dead letter query: null for a queue without groups; an error for a group that the queue does not have.
 create or replace function penstock._find_dead_letter_group(q penstock.queue, _group text) returns penstock.group
@@ -53,14 +47,14 @@ language sql volatile as $$
 $$;
 
 -- Validate the selection of dead letters: a wrong outcome would select none, and a wrong limit all.
-create or replace function penstock._check_choice(_outcome text, _limit bigint) returns void
+create or replace function penstock._check_dead_letter_filter(_outcome text, _limit bigint) returns void
 language plpgsql immutable as $$
 begin
-    perform penstock._check_whole('limit', _limit, 1, 1000000);
+    perform penstock._check_integer('limit', _limit, 1, 1000000);
     if _outcome not in ('succeeded', 'rejected', 'failed', 'lease_expired', 'expired', 'cancelled') then
         raise exception using errcode = 'PN100', message = format(
             '%s is not an outcome (succeeded, rejected, failed, lease_expired, expired, cancelled)',
-            penstock._shown(_outcome)
+            penstock._quote_value(_outcome)
         );
     end if;
 end
@@ -83,7 +77,7 @@ declare
     _count bigint := 0;
     times record;
 begin
-    perform penstock._check_choice(redrive.outcome, redrive."limit");
+    perform penstock._check_dead_letter_filter(redrive.outcome, redrive."limit");
     select * into q from penstock.queue where name = redrive.queue;
     g := penstock._find_dead_letter_group(q, redrive."group");
     if g.group_id is null then
@@ -141,7 +135,7 @@ declare
     g penstock.group;
     _count bigint;
 begin
-    perform penstock._check_choice(purge.outcome, purge."limit");
+    perform penstock._check_dead_letter_filter(purge.outcome, purge."limit");
     select * into q from penstock.queue where name = purge.queue;
     g := penstock._find_dead_letter_group(q, purge."group");
     if g.group_id is null then

@@ -7,10 +7,10 @@ create or replace function penstock._notify_dead(
 language plpgsql as $$
 begin
     raise warning using errcode = 'PN900', message = format(
-        'dead letter in queue %s, group %s, position %s, %s%s', penstock._shown(q.name), penstock._shown(g.name), msg.position,
-        _state, ': ' || penstock._shown(_reason)
+        'dead letter in queue %s, group %s, position %s, %s%s', penstock._quote_value(q.name), penstock._quote_value(g.name), msg.position,
+        _state, ': ' || penstock._quote_value(_reason)
     );
-    perform penstock._notify('penstock_dead', json_build_object(
+    perform penstock._send_notification('penstock_dead', json_build_object(
         'queue', q.name, 'group', g.name, 'id', coalesce(msg.id, penstock.made_id(msg.created_at, msg.position)),
         'outcome', _state, 'reason', left(_reason, 1000)
     )::text);

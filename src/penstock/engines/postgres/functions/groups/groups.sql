@@ -11,9 +11,9 @@ begin
     if found then
         return g;
     end if;
-    -- Whoever takes messages out does so in every group that there is.
+    -- A removal of messages covers every existing group.
     perform pg_advisory_xact_lock_shared(penstock._groups_key(q.queue_id));
-    _snap := penstock._snapshot();
+    _snap := penstock._current_snapshot();
     insert into penstock.group (queue_id, name, used_at, expired, cancelled, counted)
     select q.queue_id, _name, penstock.now_us(),
         coalesce(sum(s.n) filter (where s.state = 'expired'), 0),
@@ -43,7 +43,7 @@ begin
     select * into g from penstock.group where queue_id = q.queue_id and name = _name;
     if not found then
         raise exception using errcode = 'PN300', detail = 'group',
-            message = format('queue %s has no group %s', penstock._shown(q.name), penstock._shown(_name));
+            message = format('queue %s has no group %s', penstock._quote_value(q.name), penstock._quote_value(_name));
     end if;
     return g;
 end
@@ -61,7 +61,7 @@ begin
     if g.stream_mark is not null then
         raise exception using errcode = 'PN204', message = format(
             'group %s of queue %s is read as a stream: receive with another group',
-            penstock._shown(g.name), penstock._shown(q.name)
+            penstock._quote_value(g.name), penstock._quote_value(q.name)
         );
     end if;
 end
@@ -94,7 +94,7 @@ begin
         return q.primary_group_id;
     end if;
     g := penstock._ensure_group(q, q.primary_group);
-    -- Whoever holds the row writes the same: nobody has to wait for it.
+    -- A concurrent holder of the row writes the same value, so it is not waited for.
     update penstock.queue set primary_group_id = g.group_id
     where queue_id = (select queue_id from penstock.queue where queue_id = q.queue_id for update skip locked)
         and primary_group is not distinct from q.primary_group;

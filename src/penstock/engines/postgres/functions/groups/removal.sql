@@ -15,27 +15,39 @@ begin
     end if;
     if g.name is not distinct from q.primary_group then
         raise exception using errcode = 'PN100', message = format(
-            'group %s is the primary one of queue %s: it cannot be removed', penstock._shown(g.name),
-            penstock._shown(q.name)
+            'group %s is the primary one of queue %s: it cannot be removed', penstock._quote_value(g.name),
+            penstock._quote_value(q.name)
         );
     end if;
     perform penstock._lock_lanes(q, g.group_id);
     update penstock.queue set trail_mark = nullif(penstock.horizon(q.name, 'audit'), '0') where queue_id = q.queue_id;
-    delete from penstock.cursor where group_id = g.group_id;
-    delete from penstock.lease where group_id = g.group_id;
-    delete from penstock.tracked where group_id = g.group_id;
-    delete from penstock.skip where group_id = g.group_id;
-    delete from penstock.overtaken where group_id = g.group_id;
-    delete from penstock.dead_letter where group_id = g.group_id;
-    delete from penstock.dead_change where group_id = g.group_id;
-    delete from penstock.consumer where group_id = g.group_id;
-    delete from penstock.removed_consumer where group_id = g.group_id;
     delete from penstock.audit where queue_id = q.queue_id and group_id = g.group_id;
-    delete from penstock.group where group_id = g.group_id;
-    -- Whoever waits for the group is told that it is gone.
+    perform penstock._delete_groups(array[g.group_id]);
+    -- Receivers that wait for the group are refused.
     perform penstock._wake_receivers(q.queue_id);
     return true;
 end
+$$;
+
+-- Delete groups and everything that is kept for them, except their audit entries.
+create or replace function penstock._delete_groups(_groups integer[]) returns void
+language sql as $$
+    select penstock._flush_groups(_groups);
+    delete from penstock.cursor where group_id = any (_groups);
+    delete from penstock.dead_change where group_id = any (_groups);
+    delete from penstock.consumer where group_id = any (_groups);
+    delete from penstock.removed_consumer where group_id = any (_groups);
+    delete from penstock.group where group_id = any (_groups)
+$$;
+
+-- Delete the leases, retries, skips and dead letters of groups.
+create or replace function penstock._flush_groups(_groups integer[]) returns void
+language sql as $$
+    delete from penstock.lease where group_id = any (_groups);
+    delete from penstock.tracked where group_id = any (_groups);
+    delete from penstock.skip where group_id = any (_groups);
+    delete from penstock.overtaken where group_id = any (_groups);
+    delete from penstock.dead_letter where group_id = any (_groups)
 $$;
 
 -- Drop a former primary group that never received anything: only the primary group exists before its first receive.

@@ -16,7 +16,7 @@ declare
 begin
     if g.stream_mark is not null then
         update penstock.group set used_at = _now,
-            stream_mark = case when target = 'end' then penstock._make_mark(penstock._snapshot())
+            stream_mark = case when target = 'end' then penstock._make_mark(penstock._current_snapshot())
                 else penstock._mark_above(q, _position) end
         where group_id = g.group_id;
         return _position;
@@ -66,7 +66,7 @@ create or replace function penstock._seek_lane(
 language plpgsql as $$
 declare
     c penstock.cursor := penstock._get_cursor(g.group_id, n.lane_id);
-    _snap pg_snapshot := penstock._snapshot();
+    _snap pg_snapshot := penstock._current_snapshot();
     _again bigint[];
     m penstock.log;
     ended record;
@@ -91,7 +91,7 @@ begin
     delete from penstock.skip as s
     where s.group_id = g.group_id and s.position <= _position
         and exists (select 1 from penstock.log as l where l.position = s.position and l.lane_id = n.lane_id);
-    -- Finished messages are ready again; what is in flight or waiting for a retry is not handed out a second time.
+    -- Finished messages are ready again; leased messages and retries are skipped.
     _again := array(
         select l.position from penstock.log as l
         where l.position > _position and l.lane_id = n.lane_id and penstock._is_behind_cursor(c, l.tx, l.position, q.trimmed_position)
@@ -133,7 +133,7 @@ begin
 end
 $$;
 
--- Put a cursor behind all messages up to a position. What the snapshot does not show is read later, wherever it lies.
+-- Put a cursor behind all messages up to a position. Messages that the snapshot does not show are read later, wherever they lie.
 create or replace function penstock._place_cursor(
     q penstock.queue, g penstock.group, n penstock.lane, c penstock.cursor, _position bigint, _snap pg_snapshot,
     _now bigint

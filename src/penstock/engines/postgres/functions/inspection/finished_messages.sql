@@ -97,7 +97,7 @@ begin
         _upto := penstock._ended_before(q.queue_id, g.group_id, _upto);
         exit when _upto is null or _upto <= q.trimmed_position;
         _after := greatest(_upto - _width, q.trimmed_position);
-        -- Only what is still in the log counts towards the limit: what was removed has steps but no message. One by one
+        -- Only messages that are still in the log count towards the limit: removed ones have entries but no row. One by one
         -- along the index, as the limits tell: a planner that knows nothing would join all of the log.
         return query
         select e.state, e.reason, e.attempt, e.at, s.*

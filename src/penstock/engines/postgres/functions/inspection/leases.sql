@@ -28,7 +28,7 @@ begin
         select m.position, m.created_at, coalesce(m.id, penstock.made_id(m.created_at, m.position))::text, e.token, e.consumer, 1,
             e.leased_at, e.ends_at
         from penstock.lease as e
-        -- In the select list, so that no more positions are made than are asked for.
+        -- In the select list, so that no more positions are generated than requested.
         cross join lateral (
             select generate_series(greatest(lower(r), _after + 1), upper(r) - 1) as position
             from unnest(e.positions) as r where upper(r) - 1 > _after
@@ -66,7 +66,7 @@ declare
     e penstock.lease;
     _now bigint := penstock.now_us();
 begin
-    place := penstock._find_place(q, _id);
+    place := penstock._get_place(q, _id);
     if place.position is null then
         return (
             select jsonb_build_object(
@@ -104,7 +104,7 @@ begin
         ),
         'is_blocked', q.ordered and exists (select penstock._busy_shards(g.group_id)),
         'is_paused', q.paused,
-        'lag', penstock._lag(q, g.group_id),
+        'lag', penstock._count_unread(q, g.group_id),
         'consumers', (select count(*) from penstock.consumer where group_id = g.group_id)
     );
 end

@@ -44,7 +44,7 @@ language sql stable as $$
 $$;
 
 -- The place of a message; an error when it does not exist or is past retention.
-create or replace function penstock._find_place(q penstock.queue, _id uuid, out "position" bigint, out held_id bigint)
+create or replace function penstock._get_place(q penstock.queue, _id uuid, out "position" bigint, out held_id bigint)
 language plpgsql stable as $$
 declare
     place record;
@@ -52,7 +52,7 @@ begin
     place := penstock._locate_message(q, _id);
     if not place.is_found then
         raise exception using errcode = 'PN300', detail = 'message', message = format(
-            'queue %s has no message %L: it never had, or it is past retention', penstock._shown(q.name), _id
+            'queue %s has no message %L: it never had, or it is past retention', penstock._quote_value(q.name), _id
         );
     end if;
     position := place.position;
@@ -74,7 +74,7 @@ declare
     q penstock.queue := penstock._get_queue(find.queue);
     place record;
 begin
-    place := penstock._find_place(q, find.id);
+    place := penstock._get_place(q, find.id);
     if place.position is not null then
         return query select * from penstock._readable_message(penstock._find_message(q, place.position));
     else
@@ -93,7 +93,7 @@ language plpgsql stable security definer set search_path = pg_catalog, pg_temp a
 declare
     place record;
 begin
-    place := penstock._find_place(penstock._get_queue(queue), id);
+    place := penstock._get_place(penstock._get_queue(queue), id);
     if place.position is null then
         raise exception using errcode = 'PN100', message = format(
             'message %s is held: it has not been handed out, so it has no lease', id
@@ -125,7 +125,7 @@ $$;
 
 -- Positions of the log between two positions. A short queue is read as a whole, so that long ones in front of it cost
 -- nothing; a long one along the log, from its end.
-create or replace function penstock._positions(
+create or replace function penstock._browse_positions(
     _queue text, _after bigint, _upto bigint, _limit bigint, _backwards boolean
 ) returns bigint[]
 language plpgsql stable
@@ -182,14 +182,14 @@ set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmap
 set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
     -- From a lateral call: (f(x)).* would call f once for every column.
     select shaped.*
-    from unnest(penstock._positions(_queue, _after, _upto, _limit, _backwards)) with ordinality as one (position, place)
+    from unnest(penstock._browse_positions(_queue, _after, _upto, _limit, _backwards)) with ordinality as one (position, place)
     cross join lateral (select l as m, l.lane_id from penstock.log as l where l.position = one.position limit 1) as found
     join penstock.lane as n on n.lane_id = found.lane_id
     cross join lateral penstock._readable_message(penstock._log_row(found.m, n.priority, null, null)) as shaped
     order by one.place
 $$;
 
--- Positions of what the group would receive next, in that order. Of each lane _reach unread messages are looked at.
+-- Positions of the messages that a group would receive next, in that order. Of each lane _reach unread messages are read.
 create or replace function penstock._next_positions(
     q penstock.queue, _group_id integer, _limit bigint, _reach bigint, _now bigint
 ) returns setof bigint
@@ -271,7 +271,7 @@ begin
 end
 $$;
 
--- What the group would receive next, without receiving it.
+-- The messages that a group would receive next, without leasing them.
 create or replace function penstock.next_messages(_queue text, _group text, _limit bigint)
 returns table (
     "position" bigint, priority integer, created_at bigint, message_id text, content_type text, headers text, expires_at bigint,
@@ -350,7 +350,7 @@ declare
     last record;
     _group_id integer;
 begin
-    place := penstock._find_place(q, _id);
+    place := penstock._get_place(q, _id);
     select group_id into _group_id from penstock.group where queue_id = q.queue_id and name = q.primary_group;
     if place.position is null or _group_id is null then
         return;

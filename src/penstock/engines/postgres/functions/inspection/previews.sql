@@ -10,7 +10,7 @@ begin
         and (_target !~ '^-?[0-9]{1,18}$' or _target ~ '^-' and not _is_time) then
         raise exception using errcode = 'PN100', message = format(
             'seek goes to a position, a time (with is_time, in microseconds since 1970), ''start'' or ''end'', not %s',
-            coalesce(penstock._shown(_target), 'null')
+            coalesce(penstock._quote_value(_target), 'null')
         );
     end if;
     if _target = 'start' then
@@ -27,7 +27,7 @@ begin
 end
 $$;
 
--- What a seek would do: its position, how many unread messages it would pass, and how many would be ready again. For
+-- The effect of a seek: its position, how many unread messages it would pass, and how many would be ready again. For
 -- start and end from counts alone; elsewhere messages beyond the position are counted.
 create or replace function penstock.preview_seek(
     queue text, "group" text, target text, is_time boolean default false,
@@ -105,7 +105,7 @@ begin
 end
 $$;
 
--- What shorter retentions would affect: finished messages that would go earlier, and dead letters that would go with
+-- The effect of shorter retentions: finished messages that would go earlier, and dead letters that would go with
 -- the next sweep.
 create or replace function penstock.preview_retention(
     queue text, changes jsonb, out messages bigint, out dead_letters bigint

@@ -1,4 +1,4 @@
--- Counts of a queue in one snapshot: the counts that sweeps fold, and what came since.
+-- Counts of a queue in one snapshot: the counts that sweeps fold, plus later rows.
 
 -- Microseconds until a receive could return something: 0 for now, null for not before something is committed.
 create or replace function penstock.ready_in(_queue text, _group text) returns bigint
@@ -109,7 +109,7 @@ $$;
 
 -- How many messages of the queue's log a group has not read: sent ones without those behind its cursor. On a busy queue
 -- that would count everything since the last sweep; a group that keeps up has fewer messages before it.
-create or replace function penstock._lag(q penstock.queue, _group_id integer) returns bigint
+create or replace function penstock._count_unread(q penstock.queue, _group_id integer) returns bigint
 language plpgsql stable as $$
 declare
     n penstock.lane;
@@ -165,7 +165,7 @@ begin
     for g in select * from penstock.group as r where r.queue_id = q.queue_id order by r.name loop
         group_name := g.name;
         select * into _ended from penstock._count_outcomes(g);
-        outcomes := to_jsonb(_ended) - 'failed_attempts';
+        outcomes := to_jsonb(_ended) - '{failed_attempts,own_entries,entries}'::text[];
         endings := jsonb_build_object(
             'succeeded', _ended.succeeded + g.undone_succeeded, 'rejected', _ended.rejected + g.undone_rejected,
             'failed', _ended.failed + g.undone_failed,
@@ -190,13 +190,13 @@ begin
             return next;
             continue;
         end if;
-        _unread := penstock._lag(q, g.group_id);
+        _unread := penstock._count_unread(q, g.group_id);
         select coalesce(sum(e.n), 0) into in_progress from penstock.lease as e where e.group_id = g.group_id;
         select in_progress + count(*) filter (where t.state = 'leased'), count(*) filter (where t.state = 'ready'),
             count(*) filter (where t.state = 'held')
         into in_progress, redo, _backing_off
         from penstock.tracked as t where t.group_id = g.group_id;
-        dead := penstock._count_dead(g);
+        select g.dead + coalesce(sum(c.n), 0) into dead from penstock.dead_change as c where c.group_id = g.group_id;
         select count(*) into consumers from penstock.consumer as c where c.group_id = g.group_id;
         available := _unread - (select count(*) from penstock.skip as s where s.group_id = g.group_id);
         lag := available;
@@ -247,16 +247,12 @@ language sql stable as $$
     where s.first > 0
 $$;
 
--- Whether an event ends an attempt without success.
-create or replace function penstock._is_failed_attempt(_event text) returns boolean
-language sql immutable as $$
-    select _event in ('nak', 'reject', 'lease_end')
-$$;
-
--- Outcomes and failed attempts in a group: the folded counts and those since.
+-- Outcomes and failed attempts in a group: the folded counts and those since, up to a snapshot. An event that ends an
+-- attempt without success is a failed attempt. Also how many entries since are the group's own, and how many there are.
 create or replace function penstock._count_outcomes(
-    g penstock.group, out succeeded bigint, out rejected bigint, out failed bigint, out lease_expired bigint,
-    out expired bigint, out cancelled bigint, out failed_attempts bigint
+    g penstock.group, _snap pg_snapshot default null, out succeeded bigint, out rejected bigint, out failed bigint,
+    out lease_expired bigint, out expired bigint, out cancelled bigint, out failed_attempts bigint,
+    out own_entries bigint, out entries bigint
 )
 language sql stable as $$
     select g.succeeded + coalesce(sum(s.n) filter (where s.state = 'succeeded'), 0),
@@ -265,9 +261,13 @@ language sql stable as $$
         g.lease_expired + coalesce(sum(s.n) filter (where s.state = 'lease_expired'), 0),
         g.expired + coalesce(sum(s.n) filter (where s.state = 'expired'), 0),
         g.cancelled + coalesce(sum(s.n) filter (where s.state = 'cancelled'), 0),
-        g.failed_attempts + coalesce(sum(s.n) filter (where penstock._is_failed_attempt(s.event)), 0)
-    from penstock._audit_since(g) as s
-    where s.group_id is null or s.group_id = g.group_id
+        g.failed_attempts + coalesce(sum(s.n) filter (where s.event in ('nak', 'reject', 'lease_end')), 0),
+        count(s.n), count(*)
+    from (
+        select case when one.group_id is null or one.group_id = g.group_id then one.n end as n, one.event, one.state
+        from penstock._audit_since(g) as one
+        where _snap is null or pg_visible_in_snapshot(one.tx, _snap)
+    ) as s
 $$;
 
 -- How many messages a queue holds, in whatever state.
@@ -288,7 +288,7 @@ set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan s
 set enable_bitmapscan = off set enable_hashjoin = off set enable_mergejoin = off set jit = off as $$
 declare
     q penstock.queue;
-    -- Asked for once: what may change from row to row is not looked for in an index.
+    -- Read once: a volatile function in the condition would prevent an index scan.
     _now bigint := penstock.now_us();
     _count bigint;
 begin

@@ -2,14 +2,14 @@
 
 -- Lease unread messages row by row: expired ones are ended and recorded, and leases may end at different times.
 create or replace function penstock._receive_checked(
-    q penstock.queue, g penstock.group, _lane_id integer, _priority integer, c penstock.cursor, _consumer text,
-    _room integer, _lease_seconds double precision, _token bigint, _now bigint
+    r penstock.receive_call, q penstock.queue, g penstock.group, c penstock.cursor, _lane_id integer, _priority integer,
+    _room integer
 ) returns setof penstock.delivery_row
 language plpgsql as $$
 declare
     m penstock.log;
     msg penstock.message_row;
-    _ends_at bigint := _now + penstock._microseconds(_lease_seconds);
+    _ends_at bigint := r.now + penstock._microseconds(r.lease_seconds);
     _ends bigint;
     _positions bigint[] := '{}';
     _count integer := 0;
@@ -17,7 +17,7 @@ declare
     _over text;
 begin
     c.used_up := true;
-    for m in select * from penstock._window_messages(_lane_id, c, q.trimmed_position) loop
+    for m in select * from penstock._window_messages(_lane_id, c, r.trimmed_position) loop
         if _count = _room then
             c.used_up := false;
             exit;
@@ -27,23 +27,23 @@ begin
         c.at_position := m.position;
         delete from penstock.skip where group_id = g.group_id and position = m.position;
         continue when found;
-        msg := penstock._log_row(m, _priority, _token, _consumer);
-        _over := penstock._expiry_event(q, m.expires_at, m.deadline_at, m.batch_id, _now);
+        msg := penstock._log_row(m, _priority, r.token, r.consumer);
+        _over := penstock._expiry_event(q, m.expires_at, m.deadline_at, m.batch_id, r.now);
         if _over is not null then
             perform penstock._end_message(
                 q, g, msg, _over, case _over when 'batch_cancel' then 'cancelled' else 'expired' end, 'system', null, 0,
-                null, g.name is not distinct from q.primary_group, _now
+                null, g.name is not distinct from q.primary_group, r.now
             );
             continue;
         end if;
         _count := _count + 1;
-        _ends := penstock._lease_end(_now, _lease_seconds, m.expires_at, m.deadline_at);
+        _ends := penstock._lease_end(r.now, r.lease_seconds, m.expires_at, m.deadline_at);
         if _ends = _ends_at then
             _positions := _positions || m.position;
         else
-            perform penstock._track_message(g.group_id, msg, 'leased', 1, _ends, _now);
+            perform penstock._track_message(g.group_id, msg, 'leased', 1, _ends, r.now);
             perform penstock._record_audit(
-                q.queue_id, g.group_id, 'receive', 'leased', m.position, _consumer, null, 1, _token, penstock.now_us()
+                q.queue_id, g.group_id, 'receive', 'leased', m.position, r.consumer, null, 1, r.token, penstock.now_us()
             );
         end if;
         return next row (
@@ -53,7 +53,9 @@ begin
         )::penstock.delivery_row;
     end loop;
     if _passed > 0 then
-        perform penstock._move_cursor(g.group_id, _lane_id, c, _passed, _positions, _consumer, _token, _ends_at, _now);
+        perform penstock._move_cursor(
+            g.group_id, _lane_id, c, _passed, _positions, r.consumer, r.token, _ends_at, r.now
+        );
     end if;
 end
 $$;
@@ -82,51 +84,4 @@ language sql stable as $$
     ) as m
     where not exists (select 1 from penstock.skip as s where s.group_id = g.group_id and s.position = m.position)
     limit 1
-$$;
-
--- Lease unread messages of a lane of an ordered queue, window by window and row by row.
-create or replace function penstock._receive_lane_in_order(
-    q penstock.queue, g penstock.group, _lane_id integer, _priority integer, _trimmed bigint, _consumer text,
-    _limit integer, _lease_seconds double precision, _token bigint, _now bigint
-) returns setof penstock.delivery_row
-language plpgsql as $$
-declare
-    c penstock.cursor;
-    _room integer := _limit;
-    _taken integer;
-    _is_fresh boolean := false;
-begin
-    -- The shard is locked, so only somebody who works on the whole queue can have the lane.
-    if not pg_try_advisory_xact_lock(penstock._lane_key(g.group_id, _lane_id)) then
-        return;
-    elsif not exists (select 1 from penstock.queue where queue_id = q.queue_id) then
-        -- It was deleted while this waited for the shard.
-        return;
-    end if;
-    c := penstock._get_cursor(g.group_id, _lane_id);
-    if c.number = 0 then
-        c.passed := _trimmed;
-        c.above := q.trimmed_position;
-    end if;
-    loop
-        if not c.used_up then
-            return query select * from penstock._receive_checked(
-                q, g, _lane_id, _priority, c, _consumer, _room, _lease_seconds, _token, _now
-            );
-            get diagnostics _taken = row_count;
-            _room := _room - _taken;
-            exit when _room = 0;
-            c := penstock._get_cursor(g.group_id, _lane_id, c);
-        end if;
-        exit when _is_fresh;
-        c.prev := c.snap;
-        c.snap := penstock._snapshot();
-        exit when c.prev::text = c.snap::text;
-        c.at_tx := '0';
-        c.at_position := 0;
-        c.above := 0;
-        c.used_up := false;
-        _is_fresh := true;
-    end loop;
-end
 $$;

@@ -56,7 +56,7 @@ begin
         continue when _ends[place] is not null;
         select * into t from penstock.tracked
         where group_id = _group_id and position = _positions[place] and token = _tokens[place] and state = 'leased'
-            and penstock._is_held(until_at, deadline_at, expires_at, _now)
+            and penstock._can_settle(until_at, deadline_at, expires_at, _now)
         for update;
         if found then
             _end := t.until_at;
@@ -70,7 +70,7 @@ begin
         select k.* into e from penstock.lease as k
         join penstock.log as l on l.position = _positions[place] and l.lane_id = k.lane_id
         where k.group_id = _group_id and k.token = _tokens[place] and k.positions @> _positions[place]
-            and penstock._is_held(k.ends_at, l.deadline_at, l.expires_at, _now);
+            and penstock._can_settle(k.ends_at, l.deadline_at, l.expires_at, _now);
         continue when not found;
         if e.ends_at <= _now then
             _ends[place] := e.ends_at;

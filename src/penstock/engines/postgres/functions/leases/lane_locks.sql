@@ -15,7 +15,7 @@
 --
 -- Nobody waits for another transaction without a bound.
 
--- The lock of a lane. The next number is the lock of overtakers, the one after that says that the holder is done.
+-- The lock of a lane. The next number is the lock of overtakers, the one after that the done flag of the holder.
 create or replace function penstock._lane_key(_group_id integer, _lane_id integer) returns bigint
 language sql immutable as $$
     select hashint8extended((_group_id::bigint << 32) | _lane_id, 7305793389475492354) & -4
@@ -34,7 +34,7 @@ language sql immutable as $$
 $$;
 
 -- The lock that publishes a range of positions: the lower 44 bits of the first one, and the length as a 15-bit number
--- times a power of two, rounded up. It can be decoded by whoever knows the lane.
+-- times a power of two, rounded up. It can be decoded with the number of the lane.
 create or replace function penstock._range_key(_group_id integer, _lane_id integer, _first bigint, _length bigint)
 returns bigint
 language plpgsql immutable as $$
@@ -224,7 +224,7 @@ begin
     end loop;
 exception when lock_not_available then
     raise exception using errcode = 'lock_not_available', message = format(
-        'queue %s is being received from in an open transaction of session %s', penstock._shown(q.name),
+        'queue %s is being received from in an open transaction of session %s', penstock._quote_value(q.name),
         coalesce((
             select string_agg(distinct coalesce(l.pid::text, 'none (it is prepared)'), ', ') from pg_locks as l
             where l.locktype = 'advisory' and l.objsubid = 1 and l.granted and l.pid is distinct from pg_backend_pid()

@@ -4,13 +4,12 @@
 -- waits with it. Messages handed out behind a failure are released, which at_most_once forbids: there one at a time. A
 -- shard that another transaction reads is skipped; if there was nothing else, the first of them is waited for briefly.
 create or replace function penstock._receive_in_order(
-    q penstock.queue, g penstock.group, _consumer text, _limit integer, _lease_seconds double precision, _token bigint,
-    _now bigint, _own xid8, _waits boolean default true
+    r penstock.receive_call, q penstock.queue, g penstock.group, _waits boolean default true
 ) returns setof penstock.delivery_row
 language plpgsql as $$
 declare
-    _most integer := case when q.delivery = 'at_most_once' then 1 else _limit end;
-    _room integer := _limit;
+    _most integer := case when q.delivery = 'at_most_once' then 1 else r.most end;
+    _room integer := r.most;
     _taken integer;
     _blocked integer[] := '{}';
     _entered integer[] := '{}';
@@ -18,25 +17,27 @@ declare
     _waits_at bigint;
     turn record;
     waiting penstock.tracked;
-    r penstock.delivery_row;
+    delivery penstock.delivery_row;
 begin
+    -- Row by row: expired messages end, and each lease may end at its own time.
+    r.has_skips := true;
     -- Of each priority the retries, the lanes with unread messages, and what this transaction has sent or promoted: the
     -- last of its shard. It is looked at again when the shard is locked.
     for turn in
         select turns.* from (
-            select t.priority, 'retry' as kind, 0 as rank, t.position as place, n.shard, t.position, n.lane_id, n.trimmed
+            select t.priority, 'retry' as kind, 0 as rank, t.position as place, n.shard, t.position, n.lane_id
             from penstock.tracked as t join penstock.lane as n using (lane_id)
             where t.group_id = g.group_id and t.state in ('held', 'ready')
             union all
-            select n.priority, 'lane', 1, penstock._shard_turn(g.group_id, _consumer, n.shard, q.shards), n.shard, null,
-                n.lane_id, n.trimmed
+            select n.priority, 'lane', 1, penstock._shard_turn(g.group_id, r.consumer, n.shard, q.shards), n.shard, null,
+                n.lane_id
             from penstock.lane as n
             where n.queue_id = q.queue_id and n.priority >= 0
                 and penstock._has_unread(g.group_id, n.lane_id, q.trimmed_position)
             union all
-            select n.priority, 'own', 2, l.position, n.shard, l.position, n.lane_id, n.trimmed
+            select n.priority, 'own', 2, l.position, n.shard, l.position, n.lane_id
             from penstock.lane as n join penstock.log as l using (lane_id)
-            where n.queue_id = q.queue_id and n.priority >= 0 and l.tx = _own
+            where n.queue_id = q.queue_id and n.priority >= 0 and l.tx = r.own
         ) as turns
         order by turns.priority, turns.rank, turns.place
     loop
@@ -60,16 +61,14 @@ begin
             where t.group_id = g.group_id and t.state in ('held', 'ready') and n.shard = turn.shard
             order by t.position limit 1;
             continue when (waiting.position = turn.position and waiting.state = 'ready') is not true;
-            return next penstock._lease_retry(q, waiting, _consumer, _lease_seconds, _token, _now);
+            return next penstock._lease_retry(r, waiting);
             _taken := 1;
         elsif turn.kind = 'own' then
             continue when exists (
                 select 1 from penstock.tracked as t join penstock.lane as n using (lane_id)
                 where t.group_id = g.group_id and t.state in ('held', 'ready') and n.shard = turn.shard
             );
-            return query select * from penstock._receive_own(
-                q, g, _consumer, 1, _lease_seconds, _token, _now, turn.priority, _own, turn.position
-            );
+            return query select * from penstock._receive_own(r, q, turn.priority, 1, turn.position);
             get diagnostics _taken = row_count;
         else
             select min(t.position) into _waits_at
@@ -77,14 +76,19 @@ begin
             where t.group_id = g.group_id and t.state in ('held', 'ready') and n.shard = turn.shard;
             -- A message redriven before it was ever read waits further on: what comes before it is free.
             continue when _waits_at <= coalesce(penstock._next_unread_position(q, g, turn.lane_id), _waits_at);
+            -- The shard is locked, so only somebody who works on the whole queue can have the lane. The queue may have been
+            -- deleted while this waited for the shard.
+            continue when not pg_try_advisory_xact_lock(penstock._lane_key(g.group_id, turn.lane_id))
+                or not exists (select 1 from penstock.queue where queue_id = q.queue_id);
+            r.fresh := penstock._current_snapshot();
             _taken := 0;
-            for r in
-                select * from penstock._receive_lane_in_order(
-                    q, g, turn.lane_id, turn.priority, turn.trimmed, _consumer,
-                    least(_room, case when _waits_at is null then _most else 1 end), _lease_seconds, _token, _now
+            for delivery in
+                select * from penstock._receive_from_lane(
+                    r, q, g, penstock._get_cursor(g.group_id, turn.lane_id), turn.lane_id, turn.priority,
+                    least(_room, case when _waits_at is null then _most else 1 end)
                 )
             loop
-                return next r;
+                return next delivery;
                 _taken := _taken + 1;
             end loop;
             if _waits_at is not null then
@@ -96,11 +100,9 @@ begin
             _blocked := _blocked || turn.shard;
         end if;
     end loop;
-    if _room = _limit and _waits and _missed is not null
+    if _room = r.most and _waits and _missed is not null
         and penstock._wait_for_lock(penstock._shard_key(g.group_id, _missed), '100ms') then
-        return query select * from penstock._receive_in_order(
-            q, g, _consumer, _limit, _lease_seconds, _token, _now, _own, false
-        );
+        return query select * from penstock._receive_in_order(r, q, g, false);
     end if;
 end
 $$;

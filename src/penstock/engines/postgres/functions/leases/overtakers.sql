@@ -6,13 +6,12 @@
 -- place behind which nothing is left. The place lies some hundred messages behind the first that may be leased, because
 -- positions published there belong to transactions that stay open for long, and the end of each invalidates the record.
 create or replace function penstock._receive_ahead(
-    q penstock.queue, g penstock.group, _lane_id integer, _priority integer, _others int8multirange, _consumer text,
-    _room integer, _lease_seconds double precision, _token bigint, _now bigint
+    r penstock.receive_call, q penstock.queue, _lane_id integer, _priority integer, _others int8multirange, _room integer
 ) returns setof penstock.delivery_row
 language plpgsql as $$
 declare
     _distance constant integer := 250;
-    start penstock.overtaken := penstock._overtaken_place(q, g.group_id, _lane_id, _others);
+    start penstock.overtaken := penstock._overtaken_place(q, r.group_id, _lane_id, _others);
     place penstock.overtaken := start;
     nearer penstock.overtaken;
     farther penstock.overtaken;
@@ -26,17 +25,21 @@ begin
     for _pass in 1..2 loop
         if _pass = 2 then
             place.prev := place.snap;
-            place.snap := penstock._snapshot();
+            place.snap := penstock._current_snapshot();
             place.at_tx := '0';
             place.at_position := 0;
             place.above := 0;
         end if;
         continue when place.is_used_up and _pass = 1;
-        c := penstock._place_as_cursor(place);
+        c.prev := place.prev;
+        c.snap := place.snap;
+        c.at_tx := place.at_tx;
+        c.at_position := place.at_position;
+        c.above := place.above;
         for m in
             select w.tx, w.position, w.position & 17592186044415 as low,
-                exists (select 1 from penstock.skip as s where s.group_id = g.group_id and s.position = w.position)
-                    or penstock._expiry_event(q, w.expires_at, w.deadline_at, w.batch_id, _now) is not null as is_over
+                exists (select 1 from penstock.skip as s where s.group_id = r.group_id and s.position = w.position)
+                    or penstock._expiry_event(q, w.expires_at, w.deadline_at, w.batch_id, r.now) is not null as is_over
             from penstock._window_messages(_lane_id, c, q.trimmed_position) as w
         loop
             if m.is_over or _others @> m.low then
@@ -56,13 +59,11 @@ begin
             end if;
             _is_whole := false;
             exit when _count >= _most;
-            continue when not pg_try_advisory_xact_lock(penstock._message_key(g.group_id, m.position));
+            continue when not pg_try_advisory_xact_lock(penstock._message_key(r.group_id, m.position));
             -- Looked at again, now that nobody else can take it: somebody may have, and committed.
-            continue when exists (select 1 from penstock.skip as s where s.group_id = g.group_id and s.position = m.position)
-                or penstock._is_behind_cursor(penstock._get_cursor(g.group_id, _lane_id), m.tx, m.position, q.trimmed_position);
-            return next penstock._lease_ahead(
-                q, g, _lane_id, _priority, m.position, _consumer, _lease_seconds, _token, _now
-            );
+            continue when exists (select 1 from penstock.skip as s where s.group_id = r.group_id and s.position = m.position)
+                or penstock._is_behind_cursor(penstock._get_cursor(r.group_id, _lane_id), m.tx, m.position, q.trimmed_position);
+            return next penstock._lease_ahead(r, _lane_id, _priority, m.position);
             _count := _count + 1;
             exit when _count = _most;
         end loop;
@@ -107,21 +108,6 @@ begin
 end
 $$;
 
--- Convert a recorded place to a cursor.
-create or replace function penstock._place_as_cursor(place penstock.overtaken) returns penstock.cursor
-language plpgsql immutable as $$
-declare
-    c penstock.cursor;
-begin
-    c.prev := place.prev;
-    c.snap := place.snap;
-    c.at_tx := place.at_tx;
-    c.at_position := place.at_position;
-    c.above := place.above;
-    return c;
-end
-$$;
-
 -- Record that nothing is left to lease behind a place. Earlier records are deleted, unless another transaction is
 -- deleting them.
 create or replace function penstock._record_overtaken(place penstock.overtaken) returns void
@@ -141,35 +127,33 @@ $$;
 -- Receive ahead of the cursor; when everything is leased by another transaction, wait for it briefly and try again. The
 -- holder of the lane's lock moves the cursor over what was leased one by one.
 create or replace function penstock._receive_past_holder(
-    _queue_id integer, _group_id integer, _lane_id integer, _priority integer, _others int8multirange, _consumer text,
-    _room integer, _lease_seconds double precision, _token bigint, _now bigint, _waits boolean, _has_lock boolean
+    r penstock.receive_call, _lane_id integer, _priority integer, _others int8multirange, _room integer, _waits boolean,
+    _has_lock boolean
 ) returns setof penstock.delivery_row
 language plpgsql as $$
 declare
     q penstock.queue;
     g penstock.group;
 begin
-    select * into q from penstock.queue where queue_id = _queue_id;
-    select * into g from penstock.group where group_id = _group_id;
+    select * into q from penstock.queue where queue_id = r.queue_id;
+    select * into g from penstock.group where group_id = r.group_id;
     if q.queue_id is null or g.group_id is null then
         -- The queue was deleted, or the group removed, meanwhile.
         return;
     end if;
-    return query select * from penstock._receive_ahead(
-        q, g, _lane_id, _priority, _others, _consumer, _room, _lease_seconds, _token, _now
-    );
+    return query select * from penstock._receive_ahead(r, q, _lane_id, _priority, _others, _room);
     if not found and _waits and not _has_lock and _others <> '{}'
-        and penstock._wait_for_lock(penstock._lane_key(_group_id, _lane_id), '100ms') then
-        perform penstock._publish_receive(_group_id, _lane_id);
+        and penstock._wait_for_lock(penstock._lane_key(r.group_id, _lane_id), '100ms') then
+        perform penstock._publish_receive(r.group_id, _lane_id);
         _has_lock := true;
+        r.now := penstock.now_us();
         return query select * from penstock._receive_ahead(
-            q, g, _lane_id, _priority, penstock._published_positions(_group_id, _lane_id), _consumer, _room, _lease_seconds, _token,
-            penstock.now_us()
+            r, q, _lane_id, _priority, penstock._published_positions(r.group_id, _lane_id), _room
         );
     end if;
     if _has_lock then
-        perform penstock._pass_taken(
-            q, g, _lane_id, _consumer, greatest(_token, (penstock._get_cursor(_group_id, _lane_id)).token), _now
+        perform penstock._pass_leased_messages(
+            q, g, _lane_id, r.consumer, greatest(r.token, (penstock._get_cursor(r.group_id, _lane_id)).token), r.now
         );
     end if;
 end

@@ -23,7 +23,7 @@ language sql stable as $$
     where u.name = _queue
 $$;
 
--- What a receive finds in its group: the cursor of the only lane, and whether anything is due or has lapsed. Leases that
+-- The state of a group for a receive: the cursor of the only lane, and whether anything is due or has lapsed. Leases that
 -- ended before the last check are gone, but their rows may still lie in the index, in great numbers while a transaction is
 -- held open: they are not visited again. The + 0 keeps the planner from the index by group, which has all of them.
 create or replace function penstock._find_due_work(
@@ -80,7 +80,7 @@ end
 $$;
 
 -- The last row of a receive, which is not a message: it has the token, 0 if nothing was leased, and the name of the group.
-create or replace function penstock._last_row(_token bigint, _group text) returns penstock.delivery_row
+create or replace function penstock._token_row(_token bigint, _group text) returns penstock.delivery_row
 language sql immutable as $$
     select row (
         null, _token, null, _group, null, null, null, null, null, null, null, null, null, null, null
@@ -132,7 +132,7 @@ begin
         r.paused := true;
     end if;
     if r.paused then
-        return next penstock._last_row(0, r.group_name);
+        return next penstock._token_row(0, r.group_name);
         return;
     end if;
     if not _durable and r.delivery = 'at_least_once' then
@@ -145,14 +145,14 @@ begin
             select * into _how, _others from penstock._enter_lane(r.group_id, r.lane_id, _brief, true);
         end if;
     end if;
-    -- After waiting for others: what they did came before.
+    -- After waiting for the lane: the time must not precede what its holder did.
     r.now := penstock.now_us();
     -- Not the injected clock: a later receive has a greater token even if time stands still.
     r.token := (extract(epoch from clock_timestamp()) * 1000000)::bigint;
     r.ends_at := r.now + round(r.lease_seconds * 1000000)::bigint;
     r.checked_at := r.now;
     -- Before anything is read: whatever ended in this snapshot has left its skips to be seen.
-    r.fresh := penstock._snapshot();
+    r.fresh := penstock._current_snapshot();
     select * into due from penstock._find_due_work(r.queue_id, r.group_id, r.lane_id, r.lanes, _consumer, r.now);
     if due.is_there is not true then
         -- The group was removed, or the queue deleted, while this waited for the lane.
@@ -186,10 +186,9 @@ begin
     r.has_skips := due.skips;
     r.own := pg_current_xact_id_if_assigned();
     if r.ordered then
-        return query
-        select * from penstock._receive_in_order(q, g, _consumer, _limit, r.lease_seconds, r.token, r.now, r.own);
+        return query select * from penstock._receive_in_order(r, q, g);
         get diagnostics _taken = row_count;
-        return next penstock._last_row(case when _taken > 0 then r.token else 0 end, r.group_name);
+        return next penstock._token_row(case when _taken > 0 then r.token else 0 end, r.group_name);
     else
         return query select * from penstock._receive_from_lanes(r, q, g, due.cursor, _how, _others);
     end if;

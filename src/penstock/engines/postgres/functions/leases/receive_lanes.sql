@@ -1,5 +1,5 @@
--- ready -> leased from the lanes of a queue. Unread messages are read by windows. A cursor stands in the window of what is
--- visible in one snapshot and not in the one before it; sequence values commit out of order, but a transaction that was
+-- ready -> leased from the lanes of a queue. Unread messages are read by windows. The window of a cursor has the rows that
+-- one snapshot shows and the one before it does not; sequence values commit out of order, but a transaction that was
 -- open in the first snapshot is known by its number. One transaction at a time moves the cursor of a lane; with several
 -- shards a receive goes on to the next, and one that stays open is overtaken: see lane_locks.sql.
 
@@ -30,9 +30,7 @@ begin
         _priority := _turns[place][2];
         _is_first := _turns[place][3] = 1;
         if _is_first and (r.has_retries or r.own is not null) then
-            return query select * from penstock._receive_waiting(
-                q, g, r.consumer, _room, r.lease_seconds, r.token, r.now, _priority, r.own
-            );
+            return query select * from penstock._receive_waiting(r, q, _priority, _room);
             get diagnostics _taken = row_count;
             _room := _room - _taken;
             exit when _room = 0;
@@ -59,7 +57,7 @@ begin
             if _how = 'cursor' then
                 _entered := _entered || _lane_id;
             end if;
-            r.fresh := penstock._snapshot();
+            r.fresh := penstock._current_snapshot();
             r.trimmed_position := (
                 select u.trimmed_position from penstock.queue as u join penstock.group as o using (queue_id)
                 where u.queue_id = r.queue_id and o.group_id = r.group_id
@@ -73,8 +71,7 @@ begin
             exit;
         elsif _how <> 'cursor' then
             return query select * from penstock._receive_past_holder(
-                r.queue_id, r.group_id, _lane_id, _priority, _others, r.consumer, _room, r.lease_seconds, r.token, r.now,
-                _room = r.most, _how = 'locked'
+                r, _lane_id, _priority, _others, _room, _room = r.most, _how = 'locked'
             );
             get diagnostics _taken = row_count;
             if not r.is_brief then
@@ -95,20 +92,19 @@ begin
         exit when _room = 0;
     end loop;
     if _room > 0 and _busy = '{}' and (r.has_retries or r.own is not null) then
-        return query select * from penstock._receive_waiting(
-            q, g, r.consumer, _room, r.lease_seconds, r.token, r.now, 2147483647, r.own
-        );
+        return query select * from penstock._receive_waiting(r, q, 2147483647, _room);
         get diagnostics _taken = row_count;
         _room := _room - _taken;
     end if;
     if not r.is_brief then
         perform penstock._publish_receive(r.group_id, entered) from unnest(_entered) as entered;
     end if;
-    return next penstock._last_row(case when _room < r.most then r.token else 0 end, r.group_name);
+    return next penstock._token_row(case when _room < r.most then r.token else 0 end, r.group_name);
 end
 $$;
 
--- Receive from one lane by moving its cursor: the rest of its window, then the next window.
+-- Receive from one lane by moving its cursor: the rest of its window, then the next window. With has_skips messages are
+-- checked row by row.
 create or replace function penstock._receive_from_lane(
     r penstock.receive_call, q penstock.queue, g penstock.group, c penstock.cursor, _lane_id integer, _priority integer,
     _room integer
@@ -127,10 +123,10 @@ begin
     loop
         if not c.used_up then
             _taken := 0;
-            _from := case when r.most = 1 then penstock._first_open(c) end;
+            _from := case when r.most = 1 and not r.has_skips then penstock._first_open_transaction(c) end;
             if r.has_skips then
                 null;
-            elsif penstock._distance(_from, pg_snapshot_xmax(c.prev)) <= 100 then
+            elsif penstock._count_transactions(_from, pg_snapshot_xmax(c.prev)) <= 100 then
                 one := penstock._receive_one(r, c, _lane_id, _priority, _from);
                 if one.position is not null then
                     return next one;
@@ -202,10 +198,7 @@ begin
                     -- Deleted meanwhile: the lane is so new that the deletion has not locked it.
                     exit when q.queue_id is null or g.group_id is null;
                 end if;
-                q.trimmed_position := r.trimmed_position;
-                return query select * from penstock._receive_checked(
-                    q, g, _lane_id, _priority, c, r.consumer, _room, r.lease_seconds, r.token, r.now
-                );
+                return query select * from penstock._receive_checked(r, q, g, c, _lane_id, _priority, _room);
                 get diagnostics _taken = row_count;
                 _room := _room - _taken;
                 c := penstock._get_cursor(r.group_id, _lane_id, c);
@@ -229,10 +222,10 @@ $$;
 
 -- A transaction before which the window of a cursor has no messages: the first that was open in its one snapshot and has
 -- ended in the other, or an earlier one that is near.
-create or replace function penstock._first_open(c penstock.cursor) returns xid8
+create or replace function penstock._first_open_transaction(c penstock.cursor) returns xid8
 language plpgsql stable as $$
 begin
-    if penstock._distance(pg_snapshot_xmin(c.prev), pg_snapshot_xmax(c.prev)) <= 100 then
+    if penstock._count_transactions(pg_snapshot_xmin(c.prev), pg_snapshot_xmax(c.prev)) <= 100 then
         return pg_snapshot_xmin(c.prev);
     end if;
     return coalesce((
@@ -283,7 +276,7 @@ begin
     ) values (
         nextval('penstock.entry'), r.group_id, _lane_id, c.number + 1, pg_current_xact_id(), c.prev, c.snap, m.tx, m.position,
         _count < 2, c.above, c.passed + 1,
-        -- The current time, not the start of the call: what is read was committed before.
+        -- The current time, not the start of the call, which may precede the commit of the message.
         penstock.now_us(), r.token, r.checked_at, m.position, m.position, 1, r.consumer
     );
     insert into penstock.lease (
@@ -300,7 +293,7 @@ end
 $$;
 
 -- How many transaction numbers lie between two.
-create or replace function penstock._distance(_from xid8, _upto xid8) returns bigint
+create or replace function penstock._count_transactions(_from xid8, _upto xid8) returns bigint
 language sql immutable as $$
     select _upto::text::bigint - _from::text::bigint
 $$;

@@ -1,7 +1,5 @@
 -- Receiving what other consumers have in flight.
 
--- Older versions had it without force.
-
 -- leased -> leased by another consumer: the leases end as if their time were up (or are released, when the attempt must
 -- not count), and the messages are received again. Messages that are not in flight are left out, unless taken by force.
 -- Returns the rows of a receive.
@@ -13,13 +11,11 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
     q penstock.queue := penstock._get_queue(_queue);
     g penstock.group := penstock._get_group(q, _group);
-    _now bigint := penstock.now_us();
-    _token bigint := (extract(epoch from clock_timestamp()) * 1000000)::bigint;
+    r penstock.receive_call;
     _tokens bigint[];
     e record;
     msg penstock.message_row;
     t penstock.tracked;
-    row_ penstock.delivery_row;
     _wanted bigint[];
     _seen bigint[] := '{}';
     _free bigint[] := '{}';
@@ -34,6 +30,11 @@ begin
         q := penstock._get_queue(_queue);
         g := penstock._get_group(q, _group);
     end if;
+    r.queue_id := q.queue_id;
+    r.consumer := _consumer;
+    r.lease_seconds := _lease_seconds;
+    r.now := penstock.now_us();
+    r.token := (extract(epoch from clock_timestamp()) * 1000000)::bigint;
     select array_agg(one.token), array_agg(one.position) into _tokens, _leased
     from penstock.leases(_queue, _group, _ids, null, 0, 1000000) as one;
     _locked := penstock._lock_leases(g.group_id, _tokens, _leased);
@@ -42,12 +43,12 @@ begin
     loop
         _seen := _seen || e.position;
         continue when not _locked @> e.position;
-        _token := greatest(_token, e.token + 1);
-        msg := penstock._take_from_lease(g.group_id, e.token, e.position, _now);
+        r.token := greatest(r.token, e.token + 1);
+        msg := penstock._take_from_lease(g.group_id, e.token, e.position, r.now);
         continue when msg.position is null;
         if penstock._apply_event(
             q, g, msg, case when _counts then 'lease_end' else 'release' end, format('taken over by %s', _consumer), null,
-            _now
+            r.now
         ) = 'ready' then
             _free := _free || e.position;
         end if;
@@ -59,18 +60,16 @@ begin
         foreach _position in array _wanted loop
             continue when _position is null or _position = any (_seen);
             _seen := _seen || _position;
-            if penstock._force_ready(q, g, _position, _now) then
+            if penstock._force_ready(q, g, _position, r.now) then
                 _free := _free || _position;
             end if;
         end loop;
     end if;
     for _position in select one from unnest(_free) as one order by array_position(_wanted, one) loop
         select * into t from penstock.tracked where group_id = g.group_id and position = _position for update;
-        return next penstock._lease_retry(q, t, _consumer, _lease_seconds, _token, _now);
+        return next penstock._lease_retry(r, t);
     end loop;
-    row_.content_type := _group;
-    row_.created_at := case when cardinality(_free) > 0 then _token else 0 end;
-    return next row_;
+    return next penstock._token_row(case when cardinality(_free) > 0 then r.token else 0 end, _group);
 end
 $$;
 

@@ -82,7 +82,7 @@ begin
     msg.created_by := h.created_by;
     msg.available_at := h.available_at;
     msg.payload := h.payload;
-    perform penstock._write_message(msg, _tx);
+    perform penstock._append_message(msg, _tx);
     update penstock.identity set position = msg.position, held_id = null where queue_id = q.queue_id and id = h.id;
     if h.address is not null then
         update penstock.address set position = msg.position where queue_id = q.queue_id and address = h.address and id = h.id;

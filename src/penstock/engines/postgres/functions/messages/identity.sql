@@ -24,7 +24,7 @@ begin
     if sent.payload <> _payload
         and penstock.payload_jsonb(sent.payload, sent.content_type) <> penstock.payload_jsonb(_payload, _content_type) then
         raise exception using errcode = 'unique_violation',
-            message = format('message %s of queue %s was sent before with another payload', _id, penstock._shown(q.name)),
+            message = format('message %s of queue %s was sent before with another payload', _id, penstock._quote_value(q.name)),
             hint = 'Nothing was sent. A new message needs an id of its own; the same payload again is the same send.';
     end if;
 end

@@ -2,7 +2,7 @@
 --
 -- Positions commit out of order. A transaction that sends to a queue therefore holds a shared lock until it ends; the
 -- number of the lock encodes the queue (20 bits) and the last position that was assigned before its own (44 bits).
--- Nobody ever waits for such a lock: readers only look up who holds one. Two queues with the same 20 bits hold back
+-- Nothing ever waits for such a lock: readers only look up its holders. Two queues with the same 20 bits hold back
 -- each other's readers, and nothing else.
 
 -- The lock of a queue and a position; null stands for all queues.
@@ -46,12 +46,12 @@ $$;
 create or replace function penstock.settled(_queue text) returns bigint
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
-    -- Before looking at who sends: whoever comes later gets a later position.
+    -- Before the locks are read: a later sender gets a later position.
     _last bigint := penstock._last_position();
     _senders bigint[];
     _now_last bigint;
 begin
-    -- All of them, whatever a snapshot says: it does not name transactions that began after the last one that has ended.
+    -- All of them, regardless of snapshots, which do not list transactions that began after the last one that has ended.
     _senders := array(
         select (l.classid::bigint & 4095) << 32 | l.objid::bigint
         from pg_locks as l

@@ -12,7 +12,7 @@ set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan s
 as $$
 #variable_conflict use_variable
 declare
-    -- Before any position: whoever does not see this transaction yet has not passed its positions either.
+    -- Before any position: a reader that does not see this transaction yet has not passed its positions either.
     _tx xid8 := pg_current_xact_id();
     _n integer := cardinality(payloads);
     q record;
@@ -41,7 +41,7 @@ begin
         return;
     end if;
     if pg_column_size(payloads) > q.max_payload_bytes then
-        perform penstock._check_sizes(payloads, q.max_payload_bytes);
+        perform penstock._check_size(max(octet_length(one)), q.max_payload_bytes) from unnest(payloads) as one;
     end if;
     perform penstock._begin_sending(q.queue_id);
     created_at := penstock.now_us();
@@ -68,7 +68,7 @@ begin
         content_type, payload
     from unnest(payloads) with ordinality as one (payload, place);
     if notify and penstock._somebody_listens() then
-        perform penstock._notify('penstock', q.queue_id::text);
+        perform penstock._send_notification('penstock', q.queue_id::text);
     end if;
 end
 $$;
@@ -106,12 +106,9 @@ begin
 end
 $$;
 
-create or replace function penstock._check_sizes(_payloads bytea[], _most integer) returns void
+create or replace function penstock._check_size(_size integer, _most integer) returns void
 language plpgsql as $$
-declare
-    _size integer;
 begin
-    select max(octet_length(one)) into _size from unnest(_payloads) as one;
     if _size > _most then
         raise exception using errcode = 'PN105', message = format(
             'payload has %s bytes: this queue takes at most %s (max_payload_bytes)', _size, _most
@@ -128,7 +125,7 @@ declare
     q penstock.queue := penstock._ensure_queue(penstock._check_name('queue', _queue));
     _ids text[];
 begin
-    perform penstock._check_sizes(_payloads, q.max_payload_bytes);
+    perform penstock._check_size(max(octet_length(one)), q.max_payload_bytes) from unnest(_payloads) as one;
     _ids := penstock._send_rows(q, _payloads, _types, _options, _tx);
     if _notify then
         perform penstock._wake_receivers(q.queue_id);
@@ -146,7 +143,7 @@ declare
     _now bigint := penstock.now_us();
     _salt integer := (select salt from penstock.store);
     _group_id integer := penstock._ensure_primary_group(q);
-    _any_shard integer := case when q.shards = 1 then 0 else floor(penstock._random() * q.shards)::integer end;
+    _any_shard integer := case when q.shards = 1 then 0 else floor(penstock._random_number() * q.shards)::integer end;
     _ids text[] := array_fill(null::text, array[cardinality(_payloads)]);
     _positions bigint[];
     _addresses text[] := '{}';
@@ -241,7 +238,7 @@ begin
             if m.address is not null then
                 perform penstock._reserve_address(q, m.address, _id, _message.position, _now);
             end if;
-            perform penstock._write_message(_message, _tx);
+            perform penstock._append_message(_message, _tx);
             if q.announces then
                 perform penstock._compat_notify_new(array[_message.position]);
             end if;
@@ -256,7 +253,7 @@ end
 $$;
 
 -- Append one message to the log. A lane that has messages with an expiry, a deadline or a batch is read row by row.
-create or replace function penstock._write_message(m penstock.message_row, _tx xid8) returns void
+create or replace function penstock._append_message(m penstock.message_row, _tx xid8) returns void
 language plpgsql as $$
 begin
     insert into penstock.log (

@@ -17,10 +17,10 @@ begin
     elsif jsonb_typeof(_options) not in ('array', 'null')
         or (jsonb_typeof(_options) = 'array' and jsonb_array_length(_options) <> _n) then
         raise exception using errcode = 'PN100', message = format(
-            'options must be an array of %s objects, one for each payload, not %s', _n, penstock._shown(_options::text)
+            'options must be an array of %s objects, one for each payload, not %s', _n, penstock._quote_value(_options::text)
         );
     end if;
-    -- One by one only those that say more than usual.
+    -- Only messages with options are checked one by one.
     for one in
         select o from jsonb_array_elements(case when jsonb_typeof(_options) = 'array' then _options else '[]' end) as o
         where o not in ('{}', 'null')
@@ -54,12 +54,12 @@ declare
 begin
     if jsonb_typeof(_option) <> 'object' then
         raise exception using errcode = 'PN100', message = format(
-            'the options of a message must be an object, not %s', penstock._shown(_option::text)
+            'the options of a message must be an object, not %s', penstock._quote_value(_option::text)
         );
     end if;
     if _option ->> 'batch_queue' is not null and _option ->> 'batch' is null then
         raise exception using errcode = 'PN100', message = format(
-            'batch_queue %s needs the name of a batch of that queue (batch)', penstock._shown(_option ->> 'batch_queue')
+            'batch_queue %s needs the name of a batch of that queue (batch)', penstock._quote_value(_option ->> 'batch_queue')
         );
     end if;
     for _field, _value in select key, value from jsonb_each(_option) where value <> 'null' loop
@@ -88,7 +88,7 @@ begin
         end;
         if _wanted is not null then
             raise exception using errcode = 'PN100',
-                message = format('%s must be %s, not %s', _field, _wanted, penstock._shown(_value::text));
+                message = format('%s must be %s, not %s', _field, _wanted, penstock._quote_value(_value::text));
         end if;
         if _field in ('address', 'key', 'batch', 'batch_queue', 'created_by') then
             perform penstock._check_name(_field, _value #>> '{}');

@@ -9,6 +9,7 @@ declare
     q penstock.queue;
     _now bigint;
     _upto bigint;
+    _decided bigint;
     _piece bigint;
     _rest bigint[];
     _count bigint := 0;
@@ -35,11 +36,14 @@ begin
         return 0;
     end if;
     _now := penstock.now_us();
+    -- Without waiting for other transactions.
+    select coalesce(max(position), 0) into _decided from penstock.decided_position
+    where tx <= pg_snapshot_xmin(pg_current_snapshot());
     loop
         select max(one.position) into _piece from (
             select m.position from penstock.log as m join penstock.lane as n using (lane_id)
             where n.queue_id = q.queue_id and m.position > q.trimmed_position
-                and m.position <= least(_upto, penstock._long_decided())
+                and m.position <= least(_upto, _decided)
             order by m.position
             limit 10000
         ) as one;
@@ -80,12 +84,6 @@ begin
         order by m.position offset _excess - 1 limit 1
     );
 end
-$$;
-
--- The last position known to be decided, without waiting for other transactions.
-create or replace function penstock._long_decided() returns bigint
-language sql stable as $$
-    select coalesce(max(position), 0) from penstock.decided_position where tx <= pg_snapshot_xmin(pg_current_snapshot())
 $$;
 
 -- live -> cancelled for all messages up to a position, in every group; the cursors count them as passed.
@@ -140,7 +138,7 @@ begin
     if not _keeps_letters then
         delete from penstock.dead_letter where queue_id = q.queue_id and position = any (_positions);
     end if;
-    -- What was said about one message alone goes too; that something happened is still counted.
+    -- Entries of single messages lose actor and reason, but stay, because they are counted.
     update penstock.audit set by = null, reason = null
     where queue_id = q.queue_id and last = any (_positions) and first = last and event <> 'remove'
         and not penstock._is_retained(q.queue_id, last);

@@ -46,8 +46,8 @@ begin
     end if;
     if _who is not null then
         raise exception using errcode = 'PN200', message = format(
-            'queue %s was not deleted: %s %s%s %s', penstock._shown(q.name), _kind,
-            (select string_agg(penstock._shown(one), ', ') from unnest(_who[1:3]) as one),
+            'queue %s was not deleted: %s %s%s %s', penstock._quote_value(q.name), _kind,
+            (select string_agg(penstock._quote_value(one), ', ') from unnest(_who[1:3]) as one),
             case when cardinality(_who) > 3 then format(' and %s more', cardinality(_who) - 3) else '' end, _advice
         );
     end if;
@@ -161,26 +161,14 @@ declare
     _now bigint := penstock.now_us();
     _visiting bigint[];
     _lanes integer[] := array(select lane_id from penstock.lane where queue_id = _queue_id);
-    _groups integer[] := array(select group_id from penstock.group where queue_id = _queue_id);
-    _batches bigint[] := array(select batch_id from penstock.batch where queue_id = _queue_id);
 begin
     perform penstock._abandon_batches(_queue_id, _name, _now);
     _visiting := penstock._remove_members_of_queue(_queue_id);
     delete from penstock.log where lane_id = any (_lanes);
+    perform penstock._delete_groups(array(select group_id from penstock.group where queue_id = _queue_id));
+    perform penstock._delete_batches(_queue_id);
     delete from penstock.cursor where lane_id = any (_lanes);
     delete from penstock.checked_lane where lane_id = any (_lanes);
-    delete from penstock.lease where group_id = any (_groups);
-    delete from penstock.tracked where group_id = any (_groups);
-    delete from penstock.skip where group_id = any (_groups);
-    delete from penstock.overtaken where group_id = any (_groups);
-    delete from penstock.dead_letter where group_id = any (_groups);
-    delete from penstock.dead_change where group_id = any (_groups);
-    delete from penstock.consumer where group_id = any (_groups);
-    delete from penstock.removed_consumer where group_id = any (_groups);
-    delete from penstock.batch_member where batch_id = any (_batches);
-    delete from penstock.batch_join where batch_id = any (_batches);
-    delete from penstock.batch_check where queue_id = _queue_id;
-    delete from penstock.batch where queue_id = _queue_id;
     delete from penstock.held where queue_id = _queue_id;
     delete from penstock.identity where queue_id = _queue_id;
     delete from penstock.address where queue_id = _queue_id;
@@ -191,7 +179,6 @@ begin
     delete from penstock.deletion where queue_id = _queue_id;
     delete from penstock.staged where queue_id = _queue_id;
     delete from penstock.staged_part where queue_id = _queue_id;
-    delete from penstock.group where queue_id = _queue_id;
     delete from penstock.lane where queue_id = _queue_id;
     perform penstock._end_batch_if_done(one, _now) from unnest(_visiting) as one;
 end

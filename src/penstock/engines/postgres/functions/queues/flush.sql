@@ -4,31 +4,15 @@
 -- entry are kept in the monotonic counters, in one statement, so that none is missed or counted twice.
 create or replace function penstock._flush_audit(_queue_id integer, _snap pg_snapshot) returns void
 language sql as $$
-    with gone as (
-        delete from penstock.audit where queue_id = _queue_id returning n, event, state, group_id, tx, first
-    )
+    with gone as (delete from penstock.audit where queue_id = _queue_id)
     update penstock.group as g
-    set undone_succeeded = g.undone_succeeded + g.succeeded + late.succeeded,
-        undone_rejected = g.undone_rejected + g.rejected + late.rejected,
-        undone_failed = g.undone_failed + g.failed + late.failed,
-        undone_lease_expired = g.undone_lease_expired + g.lease_expired + late.lease_expired,
-        undone_expired = g.undone_expired + g.expired + late.expired,
-        undone_cancelled = g.undone_cancelled + g.cancelled + late.cancelled,
-        failed_attempts = g.failed_attempts + late.failed_attempts,
+    set undone_succeeded = g.undone_succeeded + e.succeeded, undone_rejected = g.undone_rejected + e.rejected,
+        undone_failed = g.undone_failed + e.failed, undone_lease_expired = g.undone_lease_expired + e.lease_expired,
+        undone_expired = g.undone_expired + e.expired, undone_cancelled = g.undone_cancelled + e.cancelled,
+        failed_attempts = e.failed_attempts,
         succeeded = 0, rejected = 0, failed = 0, lease_expired = 0, expired = 0, cancelled = 0, counted = _snap
     from penstock.group as r
-    cross join lateral (
-        select coalesce(sum(s.n) filter (where s.state = 'succeeded'), 0) as succeeded,
-            coalesce(sum(s.n) filter (where s.state = 'rejected'), 0) as rejected,
-            coalesce(sum(s.n) filter (where s.state = 'failed'), 0) as failed,
-            coalesce(sum(s.n) filter (where s.state = 'lease_expired'), 0) as lease_expired,
-            coalesce(sum(s.n) filter (where s.state = 'expired'), 0) as expired,
-            coalesce(sum(s.n) filter (where s.state = 'cancelled'), 0) as cancelled,
-            coalesce(sum(s.n) filter (where penstock._is_failed_attempt(s.event)), 0) as failed_attempts
-        from gone as s
-        where s.first > 0 and (s.group_id is null or s.group_id = r.group_id)
-            and not pg_visible_in_snapshot(s.tx, r.counted)
-    ) as late
+    cross join lateral penstock._count_outcomes(r) as e
     where r.queue_id = _queue_id and g.group_id = r.group_id
 $$;
 
@@ -58,7 +42,7 @@ begin
     perform penstock._lock_lanes(q, null);
     perform penstock._abandon_batches(q.queue_id, q.name, _now);
     _visiting := penstock._remove_members_of_queue(q.queue_id);
-    _snap := penstock._snapshot();
+    _snap := penstock._current_snapshot();
     perform penstock._keep_witnesses(q, 9223372036854775807, max(m.tx), max(m.position))
     from penstock.lane as n join penstock.log as m using (lane_id)
     where n.queue_id = q.queue_id and pg_visible_in_snapshot(m.tx, _snap);
@@ -89,18 +73,11 @@ begin
     end if;
     with gone as (delete from penstock.held where queue_id = q.queue_id returning 1)
     select count(*) into _held from gone;
-    delete from penstock.lease where group_id in (select group_id from penstock.group where queue_id = q.queue_id);
-    delete from penstock.tracked where group_id in (select group_id from penstock.group where queue_id = q.queue_id);
-    delete from penstock.skip where group_id in (select group_id from penstock.group where queue_id = q.queue_id);
-    delete from penstock.overtaken where group_id in (select group_id from penstock.group where queue_id = q.queue_id);
-    delete from penstock.dead_letter where queue_id = q.queue_id;
-    delete from penstock.batch_member where batch_id in (select batch_id from penstock.batch where queue_id = q.queue_id);
-    delete from penstock.batch_join where batch_id in (select batch_id from penstock.batch where queue_id = q.queue_id);
-    delete from penstock.batch_check where queue_id = q.queue_id;
-    delete from penstock.identity where queue_id = q.queue_id;
+    perform penstock._flush_groups(array(select group_id from penstock.group where queue_id = q.queue_id));
+    perform penstock._delete_batches(q.queue_id);
     perform penstock._flush_audit(q.queue_id, _snap);
+    delete from penstock.identity where queue_id = q.queue_id;
     delete from penstock.address where queue_id = q.queue_id;
-    delete from penstock.batch where queue_id = q.queue_id;
     delete from penstock.finished where queue_id = q.queue_id;
     for g in select * from penstock.group where queue_id = q.queue_id loop
         for n in select * from penstock.lane where queue_id = q.queue_id and priority >= 0 loop
@@ -139,16 +116,12 @@ declare
 begin
     select queue_id into _queue_id from penstock.queue where name = clear.queue;
     update penstock.queue set primary_group_id = null where queue_id = _queue_id and primary_group_id is not null;
-    with gone as (delete from penstock.group where queue_id = _queue_id returning group_id)
-    select array_agg(group_id) into _gone from gone;
-    delete from penstock.cursor where group_id = any (_gone);
-    delete from penstock.dead_change where group_id = any (_gone);
-    delete from penstock.consumer where group_id = any (_gone);
-    delete from penstock.removed_consumer where group_id = any (_gone);
-    -- Whoever waits for one of the groups is told that it is gone.
+    _gone := array(select group_id from penstock.group where queue_id = _queue_id);
+    perform penstock._delete_groups(_gone);
+    -- Receivers that wait for one of the groups are refused.
     if _queue_id is not null then
         perform penstock._wake_receivers(_queue_id);
     end if;
-    return _count > 0 or _gone is not null;
+    return _count > 0 or _gone <> '{}';
 end
 $$;

@@ -31,7 +31,7 @@ begin
     if new.shards <> q.shards and (new.ordered or q.ordered) and penstock._has_live_messages(q) then
         raise exception using errcode = 'PN102', message = format(
             'shards of the ordered queue %s cannot change from %s to %s while it has live messages: '
-            'drain or flush it first', penstock._shown(q.name), q.shards, new.shards
+            'drain or flush it first', penstock._quote_value(q.name), q.shards, new.shards
         );
     end if;
     if new.delivery <> q.delivery then
@@ -94,7 +94,7 @@ begin
     select * into rule from penstock._policy_fields() as f where f.field = _field;
     if not found then
         raise exception using errcode = 'PN102', message = format(
-            'unknown policy field %s: the fields are %s', penstock._shown(_field),
+            'unknown policy field %s: the fields are %s', penstock._quote_value(_field),
             (select string_agg(f.field, ', ') from penstock._policy_fields() as f)
         );
     end if;
@@ -131,7 +131,7 @@ begin
     end case;
     if _wanted is not null then
         raise exception using errcode = 'PN102',
-            message = format('%s must be %s, not %s', _field, _wanted, penstock._shown(_value::text));
+            message = format('%s must be %s, not %s', _field, _wanted, penstock._quote_value(_value::text));
     end if;
 end
 $$;

@@ -8,14 +8,14 @@ declare
     q penstock.queue := penstock._ensure_queue(penstock._check_name('queue', prepare.queue));
 begin
     perform penstock._ensure_primary_group(q);
-    perform penstock._check_whole('priority', priority, 0, 1000000) from unnest(priorities) as priority;
+    perform penstock._check_integer('priority', priority, 0, 1000000) from unnest(priorities) as priority;
     perform penstock._ensure_lane(q.queue_id, priority, shard)
     from unnest(priorities) as priority, generate_series(0, q.shards - 1) as shard;
 end
 $$;
 
 -- Prepare before a send in the caller's transaction; false when another transaction, perhaps the caller's own, is
--- creating one of them and does not end within a second: then the send creates what is missing.
+-- creating one of them and does not end within a second: then the send creates the missing ones.
 create or replace function penstock.prepare_briefly(queue text, priorities integer[]) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp set lock_timeout = '1s' as $$
 begin

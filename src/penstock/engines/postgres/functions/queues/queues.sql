@@ -24,7 +24,7 @@ declare
 begin
     select * into q from penstock.queue where name = _name;
     if not found then
-        raise exception using errcode = 'PN300', message = format('there is no queue %s', penstock._shown(_name)),
+        raise exception using errcode = 'PN300', message = format('there is no queue %s', penstock._quote_value(_name)),
             detail = 'queue';
     end if;
     return q;

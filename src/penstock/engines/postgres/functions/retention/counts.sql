@@ -27,7 +27,7 @@ language sql stable as $$
         )
 $$;
 
--- Fold what came since the last time into the counts, so that reading them stays cheap. Skipped while another sweep
+-- Fold rows written since the last time into the counts, so that reading them stays cheap. Skipped while another sweep
 -- does it.
 create or replace function penstock._fold_counts(q penstock.queue) returns void
 language plpgsql as $$
@@ -40,7 +40,7 @@ declare
     ended record;
     letters record;
 begin
-    _snap := penstock._snapshot();
+    _snap := penstock._current_snapshot();
     for n in select * from penstock.lane where queue_id = q.queue_id for update skip locked loop
         select count(*), max(one.position) into _sent, _last from (
             select m.tx, m.position from penstock.log as m where m.lane_id = n.lane_id and m.tx >= pg_snapshot_xmax(n.counted)
@@ -55,27 +55,13 @@ begin
         end if;
     end loop;
     for g in select * from penstock.group where queue_id = q.queue_id for update skip locked loop
-        select coalesce(sum(s.n) filter (where s.is_own and s.state = 'succeeded'), 0) as succeeded,
-            coalesce(sum(s.n) filter (where s.is_own and s.state = 'rejected'), 0) as rejected,
-            coalesce(sum(s.n) filter (where s.is_own and s.state = 'failed'), 0) as failed,
-            coalesce(sum(s.n) filter (where s.is_own and s.state = 'lease_expired'), 0) as lease_expired,
-            coalesce(sum(s.n) filter (where s.is_own and s.state = 'expired'), 0) as expired,
-            coalesce(sum(s.n) filter (where s.is_own and s.state = 'cancelled'), 0) as cancelled,
-            coalesce(sum(s.n) filter (where s.is_own and penstock._is_failed_attempt(s.event)), 0) as failed_attempts,
-            count(*) filter (where s.is_own) as own_steps, count(*) as steps
-        into ended
-        from (
-            select one.n, one.event, one.state, one.group_id is null or one.group_id = g.group_id as is_own
-            from penstock._audit_since(g) as one
-            where pg_visible_in_snapshot(one.tx, _snap)
-        ) as s;
+        select * into ended from penstock._count_outcomes(g, _snap);
         -- Also when only others were at work, or a group in which nothing ends would have to look at all they ever did.
-        if ended.own_steps > 0 or ended.steps > 100 then
+        if ended.own_entries > 0 or ended.entries > 100 then
             update penstock.group
-            set succeeded = succeeded + ended.succeeded, rejected = rejected + ended.rejected,
-                failed = failed + ended.failed, lease_expired = lease_expired + ended.lease_expired,
-                expired = expired + ended.expired, cancelled = cancelled + ended.cancelled,
-                failed_attempts = failed_attempts + ended.failed_attempts, counted = _snap
+            set succeeded = ended.succeeded, rejected = ended.rejected, failed = ended.failed,
+                lease_expired = ended.lease_expired, expired = ended.expired, cancelled = ended.cancelled,
+                failed_attempts = ended.failed_attempts, counted = _snap
             where group_id = g.group_id;
         end if;
         with gone as (delete from penstock.dead_change as c where c.group_id = g.group_id returning c.n)

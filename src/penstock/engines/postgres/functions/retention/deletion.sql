@@ -19,7 +19,14 @@ begin
     if not found or q.trimmed_position = 0 then
         return 0;
     end if;
-    perform penstock._begin_deletions(q.queue_id);
+    -- One row for the audit entries, and one for each lane.
+    insert into penstock.deletion (queue_id, lane_id)
+    select q.queue_id, one.lane_id
+    from (select 0 as lane_id union all select n.lane_id from penstock.lane as n where n.queue_id = q.queue_id) as one
+    where not exists (
+        select 1 from penstock.deletion as e where e.queue_id = q.queue_id and e.lane_id = one.lane_id
+    )
+    on conflict do nothing;
     for d in
         select * from penstock.deletion where queue_id = q.queue_id order by lane_id for update skip locked
     loop
@@ -31,18 +38,6 @@ begin
     end loop;
     return _count;
 end
-$$;
-
--- Create the progress rows of a queue: one for its audit entries, and one for each lane.
-create or replace function penstock._begin_deletions(_queue_id integer) returns void
-language sql as $$
-    insert into penstock.deletion (queue_id, lane_id)
-    select _queue_id, one.lane_id
-    from (select 0 as lane_id union all select n.lane_id from penstock.lane as n where n.queue_id = _queue_id) as one
-    where not exists (
-        select 1 from penstock.deletion as d where d.queue_id = _queue_id and d.lane_id = one.lane_id
-    )
-    on conflict do nothing
 $$;
 
 -- Delete messages and cursor rows of a lane that are past retention, and from time to time those that had to stay
@@ -101,7 +96,7 @@ language plpgsql as $$
 declare
     _counted pg_snapshot := (select counted from penstock.lane where lane_id = _lane_id);
     _groups integer[] := array(select group_id from penstock.group where queue_id = q.queue_id);
-    _followed bigint := penstock._first_followed(q);
+    _followed bigint := penstock._first_streamed_position(q);
     done record;
     first record;
 begin
@@ -135,7 +130,7 @@ begin
     tx := coalesce(done.tx, greatest(_after, _upto));
     position := coalesce(done.position, case when _is_again then _upto_position when _after < _upto then 0 else _after_position end);
     if not _is_again then
-        -- Rows that retention has not come to, or that are not in the lane's count of what was sent, come newly once more.
+        -- Rows that are not past retention, or not yet in the lane's count of sent messages, are visited again.
         select m.tx, m.position - 1 as position into first from penstock.log as m
         where m.lane_id = _lane_id and (m.tx, m.position) > (_after, _after_position)
             and (m.tx, m.position) <= (_delete_messages.tx, _delete_messages.position)
@@ -156,7 +151,7 @@ create or replace function penstock._delete_cursors(
 language plpgsql as $$
 declare
     _groups integer[] := array(select group_id from penstock.group where queue_id = q.queue_id);
-    _followers penstock.cursor[] := penstock._followers(q);
+    _followers penstock.cursor[] := penstock._audit_stream_cursors(q);
     _begins pg_snapshot := (penstock._mark_as_cursor(q.trail_mark)).snap;
 begin
     with seen as materialized (
@@ -178,7 +173,7 @@ begin
                     where t.group_id = any (_groups) and t.position between c.first and c.last
                         and (c.positions is null or c.positions @> t.position)
                 )
-                and (cardinality(_followers) = 0 or not penstock._is_followed(_followers, c.tx, c.entry))
+                and (cardinality(_followers) = 0 or not penstock._is_ahead_of_streams(_followers, c.tx, c.entry))
             )
         ) as is_gone
         from penstock.cursor as c
@@ -231,7 +226,7 @@ create or replace function penstock._delete_audit_between(
 language plpgsql as $$
 declare
     _groups integer[] := array(select group_id from penstock.group where queue_id = q.queue_id);
-    _followers penstock.cursor[] := penstock._followers(q);
+    _followers penstock.cursor[] := penstock._audit_stream_cursors(q);
     _begins pg_snapshot := (penstock._mark_as_cursor(q.trail_mark)).snap;
 begin
     with seen as materialized (
@@ -253,7 +248,7 @@ begin
                 where t.group_id = any (_groups) and t.position between s.first and s.last
                     and (s.positions is null or s.positions @> t.position)
             )
-            and (cardinality(_followers) = 0 or not penstock._is_followed(_followers, s.tx, s.entry))
+            and (cardinality(_followers) = 0 or not penstock._is_ahead_of_streams(_followers, s.tx, s.entry))
         ) as is_gone
         from penstock.audit as s
         where s.queue_id = q.queue_id and s.last >= _from and s.last <= _upto
@@ -268,17 +263,17 @@ end
 $$;
 
 -- The first message with an audit entry that a stream group of the queue has not read yet.
-create or replace function penstock._first_followed(q penstock.queue) returns bigint
+create or replace function penstock._first_streamed_position(q penstock.queue) returns bigint
 language sql stable as $$
     select coalesce(min(h.first), 9223372036854775807)
-    from unnest(penstock._followers(q)) as c
+    from unnest(penstock._audit_stream_cursors(q)) as c
     cross join lateral penstock._audit_between(
         q, c::penstock.cursor, penstock._mark_as_cursor(penstock._make_mark(pg_current_snapshot())), false
     ) as h
 $$;
 
 -- The cursors of active groups that stream the audit trail of a queue.
-create or replace function penstock._followers(q penstock.queue) returns penstock.cursor[]
+create or replace function penstock._audit_stream_cursors(q penstock.queue) returns penstock.cursor[]
 language sql stable as $$
     select coalesce(array_agg(penstock._mark_as_cursor(g.stream_mark)), '{}')
     from penstock.group as g
@@ -287,7 +282,7 @@ language sql stable as $$
 $$;
 
 -- Whether one of these cursors has not passed an entry.
-create or replace function penstock._is_followed(_followers penstock.cursor[], _tx xid8, _entry bigint) returns boolean
+create or replace function penstock._is_ahead_of_streams(_followers penstock.cursor[], _tx xid8, _entry bigint) returns boolean
 language sql immutable as $$
     select exists (
         select 1 from unnest(_followers) as c where not penstock._is_behind_cursor(c::penstock.cursor, _tx, _entry, 0)

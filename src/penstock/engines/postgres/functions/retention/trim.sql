@@ -1,7 +1,7 @@
 -- Retention: finished messages leave when their history has ended.
 
 -- Delete dead letters past their retention, and what only they kept.
-create or replace function penstock._purge_old(q penstock.queue, _now bigint) returns integer
+create or replace function penstock._purge_old_dead_letters(q penstock.queue, _now bigint) returns integer
 language plpgsql as $$
 declare
     _count integer;
@@ -51,7 +51,7 @@ begin
     if not found or _upto <= q.trimmed_position then
         return 0;
     end if;
-    if not penstock._carried_cursors(q, _upto, _now) then
+    if not penstock._move_idle_cursors(q, _upto, _now) then
         return 0;
     end if;
     return penstock._trim_to(q, _upto, _now);
@@ -143,7 +143,7 @@ $$;
 create or replace function penstock._shorten_audit(q penstock.queue, _last xid8) returns void
 language sql as $$
     update penstock.queue set trail_mark = penstock._add_witness(
-        q, penstock._make_mark(penstock._narrow_snapshot(penstock._snapshot(), _last)), 'audit'
+        q, penstock._make_mark(penstock._narrow_snapshot(penstock._current_snapshot(), _last)), 'audit'
     )
     where queue_id = q.queue_id and _last is not null
         and (trail_mark is null or pg_snapshot_xmax((penstock._mark_as_cursor(trail_mark)).snap) <= _last)
@@ -167,7 +167,7 @@ begin
             and (used_at > _now - penstock._microseconds(q.group_idle_seconds) or name is not distinct from q.primary_group)
     loop
         _is_read := true;
-        _last := least(_last, penstock._unfinished(q, g) - 1);
+        _last := least(_last, penstock._first_unfinished_position(q, g) - 1);
     end loop;
     if q.primary_group is null or not _is_read then
         _last := least(_last, penstock._first_unexpired(q, _known, _now) - 1);
@@ -205,7 +205,7 @@ $$;
 
 -- The first position that is not finished in a group, or a lower one. Of long queues only the transaction of the first
 -- unread message is read: later transactions have higher positions than the decided positions recorded before them.
-create or replace function penstock._unfinished(q penstock.queue, g penstock.group) returns bigint
+create or replace function penstock._first_unfinished_position(q penstock.queue, g penstock.group) returns bigint
 language plpgsql as $$
 declare
     _first bigint := 9223372036854775807;
@@ -217,7 +217,7 @@ declare
     _tx xid8;
 begin
     if g.stream_table = 'audit' then
-        -- Whoever follows what happened needs the messages to which it happened.
+        -- A stream of the audit trail needs the messages of its entries.
         select coalesce(min(h.first), _first) into _first
         from penstock._audit_between(
             q, penstock._mark_as_cursor(g.stream_mark), penstock._mark_as_cursor(penstock._make_mark(pg_current_snapshot())), false
@@ -248,7 +248,7 @@ begin
 end
 $$;
 
-create or replace function penstock._carried_cursors(q penstock.queue, _upto bigint, _now bigint) returns boolean
+create or replace function penstock._move_idle_cursors(q penstock.queue, _upto bigint, _now bigint) returns boolean
 language plpgsql as $$
 declare
     g penstock.group;
@@ -272,7 +272,7 @@ begin
                 where m.lane_id = n.lane_id and m.position > q.trimmed_position and m.position <= _upto
                     and not penstock._is_behind_cursor(c, m.tx, m.position, q.trimmed_position)
             );
-            perform penstock._place_cursor(q, g, n, c, _upto, penstock._snapshot(), _now);
+            perform penstock._place_cursor(q, g, n, c, _upto, penstock._current_snapshot(), _now);
             _is_carried := true;
         end loop;
         if _is_carried then

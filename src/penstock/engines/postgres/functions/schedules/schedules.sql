@@ -33,7 +33,7 @@ begin
     select * into s from penstock.schedule where name = _name for update;
     if not found then
         raise exception using errcode = 'PN300', detail = 'schedule',
-            message = format('there is no schedule %s', penstock._shown(_name));
+            message = format('there is no schedule %s', penstock._quote_value(_name));
     end if;
     return s;
 end

@@ -17,7 +17,7 @@ declare
     _several integer;
 begin
     -- The commonest case in one statement: as in penstock._record_success. A lease is found by its token and never by its end,
-    -- here and elsewhere: an index by end is full of what is gone when somebody keeps a transaction open.
+    -- here and elsewhere: an index by end is full of dead rows while a transaction is held open.
     with place as materialized (
         select u.queue_id, u.primary_group_id, u.ordered, r.group_id
         from penstock.queue as u join penstock.group as r using (queue_id)

@@ -2,10 +2,10 @@
 -- tests/engines/postgres/test_settlement_vectors.py proves on generated vectors.
 
 -- The delay before a retry: base × factor^(attempt - 1), at most the maximum, plus jitter.
-create or replace function penstock._backoff(q penstock.queue, _attempt integer) returns double precision
+create or replace function penstock._backoff_seconds(q penstock.queue, _attempt integer) returns double precision
 language sql volatile as $$
     select least(q.backoff_base_seconds * q.backoff_factor ^ least(_attempt - 1, 64), q.backoff_max_seconds)
-        + q.backoff_jitter_seconds * penstock._random()
+        + q.backoff_jitter_seconds * penstock._random_number()
 $$;
 
 -- What an event makes of a leased message: the event to record, the next state and, while the message stays live, how long
@@ -32,7 +32,7 @@ begin
             if not _has_retries or (_at_most_once and _is_late) then
                 state := 'failed';
             else
-                wait := penstock._microseconds(greatest(0, coalesce(_delay, penstock._backoff(q, msg.attempt))));
+                wait := penstock._microseconds(greatest(0, coalesce(_delay, penstock._backoff_seconds(q, msg.attempt))));
             end if;
         when 'reschedule' then
             wait := penstock._microseconds(greatest(0, coalesce(_delay, 0)));

@@ -1,4 +1,4 @@
--- leased -> what the consumer asks for, message by message.
+-- leased -> the state that the consumer requests, message by message.
 
 -- Settle messages, each by its token: the resulting state, null when the lease was lost, or 'out_of_order' when an
 -- ordered queue has an earlier message in flight. Repeating a settlement returns the same answer; with _marks it is
@@ -65,7 +65,7 @@ begin
 end
 $$;
 
--- Settle in an ordered queue, where nothing ends before what was handed out before it in the same lease and shard. The
+-- Settle in an ordered queue, where no message ends before the earlier ones of the same lease and shard. The
 -- settlements of one call may come in any order: refused ones are tried again after the others.
 create or replace function penstock._settle_in_order(
     q penstock.queue, g penstock.group, _events text[], _tokens bigint[], _positions bigint[], _reasons text[],
@@ -114,11 +114,11 @@ begin
         select e.lane_id, 1 as attempt from penstock.lease as e
         join penstock.log as m on m.position = _position and m.lane_id = e.lane_id
         where e.group_id = g.group_id and e.token = _token and e.positions @> _position
-            and penstock._is_held(e.ends_at, m.deadline_at, m.expires_at, _now)
+            and penstock._can_settle(e.ends_at, m.deadline_at, m.expires_at, _now)
         union all
         select lane_id, attempt from penstock.tracked
         where group_id = g.group_id and position = _position and state = 'leased' and token = _token
-            and penstock._is_held(until_at, deadline_at, expires_at, _now)
+            and penstock._can_settle(until_at, deadline_at, expires_at, _now)
     ) as one
     join penstock.lane as n using (lane_id);
     if not found or _event not in ('ack', 'reject', 'nak')
@@ -159,7 +159,7 @@ $$;
 
 -- Whether the token of a lease that was not reclaimed still settles. A lease that was cut short by the deadline of its
 -- message may be reclaimed from then on; until then its consumer alone knows what became of the message and may settle.
-create or replace function penstock._is_held(_ends_at bigint, _deadline_at bigint, _expires_at bigint, _now bigint)
+create or replace function penstock._can_settle(_ends_at bigint, _deadline_at bigint, _expires_at bigint, _now bigint)
 returns boolean
 language sql immutable as $$
     select _ends_at > _now or (_ends_at = _deadline_at and (_expires_at <= _now) is not true) is true
@@ -177,7 +177,7 @@ begin
     -- Written so that the index of all leased ones does not fit: a table that is mostly empty has no statistics of a burst.
     delete from penstock.tracked
     where group_id = _group_id and position = _position and state is not distinct from 'leased' and token = _token
-        and penstock._is_held(until_at, deadline_at, expires_at, _now)
+        and penstock._can_settle(until_at, deadline_at, expires_at, _now)
     returning * into t;
     if found then
         return penstock._tracked_row(t);
@@ -189,7 +189,7 @@ begin
         return null;
     end if;
     select * into m from penstock.log where position = _position and lane_id = e.lane_id;
-    if not penstock._is_held(e.ends_at, m.deadline_at, m.expires_at, _now) then
+    if not penstock._can_settle(e.ends_at, m.deadline_at, m.expires_at, _now) then
         return null;
     end if;
     perform penstock._remove_from_lease(e, int8multirange(int8range(_position, _position + 1)), array[_position]);
@@ -205,7 +205,7 @@ language sql immutable as $$
     )::penstock.message_row
 $$;
 
--- Release what was handed out behind a message of an ordered queue that is retried.
+-- Release the messages leased behind a message of an ordered queue that is retried.
 create or replace function penstock._release_following(
     q penstock.queue, g penstock.group, blocking penstock.message_row, _now bigint
 ) returns void

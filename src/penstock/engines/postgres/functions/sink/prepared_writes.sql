@@ -57,13 +57,9 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
     q penstock.queue := penstock._get_queue(_queue);
 begin
-    if _longest > q.max_payload_bytes then
-        raise exception using errcode = 'PN105', message = format(
-            'payload has %s bytes: this queue takes at most %s (max_payload_bytes)', _longest, q.max_payload_bytes
-        );
-    end if;
+    perform penstock._check_size(_longest, q.max_payload_bytes);
     created_at := penstock.now_us();
-    lane_id := penstock._ensure_lane(q.queue_id, _priority, floor(penstock._random() * q.shards)::integer);
+    lane_id := penstock._ensure_lane(q.queue_id, _priority, floor(penstock._random_number() * q.shards)::integer);
     perform penstock._begin_sending(q.queue_id);
     -- One after the other: writers whose positions alternate would write to the same pages of the indexes.
     perform pg_advisory_xact_lock(1347310677, 0);
@@ -109,17 +105,11 @@ begin
     if _is_gone then
         raise exception using errcode = 'PN200', message = format(
             'a transaction that was to write to queue %s under %s is gone, because it waited for more than a day or '
-            'somebody ended it: nothing was sent, write it again', penstock._shown(q.name), penstock._shown(_key)
+            'somebody ended it: nothing was sent, write it again', penstock._quote_value(q.name), penstock._quote_value(_key)
         );
     end if;
     return _count;
 end
-$$;
-
--- Decide to roll back the prepared writes of a key that are undecided.
-create or replace function penstock._roll_back_prepared_writes(_queue_id integer, _key text) returns void
-language sql as $$
-    update penstock.prepared_write set fate = 'dropped' where queue_id = _queue_id and key = _key and fate is null
 $$;
 
 -- Prepared writes of a key that must be ended; without a key those of all keys, also those that nobody decided on

@@ -10,9 +10,7 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
     q penstock.queue := penstock._ensure_queue(penstock._check_name('queue', _queue));
 begin
-    if _longest > q.max_payload_bytes then
-        perform penstock._check_sizes(_payloads, q.max_payload_bytes);
-    end if;
+    perform penstock._check_size(_longest, q.max_payload_bytes);
     insert into penstock.staged (queue_id, key, part, ordinal, priority, content_type, types, options, payloads)
     values (q.queue_id, _key, _part, _ordinal, _priority, _type, _types, _options, _payloads);
 end
@@ -64,7 +62,7 @@ declare
     _chunks integer := (
         select chunks from penstock.staged_part where queue_id = q.queue_id and key = _key and part = _part
     );
-    _shard integer := floor(penstock._random() * q.shards)::integer;
+    _shard integer := floor(penstock._random_number() * q.shards)::integer;
     _is_simple boolean := penstock._accepts_plain(q);
     _count bigint := 0;
     _some bigint;
@@ -81,7 +79,7 @@ begin
     ) then
         raise exception using errcode = 'PN200', message = format(
             'what was put aside for queue %s under %s is gone, because the server crashed since: nothing was sent, '
-            'write it again', penstock._shown(q.name), penstock._shown(_key)
+            'write it again', penstock._quote_value(q.name), penstock._quote_value(_key)
         );
     end if;
     perform penstock._begin_sending(q.queue_id);
@@ -127,7 +125,8 @@ $$;
 -- Drop staged messages and prepared writes of a key, and what nobody released within a day.
 create or replace function penstock.discard_staged(_queue text, _key text) returns void
 language sql security definer set search_path = pg_catalog, pg_temp as $$
-    select penstock._roll_back_prepared_writes(queue_id, _key) from penstock.queue where name = _queue;
+    update penstock.prepared_write set fate = 'dropped'
+    where queue_id = (select queue_id from penstock.queue where name = _queue) and key = _key and fate is null;
     delete from penstock.staged
     where queue_id = (select queue_id from penstock.queue where name = _queue) and key = _key;
     delete from penstock.staged_part
@@ -144,7 +143,7 @@ $$;
 create or replace function penstock.record_facts(_kind text, _puts jsonb, _removes text[], _expect jsonb) returns boolean
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
-    -- One at a time for each kind: what is expected must not change meanwhile, not even by coming into being.
+    -- Serialise writers per kind, so that compare-and-set also holds for keys that do not exist yet.
     perform pg_advisory_xact_lock(hashtextextended('penstock ledger ' || _kind, 0));
     if exists (
         select 1 from jsonb_each_text(_expect) as e

@@ -1,7 +1,6 @@
 -- The clock of the store and the conversions of times. Times in tables are microseconds since 1970.
 
--- The injected clock of tests, and the real one in stores that were not made for tests: whoever moves the clock can end
--- the leases of others.
+-- The injected clock of tests; the real one in other stores, where moving the clock would end the leases of others.
 create or replace function penstock.injected_now(_injected text) returns bigint
 language plpgsql volatile parallel safe as $$
 begin
@@ -22,7 +21,7 @@ language sql volatile parallel safe as $$
 $$;
 
 -- A random number in [0, 1).
-create or replace function penstock._random() returns double precision
+create or replace function penstock._random_number() returns double precision
 language plpgsql volatile as $$
 declare
     _injected text := current_setting('penstock.random', true);

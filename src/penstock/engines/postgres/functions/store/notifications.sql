@@ -6,7 +6,7 @@ create or replace function penstock._wake_receivers(_queue_id integer) returns v
 language plpgsql as $$
 begin
     if penstock._somebody_listens() then
-        perform penstock._notify('penstock', _queue_id::text);
+        perform penstock._send_notification('penstock', _queue_id::text);
     end if;
 end
 $$;
@@ -24,7 +24,7 @@ $$;
 
 -- Send a notification, unless the transaction or session opted out (set local penstock.notify = off): a transaction
 -- with a notification cannot be prepared for two-phase commit. Waiting clients poll as well.
-create or replace function penstock._notify(_channel text, _payload text) returns void
+create or replace function penstock._send_notification(_channel text, _payload text) returns void
 language plpgsql as $$
 begin
     if coalesce(current_setting('penstock.notify', true), '') not in ('off', 'false', 'no', '0') then

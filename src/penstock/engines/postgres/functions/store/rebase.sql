@@ -20,7 +20,7 @@ $$;
 
 -- Give every message a transaction number of the past, and place the cursors as they were: behind all messages up to
 -- the first unread one, skipping those beyond it that were read. True when there was something to do.
-create or replace function penstock._rebase() returns boolean
+create or replace function penstock._rebase_store() returns boolean
 language plpgsql as $$
 declare
     _identifier bigint := (select system_identifier from pg_control_system());
@@ -40,8 +40,11 @@ begin
     update penstock.lane as l set sent = penstock._count_sent(l), last = penstock._lane_end(l);
     update penstock.group as r
     set (succeeded, rejected, failed, lease_expired, expired, cancelled, failed_attempts)
-        = (select * from penstock._count_outcomes(r));
-    -- The trail by entries, as long as transactions still tell what came before what.
+        = (
+            select e.succeeded, e.rejected, e.failed, e.lease_expired, e.expired, e.cancelled, e.failed_attempts
+            from penstock._count_outcomes(r) as e
+        );
+    -- The audit trail by entries, while transaction numbers still define the order.
     update penstock.queue as u
     set trail_mark = case when u.trail_mark is not null then penstock._mark_by_entry(u, u.trail_mark) end,
         trimmed_tx = case when u.trimmed_position > 0 then _past end,
@@ -84,7 +87,7 @@ begin
                 c.at_tx := '0';
                 c.at_position := 0;
                 c.above := coalesce(_first - 1, 0);
-                -- What is passed over later is counted as read then.
+                -- Skipped messages are counted as read when the cursor passes them.
                 select n.trimmed + count(*) into c.passed from penstock.log as m
                 where m.lane_id = n.lane_id and m.position > q.trimmed_position and (_first is null or m.position < _first);
                 perform penstock._move_cursor(g.group_id, n.lane_id, c, 0, '{}', null, c.token, 0, _now);

@@ -121,7 +121,7 @@ begin
 end
 $$;
 
--- Nobody has a right by being there, but to call conversions, which views use with the rights of whoever looks.
+-- Public may only call conversions, which views call with the rights of the reader.
 revoke all on all routines in schema penstock from public;
 
 grant execute on function penstock.payload_json, penstock.payload_jsonb, penstock.to_time, penstock.from_time,

@@ -2,7 +2,7 @@
 
 -- The current snapshot with this transaction listed as in progress, so that its later writes do not count as seen.
 -- (PostgreSQL leaves a transaction out of its own snapshots.)
-create or replace function penstock._snapshot() returns pg_snapshot
+create or replace function penstock._current_snapshot() returns pg_snapshot
 language plpgsql volatile as $$
 declare
     _snap pg_snapshot := pg_current_snapshot();

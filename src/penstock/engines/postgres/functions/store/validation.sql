@@ -1,7 +1,7 @@
 -- Checks of names and numbers, and how a value is quoted in an error message.
 
 -- A value quoted for an error message, truncated to 80 characters.
-create or replace function penstock._shown(_value text) returns text
+create or replace function penstock._quote_value(_value text) returns text
 language sql immutable parallel safe as $$
     select case when length(shown) > 80 then left(shown, 79) || '…' else shown end
     from (select '''' || replace(regexp_replace(_value, '[[:cntrl:]]', '?', 'g'), '''', '\''') || '''' as shown) as one
@@ -16,18 +16,18 @@ begin
             message = format('%s is empty: a name has 1 to 255 bytes of UTF-8', _kind);
     elsif octet_length(_name) > 255 then
         raise exception using errcode = 'PN101', message = format(
-            '%s %s has %s bytes: a name has at most 255 bytes of UTF-8', _kind, penstock._shown(_name), octet_length(_name)
+            '%s %s has %s bytes: a name has at most 255 bytes of UTF-8', _kind, penstock._quote_value(_name), octet_length(_name)
         );
     elsif _name ~ '[\u0001-\u001f\u007f-\u009f]' then
         raise exception using errcode = 'PN101',
-            message = format('%s %s has a control character: a name has none', _kind, penstock._shown(_name));
+            message = format('%s %s has a control character: a name has none', _kind, penstock._quote_value(_name));
     end if;
     return _name;
 end
 $$;
 
 -- Validate that an integer is within its bounds.
-create or replace function penstock._check_whole(_kind text, _number bigint, _from bigint, _upto bigint) returns bigint
+create or replace function penstock._check_integer(_kind text, _number bigint, _from bigint, _upto bigint) returns bigint
 language plpgsql immutable as $$
 begin
     if _number is null or _number not between _from and _upto then

@@ -8,7 +8,7 @@ declare
     _schema_id integer;
 begin
     perform penstock._require_cron();
-    perform cron.schedule(penstock._job('sweep'), '* * * * *', 'call penstock.sweep_queues()');
+    perform cron.schedule(penstock._job_name('sweep'), '* * * * *', 'call penstock.sweep_queues()');
     for _schema_id in select d.schema_id from penstock.compat_schema d where d.kind = 'queue' loop
         perform penstock._schedule_compat_jobs(_schema_id);
     end loop;
@@ -25,13 +25,13 @@ begin
     perform penstock._require_cron();
     select count(cron.unschedule(j.jobid)) into _removed
     from cron.job j
-    where starts_with(j.jobname, penstock._job(''));
+    where starts_with(j.jobname, penstock._job_name(''));
     return format('%s jobs removed', _removed);
 end
 $$;
 
 -- The name of a pg_cron job: names are shared by all databases of the cluster.
-create or replace function penstock._job(_what text) returns text
+create or replace function penstock._job_name(_what text) returns text
 language sql stable as $$
     select format('penstock:%s:%s', current_database(), _what)
 $$;
@@ -48,7 +48,7 @@ begin
         raise exception using errcode = 'PN200',
             message = format('pg_cron works in database %L, not in %L', home, current_database()),
             hint = format('Call there: select cron.schedule_in_database(%L, ''* * * * *'', ''call penstock.sweep_queues()'', %L)',
-                          penstock._job('sweep'), current_database());
+                          penstock._job_name('sweep'), current_database());
     elsif not exists (select from pg_available_extensions where name = 'pg_cron') then
         raise exception using errcode = 'PN200',
             message = 'pg_cron is not installed on this server',
@@ -75,7 +75,7 @@ begin
     ) then
         return false;
     end if;
-    return exists (select from cron.job j where j.jobname = penstock._job('sweep'));
+    return exists (select from cron.job j where j.jobname = penstock._job_name('sweep'));
 end
 $$;
 

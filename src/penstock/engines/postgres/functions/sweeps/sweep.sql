@@ -24,7 +24,7 @@ begin
         reclaimed := reclaimed + one.reclaimed;
         promoted := promoted + one.promoted;
         expired := expired + one.expired;
-        purged := purged + penstock._purge_old(q, _now);
+        purged := purged + penstock._purge_old_dead_letters(q, _now);
         perform penstock._fold_counts(q);
         perform penstock._delete_trimmed(q, 10000, _now);
     end loop;
@@ -66,7 +66,7 @@ create or replace function penstock.sweep_consumers() returns integer
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
     perform penstock._sweep_deleted();
-    return penstock._remove_missing(penstock.now_us());
+    return penstock._remove_dead_consumers(penstock.now_us());
 end
 $$;
 
@@ -91,9 +91,9 @@ begin
     end if;
     select * into promoted, reclaimed, expired from penstock._apply_time(q, _now);
     expired := expired + penstock._expire_all_unread(q, _now);
-    purged := penstock._purge_old(q, _now);
+    purged := penstock._purge_old_dead_letters(q, _now);
     trimmed := penstock._trim_queue(q, _decided, _now);
-    -- After trimming: only what has been counted is deleted.
+    -- After trimming: only rows that have been counted are deleted.
     perform penstock._fold_counts(q);
     deleted := penstock._delete_trimmed(q, 10000, _now);
 end
@@ -162,7 +162,7 @@ begin
 end
 $$;
 
--- When somebody last set out to sweep. A sequence, because it is written every second and must leave no dead rows behind.
+-- The time of the last claimed sweep. A sequence, because it is written every second and must leave no dead rows.
 create sequence if not exists penstock.swept_at as bigint minvalue 0 start 0;
 
 -- Claim a sweep, unless one was claimed within that time. A clock that was set back must not stop the sweeps until it
@@ -180,7 +180,7 @@ begin
         ) then
             return false;
         end if;
-        -- Asking takes no lock; who claims looks again when no other can.
+        -- The first check takes no lock; a claim checks again under it.
         if not _again and not pg_try_advisory_xact_lock(hashtextextended('penstock.claim_sweep', 0)) then
             return false;
         end if;

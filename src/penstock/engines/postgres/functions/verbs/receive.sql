@@ -14,7 +14,7 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
     _name text;
 begin
-    perform penstock._check_whole('limit', receive."limit", 1, 1000000),
+    perform penstock._check_integer('limit', receive."limit", 1, 1000000),
         penstock._check_name('queue', receive.queue), penstock._check_optional('group', receive."group"),
         penstock._check_seconds('lease_seconds', receive.lease_seconds);
     _name := penstock._check_name('consumer', coalesce(receive.consumer, penstock._session_name()));

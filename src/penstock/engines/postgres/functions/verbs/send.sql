@@ -1,6 +1,7 @@
--- Sending for SQL clients: one message at a time, JSON payloads, named options. Programs that move thousands call append and put.
+-- Sending for SQL clients: one message at a time, JSON payloads, named options. Programs that send thousands call append
+-- and send_messages.
 
--- Send a JSON value and return its id. Options mean what they mean everywhere; null stands for the policy of the queue.
+-- Send a JSON value and return its id. Options mean the same as in every interface; null stands for the queue's policy.
 create or replace function penstock.send(
     queue text, payload jsonb, priority integer default 0, delay_seconds double precision default null,
     ttl_seconds double precision default null, deadline_at timestamptz default null, address text default null,
@@ -11,7 +12,7 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
     return penstock._send_one(
         queue, convert_to(payload::text, 'UTF8'), 'application/json',
-        penstock._options(
+        penstock._build_options(
             priority, delay_seconds, ttl_seconds, deadline_at, address, key, headers, id, created_by, batch, batch_queue
         )
     );
@@ -29,7 +30,7 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 begin
     return penstock._send_one(
         queue, payload, penstock._check_optional('content_type', content_type),
-        penstock._options(
+        penstock._build_options(
             priority, delay_seconds, ttl_seconds, deadline_at, address, key, headers, id, created_by, batch, batch_queue
         )
     );
@@ -86,7 +87,7 @@ begin
     perform penstock._check_payload(_payload is null);
     return jsonb_build_object(
         'payload', encode(convert_to(_payload::text, 'UTF8'), 'base64'), 'content_type', 'application/json',
-        'options', penstock._options(_priority, null, null, null, null, null, _headers, null, null, null)
+        'options', penstock._build_options(_priority, null, null, null, null, null, _headers, null, null, null)
     );
 end
 $$;
@@ -102,14 +103,14 @@ end
 $$;
 
 -- Validate the options of a message and build their JSON.
-create or replace function penstock._options(
+create or replace function penstock._build_options(
     _priority integer, _delay_seconds double precision, _ttl_seconds double precision, _deadline_at timestamptz,
     _address text, _key text, _headers jsonb, _id uuid, _created_by text, _batch text, _batch_queue text default null
 ) returns jsonb
 language plpgsql as $$
 begin
     return jsonb_strip_nulls(jsonb_build_object(
-        'priority', penstock._check_whole('priority', _priority, 0, 1000000),
+        'priority', penstock._check_integer('priority', _priority, 0, 1000000),
         'delay_seconds', penstock._check_delay(_delay_seconds),
         'ttl_seconds', penstock._check_seconds('ttl_seconds', _ttl_seconds),
         'deadline_at', penstock.from_time(_deadline_at),
@@ -163,7 +164,7 @@ begin
     elsif jsonb_typeof(_headers) <> 'object'
         or exists (select 1 from jsonb_each(_headers) as one where jsonb_typeof(one.value) <> 'string') then
         raise exception using errcode = 'PN100',
-            message = format('headers must map strings to strings, not %s', penstock._shown(_text)),
+            message = format('headers must map strings to strings, not %s', penstock._quote_value(_text)),
             hint = 'For example ''{"trace": "17"}''.';
     elsif octet_length(_text) > 65536 then
         raise exception using errcode = 'PN100',

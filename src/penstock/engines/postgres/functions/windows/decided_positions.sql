@@ -16,14 +16,16 @@ begin
 end
 $$;
 
--- The last position up to which everything is decided. Transactions that have just begun get a moment to end; long ones
--- are not waited for.
-create or replace function penstock._decided_position() returns bigint
-language plpgsql as $$
+-- The last position up to which everything is decided, for a whole sweep: it may wait a little, and never falls.
+-- Transactions that have just begun get a moment to end; long ones are not waited for.
+create or replace function penstock.decide() returns bigint
+language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
     _position bigint;
     _open integer;
 begin
+    -- Before this transaction has a number.
+    perform penstock._record_decided_position();
     for attempt in 1..10 loop
         select max(position) filter (where tx <= pg_snapshot_xmin(pg_current_snapshot())),
             count(*) filter (where tx > pg_snapshot_xmin(pg_current_snapshot()))
@@ -32,25 +34,16 @@ begin
         exit when _open = 0 or _open > 3;
         perform pg_sleep(0.002);
     end loop;
-    -- The older ones say where long queues begin, see penstock._unfinished: fewer are kept the older they are.
+    -- Older rows tell where long queues begin, see penstock._first_unfinished_position: fewer are kept the older they are.
     if (select count(*) from penstock.decided_position) > 1000 then
         delete from penstock.decided_position where position in (
             select placed.position from (
-                select position, row_number() over (order by position) as place, count(*) over () as places from penstock.decided_position
+                select position, row_number() over (order by position) as place, count(*) over () as places
+                from penstock.decided_position
             ) as placed
             where placed.place <= placed.places - 500 and placed.place % 2 = 0
         );
     end if;
     return coalesce(_position, 0);
-end
-$$;
-
--- The decided position for a whole sweep, asked once because it may wait a little. It never falls.
-create or replace function penstock.decide() returns bigint
-language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
-begin
-    -- Before this transaction has a number.
-    perform penstock._record_decided_position();
-    return penstock._decided_position();
 end
 $$;

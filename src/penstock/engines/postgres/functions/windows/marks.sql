@@ -10,7 +10,7 @@ $$;
 create or replace function penstock._mark_above(q penstock.queue, _position bigint) returns text
 language plpgsql volatile as $$
 declare
-    _snap pg_snapshot := penstock._snapshot();
+    _snap pg_snapshot := penstock._current_snapshot();
     _last xid8 := penstock._last_tx(q, 'messages', _snap);
 begin
     if _last is null then
@@ -37,12 +37,6 @@ language sql immutable as $$
     from string_to_array(_mark, '/') as part
 $$;
 
--- The mark behind all messages up to a decided position, whatever snapshot.
-create or replace function penstock._mark_decided(_position bigint) returns text
-language sql immutable as $$
-    select format('1:1:/9223372036854775807:9223372036854775807:/0/0/%s/f', _position)
-$$;
-
 -- A snapshot that shows the same of transactions up to _last and does not mention later ones: its text stays the same
 -- as long as nothing changes.
 create or replace function penstock._narrow_snapshot(_snap pg_snapshot, _last xid8) returns pg_snapshot
@@ -67,7 +61,7 @@ declare
 begin
     select * into q from penstock.queue where name = _queue;
     for attempt in 1..6 loop
-        _snap := penstock._snapshot();
+        _snap := penstock._current_snapshot();
         _last := penstock._last_tx(q, _table, _snap);
         if _last is null then
             return '0';
@@ -125,7 +119,10 @@ language sql stable security definer set search_path = pg_catalog, pg_temp as $$
             when _table <> 'messages' then q.trail_mark
             when q.log_mark is not null then q.log_mark
             when q.trimmed_rows <> '{}' then
-                penstock._lower_mark(penstock._add_witness(q, penstock._mark_decided(q.trimmed_position), _table))
+                -- Behind all messages up to that position, whatever snapshot.
+                penstock._lower_mark(penstock._add_witness(q, format(
+                    '1:1:/9223372036854775807:9223372036854775807:/0/0/%s/f', q.trimmed_position
+                ), _table))
         end
         from penstock.queue as q where q.name = _queue
     ), '0')
@@ -147,7 +144,7 @@ language sql immutable as $$
 $$;
 
 -- Whether everything behind one mark is behind another.
-create or replace function penstock._is_behind(_one penstock.cursor, _other penstock.cursor) returns boolean
+create or replace function penstock._is_mark_behind(_one penstock.cursor, _other penstock.cursor) returns boolean
 language sql immutable as $$
     select case
         when (_one.prev::text, _one.snap::text) = (_other.prev::text, _other.snap::text) and not _other.used_up then
@@ -195,7 +192,7 @@ begin
     return c;
 exception when others then
     raise exception using errcode = 'PN100', message = format(
-        '%s is not a mark of this store', penstock._shown(_mark)
+        '%s is not a mark of this store', penstock._quote_value(_mark)
     );
 end
 $$;

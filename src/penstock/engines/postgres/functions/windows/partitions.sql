@@ -15,7 +15,7 @@ declare
     _has_rest boolean := false;
 begin
     c := e;
-    -- The mark of what is left after trimming has no end of its own: its window ends where the asked-for one does.
+    -- The mark behind trimmed messages has no snapshot of its own: its window ends where the requested one does.
     if not s.used_up and s.snap::text <> e.snap::text and pg_snapshot_xmax(s.snap) <= pg_snapshot_xmax(e.snap) then
         execute format(
             'select exists (select 1 from (%s) as m)', penstock._messages_between(q, _start, penstock._make_mark(s.snap))
@@ -55,13 +55,13 @@ declare
 begin
     for _tx, _position, _length in execute format(
         'select m.tx, m.position, octet_length(m.payload) from (%s) as m '
-        -- What is past retention may still lie in the log, and is not counted.
+        -- Messages past retention may still be in the log, and are not counted.
         'where m.position > $1 and penstock._is_behind_cursor(penstock._mark_as_cursor($2), m.tx, m.position, 0) '
         'order by m.tx, m.position offset $3 limit $4',
         penstock._messages_between(q, _start, penstock._make_mark(c.snap))
     ) using q.trimmed_position, _end, _skipped, _rows - _skipped + 1 loop
         if _count > 0 and (_skipped + _count + 1 > _rows or _bytes + _length > _size) then
-            -- What was passed by its position stays passed.
+            -- Rows that were passed by position stay passed.
             c.above := case when s.used_up then 0 else s.above end;
             return c;
         end if;
@@ -133,7 +133,7 @@ begin
         where one.place = 1 order by one.tile;
     else
         return query
-        -- What happened to messages that were taken out is still written down, and they are not found.
+        -- Entries of removed messages remain, but their messages are not found.
         select sum(b.n)::bigint, not exists (select 1 from penstock.removal as r where r.queue_id = q.queue_id),
             max(b.entry), 9223372036854775807, epoch, given, q.removals from (
             select h.entry, h.n, ceil(
@@ -161,7 +161,7 @@ begin
     if (select epoch from penstock.store) <> _epoch or penstock._last_position() < _given or q.removals < _removals then
         raise exception using errcode = 'PN206', message = format(
             'the %s of queue %s are not those of the window that was split: the store was restored since', _table,
-            penstock._shown(_queue)
+            penstock._quote_value(_queue)
         );
     end if;
     if q.removals > _removals and (_table <> 'messages' or exists (
@@ -171,7 +171,7 @@ begin
     )) then
         raise exception using errcode = 'PN206', message = format(
             'messages of queue %s were removed since the window of its %s was split: read it again',
-            penstock._shown(_queue), _table
+            penstock._quote_value(_queue), _table
         );
     end if;
     if _table <> 'messages' or (_after_tx, _after_position) < (q.trimmed_tx, q.trimmed_position) then

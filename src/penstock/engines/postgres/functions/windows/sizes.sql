@@ -7,7 +7,7 @@ create or replace function penstock.places(
 language sql stable security definer
 set search_path = pg_catalog, pg_temp set enable_seqscan = off set enable_bitmapscan = off set jit = off as $$
     select one.position, l.created_at, octet_length(l.payload)
-    from unnest(penstock._positions(_queue, _after, _upto, _limit, _backwards)) with ordinality as one (position, place)
+    from unnest(penstock._browse_positions(_queue, _after, _upto, _limit, _backwards)) with ordinality as one (position, place)
     cross join lateral (
         select m.created_at, m.expires_at, m.payload from penstock.log as m where m.position = one.position limit 1
     ) as l

@@ -1,7 +1,7 @@
 -- Windows: the rows between two marks, which is how streams read.
 
 -- Whether some rows beyond a cursor are past retention.
-create or replace function penstock._is_past(q penstock.queue, _table text, c penstock.cursor) returns boolean
+create or replace function penstock._is_past_retention(q penstock.queue, _table text, c penstock.cursor) returns boolean
 language sql stable as $$
     select case when _table = 'messages' then
         q.trimmed_tx is not null and not penstock._has_passed(
@@ -9,7 +9,7 @@ language sql stable as $$
         )
     else
         q.trail_mark is not null and not (
-            penstock._is_behind(penstock._mark_as_cursor(q.trail_mark), c)
+            penstock._is_mark_behind(penstock._mark_as_cursor(q.trail_mark), c)
             or penstock._contains_snapshot(c.prev, (penstock._mark_as_cursor(q.trail_mark)).snap)
         )
     end
@@ -24,10 +24,10 @@ begin
     end if;
     perform penstock._check_mark(q, _table, _start);
     perform penstock._check_mark(q, _table, _end);
-    if penstock._is_past(q, _table, penstock._mark_as_cursor(_start)) then
+    if penstock._is_past_retention(q, _table, penstock._mark_as_cursor(_start)) then
         raise exception using errcode = 'PN206', message = format(
             'some of the %s of queue %s after %s are past retention; what is left begins after %s', _table,
-            penstock._shown(q.name), _start, penstock.earliest(q.name, _table)
+            penstock._quote_value(q.name), _start, penstock.earliest(q.name, _table)
         );
     end if;
 end
@@ -89,7 +89,7 @@ language sql stable as $$
     cross join penstock._mark_as_cursor(_end) as e
     cross join lateral penstock._rows_beyond(s) as b
     cross join lateral (
-        -- What these do not say is that rows lie between places that the index knows.
+        -- Conditions in addition to the index bounds.
         select format('not penstock._is_behind_cursor(penstock._mark_as_cursor(%L), l.tx, l.position, 0)', _start) as after_start,
             case when e.used_up and pg_snapshot_xmin(e.snap) = pg_snapshot_xmax(e.snap) then 'true'
                 else format('penstock._is_behind_cursor(penstock._mark_as_cursor(%L), l.tx, l.position, 0)', _end) end as before_end
@@ -178,16 +178,16 @@ begin
             or exists (select 1 from penstock.cursor where group_id = g.group_id)
             or exists (select 1 from penstock.tracked where group_id = g.group_id) then
             raise exception using errcode = 'PN204', message = format(
-                'group %s of queue %s is received with leases: stream with another group', penstock._shown(g.name),
-                penstock._shown(q.name)
+                'group %s of queue %s is received with leases: stream with another group', penstock._quote_value(g.name),
+                penstock._quote_value(q.name)
             );
         end if;
     elsif g.stream_table <> _followed then
         raise exception using errcode = 'PN204', message = format(
-            'group %s of queue %s streams %s: stream %s with another group', penstock._shown(g.name),
-            penstock._shown(q.name), g.stream_table, _table
+            'group %s of queue %s streams %s: stream %s with another group', penstock._quote_value(g.name),
+            penstock._quote_value(q.name), g.stream_table, _table
         );
-    elsif penstock._is_behind(c, penstock._mark_as_cursor(g.stream_mark)) then
+    elsif penstock._is_mark_behind(c, penstock._mark_as_cursor(g.stream_mark)) then
         _mark := g.stream_mark;
     end if;
     update penstock.group set stream_mark = _mark, stream_table = _followed, used_at = penstock.now_us()

@@ -142,7 +142,7 @@ begin
         );
 exception when data_exception then
     raise exception using errcode = 'PN100', message = format(
-        '%s is not the witness of a mark of this store', penstock._shown(_witness)
+        '%s is not the witness of a mark of this store', penstock._quote_value(_witness)
     );
 end
 $$;
@@ -158,13 +158,13 @@ begin
         and pg_snapshot_xmax(c.snap) < '9223372036854775807' then
         raise exception using errcode = 'PN208', message = format(
             'the %s of queue %s end before the mark %s: the store is older than what was read from it, perhaps a restored '
-            'copy', _table, penstock._shown(q.name), _mark
+            'copy', _table, penstock._quote_value(q.name), _mark
         );
     end if;
-    if _witness <> '' and not penstock._has_witness(q, _table, _witness) and not penstock._is_past(q, _table, c) then
+    if _witness <> '' and not penstock._has_witness(q, _table, _witness) and not penstock._is_past_retention(q, _table, c) then
         raise exception using errcode = 'PN208', message = format(
             'the mark %s is behind a row of the %s of queue %s that this store does not have: it was restored from a copy or '
-            'failed over after that row was read, and has gone on otherwise', _mark, _table, penstock._shown(q.name)
+            'failed over after that row was read, and has gone on otherwise', _mark, _table, penstock._quote_value(q.name)
         );
     end if;
 end
