@@ -36,7 +36,7 @@ demo: .venv/.spark-ready ## see Penstock work, in a minute or two
 	@$(BIN)/penstock demo $(ARGS)
 
 quick: compiled ## run the tests that need neither Java nor a browser nor server processes: under two minutes
-	$(BIN)/python $(PYTEST) -m "not slow and not async_client" $(QUICK) $(ARGS)
+	$(BIN)/python $(PYTEST) -m "not slow and not async_client and not database_server" $(QUICK) $(ARGS)
 
 test: check clients databases .venv/spark.jsa compiled ## check, then run all tests
 	$(BIN)/python $(PYTEST) $(ARGS)

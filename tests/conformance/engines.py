@@ -6,20 +6,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+
 import penstock
 from penstock.engines.contract import Capabilities
 
 
 class EngineRow(NamedTuple):
     """`fresh_url` names an empty store of its own for each folder it is given; `any_url` one that need not be there.
-    `settings` make a store at a URL quicker to open. `shares_verbs`: its verbs are those of another engine here, so the
-    asynchronous client is tested on it only where calls run at once or wait."""
+    `settings` make a store at a URL quicker to open."""
 
     name: str
     fresh_url: Callable[[Path], str]
     any_url: str
     settings: Callable[[str], dict[str, Any]] = lambda url: {}
-    shares_verbs: bool = False
 
 
 def _sqlite(folder: Path) -> str:
@@ -57,9 +57,15 @@ ENGINES = (
     EngineRow("sqlite", _sqlite, "sqlite:///:memory:"),
     EngineRow("postgres", _postgres, "postgresql://nobody@localhost/none", _warm),
 )
-MARIADB = EngineRow("mariadb", _mariadb, "mysql://nobody@localhost/none", shares_verbs=True)
+MARIADB = EngineRow("mariadb", _mariadb, "mysql://nobody@localhost/none")
+REDIS = EngineRow("redis", _redis, "redis://localhost/0")
 # The contract is tested on every engine; workers, servers and Spark, which use nothing else, on those above.
-EVERY_ENGINE = (*ENGINES, EngineRow("redis", _redis, "redis://localhost/0"), MARIADB)
+EVERY_ENGINE = (*ENGINES, REDIS, MARIADB)
+# As parameters: `make quick` leaves out those that need a server process.
+EVERY_ENGINE_MARKED = (
+    *ENGINES,
+    *(pytest.param(row, marks=pytest.mark.database_server) for row in EVERY_ENGINE if row not in ENGINES),
+)
 
 
 def capabilities(engine: EngineRow) -> Capabilities:
