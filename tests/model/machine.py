@@ -46,7 +46,7 @@ OPTIONS = st.lists(
 
 
 class QueueMachine(Comparison):
-    # -- sending ---------------------------------------------------------------------------------------------------
+    # -- send ------------------------------------------------------------------------------------------------------
 
     @initialize(
         items=st.lists(OPTIONS, min_size=2, max_size=6),
@@ -96,7 +96,7 @@ class QueueMachine(Comparison):
         self._catch_up()
         self.model.set_end(name, end, abort)
 
-    # -- receiving and settling ------------------------------------------------------------------------------------
+    # -- receive and settle ----------------------------------------------------------------------------------------
 
     @rule(limit=st.integers(1, 5), group=READERS, lease=st.sampled_from([None, 3, 100]))
     def receive(self, limit: int, group: str | None, lease: float | None) -> None:

@@ -106,7 +106,7 @@ class Model:
         self.addresses: dict[str, bytes] = {}
         self.ids: dict[str, bytes] = {}
 
-    # -- sending ---------------------------------------------------------------------------------------------------
+    # -- send ------------------------------------------------------------------------------------------------------
 
     def send(self, drafts: list[Draft], batch_name: str | None, now: int) -> None:
         """All of them or none."""
@@ -161,7 +161,7 @@ class Model:
         place = Place(last, note.available_at, note.expires_at, note.draft.deadline_at, trail=list(note.shared))
         return place
 
-    # -- receiving -------------------------------------------------------------------------------------------------
+    # -- receive ---------------------------------------------------------------------------------------------------
 
     def join(self, group: str) -> None:
         """A group exists from its first receive, and starts at the oldest message."""
@@ -268,7 +268,7 @@ class Model:
             if was_leased:
                 self._release(group, place, now, current=False, lapsed=True)
 
-    # -- settling --------------------------------------------------------------------------------------------------
+    # -- settle ----------------------------------------------------------------------------------------------------
 
     def settle(self, group: str, key: bytes | None, token: int, event: Event, delay: float | None, now: int) -> State:
         if key is None:
@@ -456,7 +456,7 @@ class Model:
             self.groups[group][key].letter = False
         return len(keys)
 
-    # -- looking ---------------------------------------------------------------------------------------------------
+    # -- inspection ------------------------------------------------------------------------------------------------
 
     def place(self, key: bytes) -> Place:
         return self.groups[PRIMARY][key]

@@ -40,7 +40,7 @@ class ClientRole:
         else:
             self.consume()
 
-    # -- sending ---------------------------------------------------------------------------------------------------
+    # -- send ------------------------------------------------------------------------------------------------------
 
     def send(self) -> None:
         kind = self.random.choice(self._sends)
@@ -103,7 +103,7 @@ class ClientRole:
         for call, one in zip(calls, gathered, strict=False):
             self.recorder.answer("send", "ok" if one.is_sent else "unknown", call)
 
-    # -- receiving and settling ------------------------------------------------------------------------------------
+    # -- receive and settle ----------------------------------------------------------------------------------------
 
     def consume(self) -> None:
         kind, group = self.random.choice(self._receives)

@@ -116,7 +116,7 @@ FAILURES = _columns(
     messages=WHOLE,
     dead=WHOLE,  # messages that ended with it
     most_failures=WHOLE,  # of one message
-    repeated=WHOLE,  # messages that failed so often
+    repeated=WHOLE,  # number of messages with that many failures
     first_at=TIME,
     last_at=TIME,
 )

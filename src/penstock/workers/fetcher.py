@@ -175,7 +175,7 @@ class Fetcher:
             return self._could_use(source)
         return demand.state is Supply.READY and self._room(source) > 0
 
-    # -- receiving -------------------------------------------------------------------------------------------------
+    # -- receive ---------------------------------------------------------------------------------------------------
 
     def _room(self, source: QueueSource) -> int:
         """How many messages to receive: 0 until half of the buffer is used up, because large receives are cheaper."""

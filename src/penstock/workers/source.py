@@ -94,7 +94,7 @@ class QueueSource:
         seconds = min(PREFETCH_SECONDS, self.policy.lease_seconds * PREFETCH_SHARE)
         return running + int(min(self._rate * seconds, PREFETCHED_PER_SLOT * running, MAX_PREFETCHED))
 
-    # -- receiving -------------------------------------------------------------------------------------------------
+    # -- receive ---------------------------------------------------------------------------------------------------
 
     def add(self, receipt: Receipt, asked_at: float) -> None:
         """Take over the messages of a receive."""

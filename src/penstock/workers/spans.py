@@ -30,7 +30,7 @@ class SpanTracing:
         self._tracer = trace.get_tracer("penstock", schema_url=SCHEMA, tracer_provider=provider)
         self._parents = parents
 
-    # -- sending ---------------------------------------------------------------------------------------------------
+    # -- send ------------------------------------------------------------------------------------------------------
 
     def sending(self, queue: str, drafts: list[Draft]) -> tuple[list[Draft], Finish]:
         """Start the span of a send. A single message carries its context; of several, each carries the context of a

@@ -195,7 +195,7 @@ class Worker:
     ) -> None:
         self.stop()
 
-    # -- looking and changing --------------------------------------------------------------------------------------
+    # -- inspection and changes ------------------------------------------------------------------------------------
 
     @property
     def accepted(self) -> list[str]:
@@ -229,7 +229,7 @@ class Worker:
             for source, slots in self._sources.items()
         ]
 
-    # -- making ----------------------------------------------------------------------------------------------------
+    # -- setup -----------------------------------------------------------------------------------------------------
 
     def _declare(self) -> None:
         """Declare the app's policies and schedules."""
@@ -273,7 +273,7 @@ class Worker:
                 raise InvalidInput(f"there is no handler for queue {shown(name)}{nearest(str(name), known)}")
         return set(names)
 
-    # -- while it runs ---------------------------------------------------------------------------------------------
+    # -- background ------------------------------------------------------------------------------------------------
 
     def _sweep(self, sweeper: Sweeper) -> None:
         pause = 0.0

@@ -1,4 +1,4 @@
-"""Tests of what only PostgreSQL has."""
+"""Tests of PostgreSQL alone."""
 
 from tests.engines.postgres.fixtures import bare_postgres_url, begin, other, postgres_url, queue, store, watcher
 

@@ -43,21 +43,21 @@ def queue(store: Store) -> Queue:
 
 @pytest.fixture
 def other(postgres_url: str) -> Iterator[psycopg.Connection]:
-    """A transaction of somebody else."""
+    """A transaction of another client."""
     with psycopg.connect(postgres_url) as connection:
         yield connection
 
 
 @pytest.fixture
 def watcher(postgres_url: str) -> Iterator[psycopg.Connection]:
-    """Sees who waits for whom."""
+    """A connection that observes locks."""
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         yield connection
 
 
 @pytest.fixture
 def begin(store: Store, watcher: psycopg.Connection) -> Iterator[Begin]:
-    """Begin a call in another thread; it goes on when one more waits for a lock."""
+    """Start a call in another thread; returns when one more session waits for a lock."""
     with ThreadPoolExecutor() as threads:
 
         def begin(call: Callable[[], Any]) -> Future[Any]:

@@ -43,7 +43,7 @@ RELAXED = {
     "wal_level": "minimal",
     "max_wal_senders": "0",
 }
-# A database that was emptied this often is replaced: rows that are gone have left their room behind.
+# Replace a database that was emptied this often: its removed rows still take space.
 REUSES = 100
 POOL = "penstock tests"
 # What makes a copy of the template a store of its own, whose clock tests may move.
@@ -106,7 +106,7 @@ class Server:
             raise RuntimeError(f"{command[0]}: {done.stdout}{said}")
 
     def _call(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        # A server that kept our pipes open would keep us waiting: its output goes to files.
+        # Its output goes to files: a server with our pipes open would block us.
         with tempfile.TemporaryFile("w+") as output:
             done = subprocess.run(
                 [str(binaries() / program), *arguments],
@@ -161,7 +161,7 @@ def server() -> Server:
         _ensure_template(running)
     owner = os.getpid()
     atexit.register(lambda: _leave(folder, running) if os.getpid() == owner else None)
-    # Run before the one above: the server waits for nobody.
+    # Runs before the one above.
     atexit.register(lambda: _databases.close() if os.getpid() == owner else None)
     return running
 
@@ -183,7 +183,7 @@ def _leave(folder: Path, running: Server) -> None:
 
 
 def _remove_unused(folder: Path, running: Server) -> None:
-    """Called with the lock: nobody joins meanwhile."""
+    """Called with the lock held, so that no process joins meanwhile."""
     if not any(Path(f"/proc/{user.name}").exists() for user in (folder / "users").iterdir()):
         running.remove()
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Calls that overlap: one that waited for another goes by what the other has done, not by what it saw before."""
+"""Overlapping calls: one that waited uses the state that the other has committed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.engines.postgres.fixtures import Begin
 
 
 def hold_lanes(other: psycopg.Connection) -> None:
-    """Nobody receives from the queue until this transaction ends."""
+    """Blocks receives from the queue until this transaction ends."""
     other.execute("select penstock._lock_lanes(q, null) from penstock.queue as q where name = 'orders'")
 
 

@@ -26,7 +26,7 @@ def test_law_3_what_an_earlier_receive_of_the_transaction_took_is_not_overtaken(
     threads = ThreadPoolExecutor(1)
     begun = threads.submit(engine.together, [lambda: receive(first, overtaken), lambda: receive(second, done)])
     assert first.wait(60)
-    # As one who is about to overtake: between two receives of the transaction, after the first had moved the cursor.
+    # The state of an overtaking receive: between two receives of the transaction, after the first moved the cursor.
     other.execute(
         "select pg_advisory_xact_lock_shared(penstock._lane_key(g.group_id, n.lane_id) + 1) "
         "from penstock.queue q join penstock.group g using (queue_id) join penstock.lane n using (queue_id) "

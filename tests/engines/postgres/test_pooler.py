@@ -1,4 +1,4 @@
-"""Behind a pooler that hands out sessions by transaction, with default settings of it and of Penstock."""
+"""Behind a pooler in transaction mode, with default settings of it and of Penstock."""
 
 from __future__ import annotations
 

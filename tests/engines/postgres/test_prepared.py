@@ -1,4 +1,4 @@
-"""Statements stay prepared, and clients get over a server that has forgotten them."""
+"""Statements stay prepared, and clients recover when the server has forgotten them."""
 
 from __future__ import annotations
 

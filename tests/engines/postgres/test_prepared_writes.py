@@ -1,4 +1,4 @@
-"""Large parts of a sink are written by transactions that the server keeps: sent once, whatever dies and when."""
+"""Large parts of a sink are prepared transactions: sent once, whichever process dies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.conformance.clock import Clock
 from tests.engines.postgres.server import Server, fresh_database
 
 PLACES = "select place from generate_series(1, current_setting('max_prepared_transactions')::integer) as place"
-# What a process does before it dies, each time one step later. All of them write the same messages.
+# The steps of a process before it dies, one more each time. All of them write the same messages.
 WRITE = f"""
 import os, signal, pyarrow, penstock
 from penstock.engines.postgres import prepared_write
@@ -111,7 +111,7 @@ def test_nobody_sees_a_prepared_write_until_it_is_released(queue: Queue, watcher
     assert taken(queue) == [-1, -2]
     queue.send(-3)
     assert engine.release("orders", "job/1", ["a"]) == LARGE_ROWS
-    # Behind what was read already, in front of what was sent later: and neither is missed.
+    # After messages that were read, before messages sent later: neither is missed.
     assert sorted(taken(queue)) == [-3, *range(LARGE_ROWS)]
     assert kept(watcher) == 0
     assert queue.stats("default").total == queue.stats("default").done == LARGE_ROWS + 3

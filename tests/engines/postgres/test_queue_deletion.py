@@ -1,4 +1,4 @@
-"""Deleting a queue while others have transactions open that have seen it."""
+"""Deletion of a queue with open transactions that have seen it."""
 
 from __future__ import annotations
 

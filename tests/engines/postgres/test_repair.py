@@ -1,4 +1,4 @@
-"""What faults left behind in a database, made here as they made it: doctor names it, and repair mends it."""
+"""Flaws of earlier versions, reproduced: doctor reports them, and repair fixes them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def of(repairs: list[Repair], name: str) -> list[bool]:
 
 
 def wait_until_idle(url: str, pid: int) -> None:
-    """For a second: who is at work may have the lock."""
+    """For a second: a working session may hold the lock."""
     with psycopg.connect(url, autocommit=True) as own:
         idle = "select state_change < clock_timestamp() - interval '1.1 s' from pg_stat_activity where pid = %s"
         while own.execute(idle, (pid,)).fetchone() != (True,):

@@ -21,7 +21,7 @@ Act = Callable[[Queue, int, int], set[bytes]]
 
 @pytest.fixture
 def own_server() -> Iterator[Server]:
-    """A durable one, which other tests do not see go."""
+    """A durable server of its own, because it is stopped."""
     with tempfile.TemporaryDirectory(prefix="penstock-restart-") as folder:
         Path(folder).chmod(0o755)
         server = Server(Path(folder) / "cluster", durable=True)
@@ -62,8 +62,7 @@ def test_a_crash_of_the_server_loses_nothing_that_was_acknowledged(own_server: S
             left.update(one.payload for one in deliveries)
             if not deliveries and queue.stats("default").in_progress == 0:
                 break
-        # A send whose answer was lost in a crash may be there though nobody noted it, and so may an ack; the opposite
-        # must not happen.
+        # A send or ack whose reply was lost in a crash may have happened; an acknowledged one must have.
         finished = {one.message.payload for one in queue.archive(limit=1_000_000)}
         assert sent <= finished
         assert acked | left <= finished
@@ -84,7 +83,7 @@ def _work(
                 try:
                     noted.update(act(queue, number, turn))
                 except StoreUnavailable:
-                    continue  # the server is away; the same store works again when it is back
+                    continue  # the server is down; the same store works again afterwards
     except BaseException as error:
         failures.append(error)
 
@@ -101,7 +100,7 @@ def _take(queue: Queue, number: int, turn: int) -> set[bytes]:
         try:
             delivery.ack()
         except penstock.LeaseLost:
-            continue  # the receive was undone by the crash, or took too long: somebody gets it again
+            continue  # the receive was undone by the crash or its lease ended: the message is delivered again
         done.add(delivery.payload)
     return done
 

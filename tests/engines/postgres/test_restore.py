@@ -1,4 +1,4 @@
-"""A dump restored into another cluster: its transaction numbers mean nothing there, and `migrate` puts them right."""
+"""A dump restored into another cluster: `migrate` rebases its transaction numbers."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_a_sql_client_is_refused_in_a_restored_store_until_it_is_migrated(
 
 
 def test_the_trail_goes_on_after_dump_and_restore(postgres_url: str, other_server: Server) -> None:
-    """A follower of it reads what it has not read, and what was trimmed does not make the rest unreadable."""
+    """A stream group reads its unread messages, and trimmed ones do not make the rest unreadable."""
     with penstock.connect(postgres_url) as store:
         queue = store.queue("orders")
         queue.send_many([b"trimmed", b"followed", b"open"])

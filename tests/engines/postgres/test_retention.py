@@ -1,4 +1,4 @@
-"""Retention under rollbacks, timeouts and crashes: an undone sweep leaves nothing behind, and nobody waits for one."""
+"""Retention under rollbacks, timeouts and crashes: an undone sweep has no effect, and no call waits for one."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_a_receive_does_not_wait_for_a_sweep_that_is_at_another_queue(
 
 
 def stop_purging(watcher: psycopg.Connection) -> None:
-    """Whoever purges a dead letter waits for whoever has the lock 99."""
+    """A purge of a dead letter waits for the holder of lock 99."""
     watcher.execute(
         "create function public.wait() returns trigger language plpgsql as "
         "$$ begin perform pg_advisory_xact_lock(99); return old; end $$"

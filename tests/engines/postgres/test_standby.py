@@ -1,4 +1,4 @@
-"""A server that only follows another one takes no messages, and says so."""
+"""A standby refuses writes with a clear error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.engines.postgres.server import Server
 
 @pytest.fixture
 def standby() -> Iterator[Server]:
-    """A server that was stopped and is told to follow: it waits for one that never comes, and can be read meanwhile."""
+    """A standby whose primary never appears; it can be read."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         server = Server(Path(folder) / "cluster", durable=True)

@@ -1,1 +1,1 @@
-"""What is special about Redis."""
+"""Tests of Redis alone."""

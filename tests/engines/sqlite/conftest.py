@@ -20,5 +20,5 @@ def engine_row(request: pytest.FixtureRequest) -> EngineRow:
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    """A file that is not there yet: these tests are about making it, too."""
+    """A file that does not exist yet: these tests also create it."""
     return f"sqlite:///{tmp_path / 'store.db'}"

@@ -22,7 +22,7 @@ pytest.importorskip("pyarrow", reason="windows are read as Arrow: needs pyarrow"
 
 
 class Restored:
-    """A store of which a copy was made; then it went on, and was replaced by the copy."""
+    """A store that was copied, changed, and replaced by the copy."""
 
     def __init__(self, open_store: Opener, url: str, clock: Clock) -> None:
         self.open_store = open_store

@@ -1,4 +1,4 @@
-"""Opening a store of an older Penstock: it becomes a store of this one, with all that it held."""
+"""Opening a store of an older version migrates it with all its data."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def test_a_damaged_store_says_so_and_nothing_is_removed(open_store: Opener, path
 
 @contextmanager
 def without_rights() -> Iterator[None]:
-    """As somebody who owns nothing: rights on files do not bind root."""
+    """As another user: file permissions do not bind root."""
     me = os.geteuid()
     if me == 0:
         os.seteuid(65_534)
@@ -152,7 +152,7 @@ def without_rights() -> Iterator[None]:
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that everybody may enter; pytest's own is closed to others."""
+    """A directory with access for all users; pytest's own has none."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)

@@ -1,4 +1,4 @@
-"""What a deleted queue leaves in the tables: nothing."""
+"""A deleted queue leaves no rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What earlier versions left behind in a file, made here as they made it."""
+"""Flaws of earlier versions, reproduced in a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""transaction=: a send that commits, or not, with the caller's own writes."""
+"""transaction=: a send that commits or rolls back with the caller's writes."""
 
 from __future__ import annotations
 

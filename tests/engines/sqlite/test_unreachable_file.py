@@ -1,4 +1,4 @@
-"""Waiting while the file cannot be opened: a new connection fails, those that are open go on."""
+"""Waits while the file cannot be opened: new connections fail, open ones work."""
 
 from __future__ import annotations
 

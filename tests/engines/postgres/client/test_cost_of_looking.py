@@ -1,4 +1,4 @@
-"""What it takes to look at a long queue: a few blocks, not the log. As in real life, no table was ever analysed."""
+"""Reads of a long queue touch a few blocks, not the log. No table was ever analysed, as in a new store."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import penstock
 from tests.engines.postgres.server import fresh_database
 
-# Enough that a planner without statistics prefers to look for a position in every transaction of a lane.
+# Enough that a planner without statistics would search a position in every transaction of a lane.
 SENDS, EACH, FINISHED = 400, 100, 4_000
 # In another queue, delayed until the same moment; and in a batch.
 HELD = 4_000
@@ -64,7 +64,7 @@ class Filled(NamedTuple):
 
 @pytest.fixture(scope="module")
 def filled() -> Iterator[Filled]:
-    # Not one that other tests have used: an index still leads to the rows that they removed.
+    # A fresh database: indexes of used ones still point to removed rows.
     url = fresh_database()
     with penstock.connect(url) as store:
         short, long = store.queue("short"), store.queue("long")
@@ -99,7 +99,7 @@ def test_a_look_reads_few_blocks(filled: Filled, look: str) -> None:
 
 def assert_reads_few_blocks(filled: Filled, look: str) -> None:
     statement = f"explain (analyze, buffers, timing off, format json) {LOOKS[look].format(**filled._asdict())}"
-    filled.connection.execute(statement)  # what is read once for each connection is not the look's
+    filled.connection.execute(statement)  # reads that happen once per connection are not counted
     row = filled.connection.execute(statement).fetchone()
     assert row is not None
     plan = row[0][0]["Plan"]
@@ -108,7 +108,7 @@ def assert_reads_few_blocks(filled: Filled, look: str) -> None:
 
 
 def test_what_others_did_is_looked_at_once(filled: Filled) -> None:
-    """Steps that counting looks at again each time, in a group in which nothing has ended."""
+    """Audit entries that are counted again by each read, in a group in which nothing has ended."""
     row = filled.connection.execute(
         "select count(s.entry) from penstock.group as g join penstock.audit as s using (queue_id)"
         " where g.name = 'other' and s.tx >= pg_snapshot_xmax(g.counted)"

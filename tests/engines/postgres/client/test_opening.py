@@ -1,4 +1,4 @@
-"""Opening a store on a server: what is missing, too new, out of reach or not allowed is said in words."""
+"""Opening a store on a server: errors for a missing, newer, unreachable or forbidden one."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_receive_under_another_isolation_is_refused(queue: Queue, store: Store
 
 
 def test_without_listening_and_prepared_statements_everything_works(open_store: Opener) -> None:
-    """As behind a pooler that hands out connections by transaction."""
+    """As behind a pooler in transaction mode."""
     queue = open_store(clock=None, pool=None, listen=False, prepare=False).queue("orders")
     queue.send(1)
     [delivery] = queue.receive(wait_seconds=5)

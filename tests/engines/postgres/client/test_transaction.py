@@ -47,11 +47,13 @@ def test_a_refused_send_leaves_the_callers_transaction_usable(queue: Queue, url:
 
 
 def test_what_was_sent_after_a_receive_in_one_transaction_is_not_lost(queue: Queue, url: str) -> None:
-    """A transaction is left out of its own snapshots: what it sends later must not count as seen."""
+    """A transaction is not part of its own snapshots: what it sends later must not count as read."""
     queue.send("before")
     with psycopg.connect(url) as connection, psycopg.connect(url, autocommit=True) as other:
         connection.execute("select pg_current_xact_id()")
-        other.execute("select pg_current_xact_id()")  # a later transaction has ended when the receive looks
+        other.execute(
+            "select pg_current_xact_id()"
+        )  # a later transaction has ended before the receive takes its snapshot
         received = connection.execute("select * from penstock.receive_messages('orders', null, 'c', 10)").fetchall()
         assert len(received) == 2
         queue.send("after", transaction=connection)

@@ -1,4 +1,4 @@
-"""Tests in which time passes when they say so, and messages leave when their history has ended."""
+"""Tests with an injected clock, in which messages pass retention."""
 
 from __future__ import annotations
 

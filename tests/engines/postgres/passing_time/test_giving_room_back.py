@@ -31,7 +31,7 @@ def pass_time(store: Store, clock: Clock, seconds: float) -> None:
 
 
 def end_history(store: Store, clock: Clock) -> None:
-    """What is finished now is written down, and its history passes."""
+    """Record what is finished now, and let its history pass."""
     store.sweep()
     pass_time(store, clock, HISTORY + 1)
 
@@ -163,7 +163,7 @@ def test_a_retry_and_a_dead_letter_keep_their_trails(
 def test_an_old_letter_that_ends_again_leaves_when_the_trail_begins_behind_it(
     store: Store, queue: Queue, clock: Clock, watcher: psycopg.Connection
 ) -> None:
-    """Until then whoever reads the trail finds what happened, and the message to which it happened."""
+    """Until then readers of the trail find the entries and their message."""
     queue.send(b"bad")
     [bad] = queue.receive()
     bad.reject("bad")
@@ -189,7 +189,7 @@ def test_an_old_letter_that_ends_again_leaves_when_the_trail_begins_behind_it(
 def test_much_is_deleted_in_parts_that_are_committed_one_by_one(
     store: Store, queue: Queue, clock: Clock, postgres_url: str, watcher: psycopg.Connection
 ) -> None:
-    """A sweep that is cancelled has done what it had done."""
+    """The committed parts of a cancelled sweep stay."""
     for _ in range(3):
         queue.send_many([b"x"] * 10_000)
         queue.ack_many(queue.receive(limit=10_000))
@@ -215,7 +215,7 @@ def test_much_is_deleted_in_parts_that_are_committed_one_by_one(
 def test_deleting_begins_where_it_ended_while_somebody_keeps_a_snapshot(
     store: Store, queue: Queue, clock: Clock, other: psycopg.Connection, watcher: psycopg.Connection
 ) -> None:
-    """Rows that are dead cannot be vacuumed then: a sweep must not go over all of them again."""
+    """Dead rows cannot be vacuumed then: a sweep must not scan all of them again."""
     queue.send_many([b"x"] * 1000)
     queue.ack_many(queue.receive(limit=1000))
     other.execute("set transaction isolation level repeatable read")

@@ -131,7 +131,7 @@ def split_from_earliest(queue: Queue) -> list[Part]:
 
 
 def test_a_trail_can_be_read_on_after_messages_were_removed(queue: Queue) -> None:
-    """And is missed by whoever had split it before."""
+    """A reader of the parts split before detects that it is missing."""
     engine = queue.engine
     ids = queue.send_many([1, 2, 3])
     queue.ack_many(queue.receive(limit=3))

@@ -1,4 +1,4 @@
-"""A database with the schema of Penstock, a session that speaks SQL to it, and a store on the same database."""
+"""A database with the schema of Penstock, an SQL session, and a store on the same database."""
 
 from __future__ import annotations
 

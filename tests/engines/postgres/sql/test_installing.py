@@ -19,7 +19,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def new_cluster() -> Iterator[clusters.Cluster]:
-    """A cluster in which nobody has ever installed Penstock: roles belong to the cluster."""
+    """A cluster without the roles of Penstock, which belong to the cluster."""
     cluster = clusters.Cluster("")
     cluster.start()
     yield cluster

@@ -1,4 +1,4 @@
-"""Programs written for the LISTEN/NOTIFY conventions run as they are: only the URL is ours."""
+"""Programs written for the LISTEN/NOTIFY conventions run unchanged, except for the URL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A transaction that takes a message out of turn and then sends: what it sent is delivered after its commit."""
+"""A transaction that receives a message out of order and then sends: the sent message is delivered after its commit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.engines.postgres.sql.conftest import Sql
 
 @pytest.fixture
 def caller(postgres_url: str) -> Iterator[Sql]:
-    """A transaction with a number that is not the newest: somebody else has committed since it was given."""
+    """A transaction whose number is not the newest: another one has committed since."""
     with psycopg.connect(postgres_url) as connection:
         connection.execute("select pg_current_xact_id()")
         with psycopg.connect(postgres_url, autocommit=True) as somebody:

@@ -123,7 +123,7 @@ def test_a_schema_in_which_others_may_create_is_not_written_to(
 def test_an_upgrade_after_which_calls_of_such_a_schema_would_fail_is_refused(
     sql: Sql, attacker: Sql, store: penstock.Store, postgres_url: str
 ) -> None:
-    """What an attacker puts there stops nothing."""
+    """Objects of an attacker stop nothing."""
     sql("select penstock.create_queue_schema('jobs')")
     sql(f"grant usage, create on schema jobs to {ROLE}")
     calling = "create or replace procedure jobs.{}() language plpgsql as $$ begin perform penstock.{}(1); end $$"
@@ -150,7 +150,7 @@ def test_a_schema_with_a_type_of_somebody_else_is_not_written_to(sql: Sql, attac
 
 
 def test_a_type_in_public_that_somebody_else_owns_is_not_used(sql: Sql, attacker: Sql) -> None:
-    """Whoever owns it could drop it, and the archive with it."""
+    """Its owner could drop it, and the archive with it."""
     sql("grant create on schema public to public")
     attacker("create type public.message_status as enum ('success', 'failed', 'rejected', 'lock_expired')")
     sql("select penstock.create_message_schema('messages')")
@@ -251,7 +251,7 @@ def test_an_older_store_keeps_its_schemas_and_takes_nobody_elses(sql: Sql, attac
 def test_a_store_that_was_taken_in_goes_back_to_its_own_schema(
     sql: Sql, attacker: Sql, store: penstock.Store, postgres_url: str
 ) -> None:
-    """What an older version did when it believed a comment."""
+    """The behaviour of an older version, which trusted a comment."""
     sql("select penstock.create_queue_schema('jobs')")
     attacker("create schema evil")
     sql("select penstock._write_queue_schema('evil', schema_id) from penstock.compat_schema")
@@ -274,7 +274,7 @@ def test_a_copy_in_another_database_finds_its_schemas_again(sql: Sql, postgres_u
     subprocess.run(restore, input=dump.stdout, check=True, capture_output=True)
     with connect(copy_url) as connection, penstock.connect(copy_url) as store:
         copy = Sql(connection)
-        # What has this oid here may be anything.
+        # The oid may belong to another object here.
         copy("create schema mine")
         copy("update penstock.compat_schema set schema_oid = 'mine'::regnamespace")
         store.migrate()

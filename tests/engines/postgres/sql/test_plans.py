@@ -1,4 +1,4 @@
-"""What a call reads does not grow with what waits: counted in rows, not in time."""
+"""The rows that a call reads do not grow with the backlog."""
 
 from __future__ import annotations
 
