@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from bench.dashboard import filling, pages, tabs
-from bench.dashboard.comparing import compared
+from bench.dashboard import aged_store, pages, tabs
+from bench.dashboard.comparison import compared
 from bench.finding import Target, shown_spread, spread
 from bench.postgres import server
 from bench.report import markdown
@@ -54,7 +54,7 @@ def main() -> None:
 def _measure(url: str, out: Path, arguments: argparse.Namespace) -> dict[str, Any]:
     began = time.perf_counter()
     if not arguments.filled:
-        filling.fill(url, arguments.waiting, arguments.finished, arguments.dead)
+        aged_store.fill(url, arguments.waiting, arguments.finished, arguments.dead)
     found: dict[str, Any] = {"fill_seconds": time.perf_counter() - began}
     with _serving(url, out) as (port, pid):
         # The first sweep counts all messages.

@@ -8,7 +8,7 @@ import time
 from urllib.parse import quote
 
 import penstock
-from bench.dashboard.filling import LARGE, SMALL
+from bench.dashboard.aged_store import LARGE, SMALL
 
 
 def paths(url: str) -> dict[str, str]:

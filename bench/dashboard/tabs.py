@@ -20,7 +20,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 import penstock
-from bench.dashboard.filling import LARGE
+from bench.dashboard.aged_store import LARGE
 from bench.meter import Meter, database_meter
 
 BATCH = 100

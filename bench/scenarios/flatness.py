@@ -9,7 +9,7 @@ from bench.finding import Finding, Target, spread
 from bench.peers.penstock_queue import PenstockQueue
 from bench.plan import Plan, payload
 from bench.rounds import rates, ratios
-from bench.warming import warm
+from bench.warm_up import warm
 
 # Batch 1 is bound by the disk and batch 100 by the work of the engine: they could bend for different reasons.
 BATCHES = (1, 100)

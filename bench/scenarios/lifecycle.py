@@ -11,7 +11,7 @@ from bench.peers import PEERS, PENSTOCK, Peer, opened
 from bench.peers.huey_storage import HueyStorage
 from bench.plan import PAYLOAD_BYTES, Plan, payload
 from bench.rounds import rates, ratios
-from bench.warming import warm
+from bench.warm_up import warm
 
 BATCHES = (1, 10, 100, 1000)
 OTHERS = [name for name in PEERS if name != PENSTOCK]

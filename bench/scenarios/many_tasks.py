@@ -12,7 +12,7 @@ from bench.finding import Finding, Target, shown_spread, spread
 from bench.peers.penstock_queue import PenstockQueue
 from bench.plan import Plan, payload
 from bench.rounds import ratios
-from bench.warming import warm
+from bench.warm_up import warm
 from penstock.client.aio.queue import AsyncQueue
 
 TASKS = 200
