@@ -36,11 +36,9 @@ def table(
     return made
 
 
-def fields_table(fields: dict[str, object], title: str | None = None) -> Table:
+def fields_table(fields: dict[str, object]) -> Table:
     """A table with a row per field, for a single object."""
-    made = Table(box=None, show_header=False, title=None if title is None else escaped(title), title_justify="left")
-    made.title_style = "bold"
-    made.pad_edge = False
+    made = Table(box=None, show_header=False, pad_edge=False)
     made.add_column(style="dim", no_wrap=True, overflow="fold")
     made.add_column(overflow="fold")
     for name, value in fields.items():
