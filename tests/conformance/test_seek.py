@@ -29,6 +29,27 @@ def test_seeking_the_start_makes_finished_messages_ready_again(queue: Queue) -> 
     assert queue.ack_many(deliveries) == 3
 
 
+@pytest.mark.parametrize("ending", ["ack", "reject", "nak"])
+def test_seeking_again_includes_what_ended_after_it_was_leased_during_a_seek(queue: Queue, ending: str) -> None:
+    ids = queue.send_many([1, 2, 3, 4])
+    first, second = queue.receive(limit=2)
+    queue.seek("default", "start")
+    # Ahead of the cursor, which has not moved since: one ends, one is still leased.
+    getattr(first, ending)()
+    again = 0 if ending == "nak" else 1
+    assert queue.preview_seek("default", "start").read_again == again
+    queue.seek("default", "start")
+    assert sorted(payloads(queue.peek())) == ([1, 3, 4] if again else [3, 4])
+    second.ack()
+    queue.seek("default", "start")
+    assert sorted(payloads(queue.peek())) == ([1, 2, 3, 4] if again else [2, 3, 4])
+    assert queue.dead_letters() == []
+    for message_id in ids:
+        assert_trail_is_legal(queue, message_id)
+    assert_books_balance(queue, 4)
+    assert queue.ack_many(take_all(queue)) == (4 if again else 3)
+
+
 def test_seeking_a_position_goes_on_behind_it(queue: Queue) -> None:
     sent = queue.send_many([1, 2, 3, 4])
     position = queue.find(sent[1]).position

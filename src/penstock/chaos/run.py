@@ -28,7 +28,7 @@ from penstock.chaos.ports.port import LOST
 from penstock.chaos.proxy import Proxy
 from penstock.chaos.serve_process import ServeProcess
 from penstock.chaos.server import OwnPair, OwnServer
-from penstock.chaos.store_roles import insist
+from penstock.chaos.store_roles import insist, undo_prepared
 from penstock.chaos.watch import Watch
 
 REMOVAL_SECONDS = 20
@@ -274,6 +274,8 @@ class Course:
 
     def _drain(self, drain: Drain) -> None:
         insist(lambda: self.store.pause_schedule(self.queues["ticks"]))
+        if is_postgres(self.url):
+            undo_prepared(self.url, self.queues["work"])
         events = history.read(self.histories)
         drain.start_left_batches(events)
         drain.run()

@@ -17,7 +17,8 @@ import penstock
 
 USERS = ("postgres", "pgserver", "nobody")
 # The checkpoint comes often, so that recovery begins at different places.
-SETTINGS = {"listen_addresses": "''", "checkpoint_timeout": "30s", "max_connections": "100", "shared_buffers": "32MB"}
+SETTINGS = {"listen_addresses": "''", "checkpoint_timeout": "30s", "max_connections": "100", "shared_buffers": "32MB",
+            "max_prepared_transactions": "10"}  # fmt: skip
 
 LAG_SECONDS = 2.0
 

@@ -16,6 +16,9 @@ from penstock.chaos.ports.python import REFUSED, outgoing
 from penstock.chaos.ports.resp import RespPort
 
 T = TypeVar("T")
+# READ COMMITTED, REPEATABLE READ and SERIALIZABLE, as psycopg numbers them.
+LEVELS = (2, 3, 4)
+PREPARED_SHARE = 0.2
 
 
 class StoreRole:
@@ -104,16 +107,29 @@ class StoreRole:
         call = self.recorder.invoke("send", queue=self.plan.queues[kind], messages=[item.described for item in items])
         begun_commit = False
         try:
-            with own_connection(self.plan.url) as (connection, end):
+            with self._own_connection() as (connection, end):
                 ids = self.queue(kind).send_many([outgoing(item) for item in items], transaction=connection)
                 time.sleep(self.random.uniform(0, longest))
                 begun_commit = commits
                 end("commit" if commits else "rollback")
-        except LOST:
+        except LOST as error:
             # Without a commit the transaction is undone, whatever else went wrong.
-            self.recorder.answer("send", "unknown" if begun_commit else "fail", call)
+            self.recorder.answer("send", "unknown" if begun_commit else "fail", call, error=str(error))
         else:
             self.recorder.answer("send", "ok" if commits else "fail", call, ids=ids if commits else None)
+
+    @contextmanager
+    def _own_connection(self) -> Iterator[tuple[Any, Callable[[str], object]]]:
+        """With every isolation level and, where the server allows it, two-phase commit. What a killed process leaves
+        prepared is undone by the drain."""
+        if not self.plan.is_postgres:
+            with sqlite_connection(self.plan.url) as found:
+                yield found
+            return
+        level = self.random.choice(LEVELS)
+        gid = f"{self.plan.queues['work']}-{self.name('prepared')}" if self.random.random() < PREPARED_SHARE else None
+        with postgres_connection(self.plan.url, level, gid) as found:
+            yield found
 
     # -- streams ---------------------------------------------------------------------------------------------------
 
@@ -142,26 +158,58 @@ def insist(call: Callable[[], T], tries: int = 100) -> T:
 
 
 @contextmanager
-def own_connection(url: str) -> Iterator[tuple[Any, Callable[[str], object]]]:
+def sqlite_connection(url: str) -> Iterator[tuple[Any, Callable[[str], object]]]:
     """A connection of the caller's own with an open transaction, and what ends it."""
-    if url.startswith("postgres"):
-        import psycopg
+    import apsw
 
+    try:
+        database = apsw.Connection(url.removeprefix("sqlite:///"))
+        database.set_busy_timeout(5000)
+        database.execute("begin immediate")
         try:
-            with psycopg.connect(url, connect_timeout=5) as connection:
+            yield database, database.execute
+        finally:
+            database.close()
+    except apsw.Error as error:
+        raise OSError(str(error)) from error
+
+
+@contextmanager
+def postgres_connection(url: str, level: int, gid: str | None) -> Iterator[tuple[Any, Callable[[str], object]]]:
+    """The same on PostgreSQL, at this isolation level, and in two phases when there is a name for it."""
+    import psycopg
+
+    try:
+        with psycopg.connect(url, connect_timeout=5) as connection:
+            connection.isolation_level = psycopg.IsolationLevel(level)
+            if gid is None or not _can_prepare(connection):
                 yield connection, lambda verb: connection.commit() if verb == "commit" else connection.rollback()
-        except psycopg.Error as error:
-            raise OSError(str(error)) from error
-    else:
-        import apsw
+                return
+            connection.tpc_begin(gid)
 
-        try:
-            database = apsw.Connection(url.removeprefix("sqlite:///"))
-            database.set_busy_timeout(5000)
-            database.execute("begin immediate")
-            try:
-                yield database, database.execute
-            finally:
-                database.close()
-        except apsw.Error as error:
-            raise OSError(str(error)) from error
+            def end(verb: str) -> None:
+                connection.tpc_prepare()
+                connection.tpc_commit() if verb == "commit" else connection.tpc_rollback()
+
+            yield connection, end
+    except psycopg.Error as error:
+        raise OSError(str(error)) from error
+
+
+def _can_prepare(connection: Any) -> bool:
+    (most,) = connection.execute("select current_setting('max_prepared_transactions')::int").fetchone()
+    connection.rollback()
+    return bool(most > 0)
+
+
+def undo_prepared(url: str, prefix: str) -> None:
+    """Transactions that killed processes of this run have prepared and not ended."""
+    import psycopg
+    from psycopg import sql
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        found = connection.execute(
+            "select gid from pg_prepared_xacts where database = current_database() and starts_with(gid, %s)", [prefix]
+        )
+        for (gid,) in found.fetchall():
+            connection.execute(sql.SQL("rollback prepared {}").format(sql.Literal(gid)))

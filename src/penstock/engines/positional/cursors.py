@@ -16,6 +16,8 @@ from penstock.engines.positional.ranges import contiguous_ranges
 
 # Positions that are counted at a time when a cursor moves back, to bound memory.
 PIECE = 50_000
+# Beyond every position.
+FURTHEST = 2**62
 
 
 class _Lane(NamedTuple):
@@ -81,6 +83,7 @@ def _seek_lane(transaction: Transaction, queue: StoredQueue, group: Group, lane:
         _rewind(transaction, queue, group, lane, position)
     elif position > lane.position:
         _skip_forward(transaction, queue, group, lane, position)
+    _revive_skipped(transaction, queue, group, lane, max(position, lane.position))
     counted = {"lane_id": lane.lane_id, "after": queue.trimmed_position, "upto": position}
     passed = lane.trimmed + transaction.value("count_lane_messages", counted)
     transaction.run("move_cursor", (group.group_id, lane.lane_id, position, passed))
@@ -102,6 +105,26 @@ def _rewind(transaction: Transaction, queue: StoredQueue, group: Group, lane: _L
             counts.update(ended.values())
         transaction.run("remove_dead_letters", bounds)
     uncount_outcomes(transaction, group, counts)
+
+
+def _revive_skipped(transaction: Transaction, queue: StoredQueue, group: Group, lane: _Lane, after: int) -> None:
+    """Messages ahead of the cursor that have ended are ready again too, such as those that were leased during an
+    earlier seek."""
+    counts: Counter[str] = Counter()
+    reading = {"group_id": group.group_id, "lane_id": lane.lane_id, "first": after + 1, "last": FURTHEST}
+    skipped = [position for (position,) in transaction.rows("skipped_in_range", reading)]
+    for first, last in contiguous_ranges(skipped):
+        ended = _ended(transaction, group, first, last)
+        counts.update(ended.values())
+        for again_first, again_last in contiguous_ranges(sorted(ended)):
+            step = audit.AuditStep(Event.SEEK, State.READY, again_first, again_last, "system")
+            audit.record(transaction, queue.queue_id, group.group_id, step)
+            bounds = {"group_id": group.group_id, "first": again_first, "last": again_last}
+            transaction.run("remove_dead_letters", bounds)
+            transaction.rows("remove_skips", {**bounds, "lane_id": lane.lane_id})
+    if counts:
+        queues.recheck_expiry(transaction, queue.queue_id, group.group_id, 0)
+        uncount_outcomes(transaction, group, counts)
 
 
 def uncount_outcomes(transaction: Transaction, group: Group, counts: Mapping[str, int]) -> None:

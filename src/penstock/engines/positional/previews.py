@@ -32,6 +32,8 @@ def of_seek(transaction: Transaction, name: str, group_name: str, target: int | 
             passed += count - transaction.value("count_skipped", {**between, "group_id": group_id})
         else:
             again += count - transaction.value("count_live", {**between, "group_id": group_id})
+        ahead = {"lane_id": lane_id, "after": last, "upto": cursors.FURTHEST, "group_id": group_id}
+        again += transaction.value("count_skipped", ahead) - transaction.value("count_live", ahead)
     return SeekPreview(position, passed, again)
 
 

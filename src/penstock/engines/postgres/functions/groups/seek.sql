@@ -91,11 +91,17 @@ begin
     delete from penstock.skip as s
     where s.group_id = g.group_id and s.position <= _position
         and exists (select 1 from penstock.log as l where l.position = s.position and l.lane_id = n.lane_id);
-    -- Finished messages are ready again; leased messages and retries are skipped.
+    -- Finished messages are ready again, also those ahead of the cursor, which may have been leased during an earlier
+    -- seek; leased messages and retries are skipped.
     _again := array(
         select l.position from penstock.log as l
         where l.position > _position and l.lane_id = n.lane_id and penstock._is_behind_cursor(c, l.tx, l.position, q.trimmed_position)
+        union
+        select s.position from penstock.skip as s
+        join penstock.log as l on l.position = s.position and l.lane_id = n.lane_id
+        where s.group_id = g.group_id and s.position > _position
     );
+    delete from penstock.skip as s where s.group_id = g.group_id and s.position = any (_again);
     insert into penstock.skip (group_id, position)
     select g.group_id, a.position from unnest(_again) as a (position)
     where exists (select 1 from penstock.tracked as t where t.group_id = g.group_id and t.position = a.position)

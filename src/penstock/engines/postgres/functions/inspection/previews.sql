@@ -54,6 +54,8 @@ begin
     end loop;
     select passed_by - count(*) into passed_by
     from penstock.skip as s where s.group_id = g.group_id and s.position <= preview_seek."position" and passed_by > 0;
+    select read_again + count(*) into read_again
+    from penstock.skip as s where s.group_id = g.group_id and s.position > preview_seek."position";
     select read_again - count(*) into read_again
     from penstock.tracked as t where t.group_id = g.group_id and t.position > preview_seek."position" and read_again > 0;
     select read_again - coalesce(sum(
