@@ -94,15 +94,7 @@ end
 
 -- How many messages a new group could receive: those of the log that have not expired.
 function inspection.count_unread(queue)
-    local count = readable(queue)
-    for _, lane in ipairs(log.lanes(queue)) do
-        for _, run in ipairs(lane.is_checked and log.runs(queue, lane.name, queue.trimmed, END) or {}) do
-            for _, message in ipairs(log.read(queue, run[1], run[2])) do
-                count = count - (message.x and message.x <= queue.now and 1 or 0)
-            end
-        end
-    end
-    return count
+    return readable(queue) - call("ZCOUNT", queue.key .. ":ex", "-inf", whole(queue.now))
 end
 
 -- One number about the queue: count, unread, last position, or the last position before a time.

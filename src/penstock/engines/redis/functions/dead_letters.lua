@@ -74,7 +74,9 @@ local function positions(queue, group, given)
         end
         return found
     end
-    for _, member in ipairs(call("ZRANGE", group.letter_times, 0, -1)) do
+    -- Of one outcome they may be anywhere; otherwise the first ones are the oldest.
+    local last = given.outcome and -1 or given.limit - 1
+    for _, member in ipairs(call("ZRANGE", group.letter_times, 0, last)) do
         local position = tonumber(member)
         if #found < given.limit and (not given.outcome or letters.find(group, position).o == given.outcome) then
             found[#found + 1] = position

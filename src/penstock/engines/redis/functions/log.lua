@@ -62,6 +62,9 @@ function log.append(queue, lane, items)
             checked = checked or needs_checks(item[1])
         end
         call("XADD", stream, whole(first + i - 1) .. "-0", "m", packed, "p", item[2])
+        if lane ~= WITHDRAWN then
+            log.index_times(queue, first + i - 1, item[1])
+        end
     end
     local last = first + #items - 1
     queue.last = last
@@ -77,6 +80,25 @@ function log.append(queue, lane, items)
     call("HINCRBY", lanes, "n" .. lane, #items)
     queue.lanes = nil
     return first
+end
+
+-- Sorted sets of positions by expiry and by deadline.
+function log.index_times(queue, position, message)
+    if message.x then
+        call("ZADD", queue.key .. ":ex", whole(message.x), whole(position))
+    end
+    if message.d then
+        call("ZADD", queue.key .. ":dl", whole(message.d), whole(position))
+    end
+end
+
+function log.drop_times(queue, position, message)
+    if message.x then
+        call("ZREM", queue.key .. ":ex", whole(position))
+    end
+    if message.d then
+        call("ZREM", queue.key .. ":dl", whole(position))
+    end
 end
 
 function log.add_run(queue, lane, first, last)

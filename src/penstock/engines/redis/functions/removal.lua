@@ -79,6 +79,7 @@ local function remove_at(queue, position)
     if position > queue.trimmed then
         leave_lane(queue, message)
     end
+    log.drop_times(queue, position, message)
     call("XDEL", queue.key .. ":log", whole(position) .. "-0")
     call("HDEL", queue.key .. ":kp", "m" .. whole(position), "p" .. whole(position))
     call("ZREM", queue.key .. ":kz", whole(position))
@@ -158,7 +159,7 @@ end
 local OUTCOMES = { "succeeded", "rejected", "failed", "lease_expired", "expired", "cancelled" }
 local OWN_KEYS = {
     ":log", ":ln", ":h", ":hp", ":hd", ":hx", ":hl", ":id", ":ad", ":a", ":as", ":ar", ":ae", ":kp", ":kz", ":wz",
-    ":mk", ":rm", ":rw", ":b", ":bn", ":bv",
+    ":mk", ":rm", ":rw", ":ex", ":dl", ":b", ":bn", ":bv",
 }
 
 -- How many messages a flush would remove.

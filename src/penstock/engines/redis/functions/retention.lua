@@ -162,6 +162,7 @@ function retention.trim_to(queue, upto)
         local rows = from <= upto and log.read(queue, from, upto, 1000) or {}
         for _, message in ipairs(rows) do
             from = message.position + 1
+            log.drop_times(queue, message.position, message)
             local position = whole(message.position)
             if is_kept(every, message.position) then
                 local payload = message.payload
@@ -279,26 +280,33 @@ local function expire_held(queue)
     return #numbers
 end
 
--- Unread messages with times are found by reading the lanes that have such messages, at most once in a while.
+-- Unread messages whose time has come since the group was last looked at.
 local function expire_unread(queue, group)
-    local count = 0
-    for _, lane in ipairs(cursors.unread(queue, group)) do
-        local upto = lane.position
-        while lane.is_checked do
-            local run = log.runs(queue, lane.name, upto, END, 1)[1]
-            if not run then
-                break
-            end
-            for _, message in ipairs(log.read(queue, run[1], run[2], 1000)) do
-                upto = message.position
-                local event = deliveries.ended_event(queue, message)
-                if event and event ~= "batch_cancel" and not cursors.is_skipped(group, upto) then
-                    cursors.skip(group, upto)
-                    deliveries.end_skipped(queue, group, message, event, lane.name)
-                    count = count + 1
-                end
+    local over, positions = {}, {}
+    for _, set in ipairs(queues.at_most_once(queue) and { ":ex", ":dl" } or { ":ex" }) do
+        local since = "(" .. whole(group.expired_upto)
+        for _, member in ipairs(call("ZRANGEBYSCORE", queue.key .. set, since, whole(queue.now))) do
+            if not over[member] then
+                over[member] = true
+                positions[#positions + 1] = tonumber(member)
             end
         end
+    end
+    table.sort(positions)
+    local count = 0
+    for _, position in ipairs(positions) do
+        local message = log.at(queue, position)
+        local lane = log.lane_of(message)
+        if position > cursors.position(queue, group, lane) and not cursors.is_skipped(group, position) then
+            cursors.skip(group, position)
+            local is_expired = message.x and message.x <= queue.now
+            deliveries.end_skipped(queue, group, message, is_expired and "expire" or "deadline", lane)
+            count = count + 1
+        end
+    end
+    if count > 0 or queue.now - group.expired_upto > LOOK_BACK then
+        group.expired_upto = queue.now
+        call("HSET", group.key, "expired_upto", whole(queue.now))
     end
     return count
 end
