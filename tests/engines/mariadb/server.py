@@ -50,6 +50,8 @@ class MariadbServer:
         self.folder = folder
         self.data = folder / "data"
         self.socket = folder / "socket"
+        # Of its own: a server that starts removes the temporary tables it finds, also those of others.
+        self.temporary = folder / "tmp"
         self.settings = {**SETTINGS, **({} if durable else RELAXED), **(settings or {})}
         self.process: subprocess.Popen[bytes] | None = None
         if not self.data.exists():
@@ -67,8 +69,9 @@ class MariadbServer:
         options = [f"--{name.replace('_', '-')}={value}" for name, value in self.settings.items()]
         with open(self.folder / "log", "ab") as log:
             self.process = subprocess.Popen(
-                [PROGRAM, "--no-defaults", f"--datadir={self.data}", f"--socket={self.socket}", "--skip-networking",
-                 f"--pid-file={self.folder / 'pid'}", "--skip-grant-tables=0", *_user_option(), *options],
+                [PROGRAM, "--no-defaults", f"--datadir={self.data}", f"--tmpdir={self.temporary}",
+                 f"--socket={self.socket}", f"--pid-file={self.folder / 'pid'}", "--skip-networking",
+                 *_user_option(), *options],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         self._await_start()
@@ -103,13 +106,15 @@ class MariadbServer:
     def _make(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.data.mkdir()
+        self.temporary.mkdir()
         if (user := _other_user()) is not None:
-            for path in (self.folder, self.data):
+            for path in (self.folder, self.data, self.temporary):
                 shutil.chown(path, user)
         command = [
             "mariadb-install-db",
             "--no-defaults",
             f"--datadir={self.data}",
+            f"--tmpdir={self.temporary}",
             "--auth-root-authentication-method=normal",
             "--skip-test-db",
             *_user_option(),
@@ -141,8 +146,10 @@ def server() -> MariadbServer:
     # Short: the path of a socket has at most 107 bytes. Readable: the server runs as another user.
     folder = Path(tempfile.mkdtemp(prefix="penstock-maria-"))
     folder.chmod(0o755)
-    running = MariadbServer(folder / "server")
     owner = os.getpid()
+    (folder / "owner").write_text(str(owner))
+    _remove_orphans(folder.parent)
+    running = MariadbServer(folder / "server")
 
     def remove() -> None:
         if os.getpid() == owner:
@@ -151,6 +158,21 @@ def server() -> MariadbServer:
 
     atexit.register(remove)
     return running
+
+
+def _remove_orphans(parent: Path) -> None:
+    """Servers of runs that were killed."""
+    for owner in parent.glob("penstock-maria-*/owner"):
+        folder = owner.parent
+        try:
+            if Path(f"/proc/{owner.read_text()}").exists():
+                continue
+            number = int((folder / "server" / "pid").read_text())
+            if str(folder).encode() in Path(f"/proc/{number}/cmdline").read_bytes():
+                os.kill(number, signal.SIGKILL)
+        except (OSError, ValueError):
+            pass  # removed meanwhile, or never started
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class MariadbDatabases:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from penstock.domain.errors import InvalidInput
@@ -13,14 +15,23 @@ from penstock.engines.mariadb.transaction import SQL, MariadbTransaction
 DRIVERS = ("pymysql", "MySQLdb", "mariadb", "mysql")
 
 
-def check_connection(transaction: object) -> Any:
-    """The driver's connection, also behind SQLAlchemy or Django."""
+def check_connection(transaction: object) -> Callable[[], Any]:
+    """What makes plain cursors of the driver's connection, also behind SQLAlchemy or Django."""
     connection: Any = driver_connection(transaction)
     if driver_name(connection) not in DRIVERS or not hasattr(connection, "cursor"):
         raise InvalidInput(f"transaction takes an open connection of PyMySQL or mysqlclient, not {shown(transaction)}")
     if _is_autocommitting(connection):
         raise InvalidInput("transaction: this connection commits every statement by itself: turn autocommit off")
-    return connection
+    return _plain_cursors(connection)
+
+
+def _plain_cursors(connection: Any) -> Callable[[], Any]:
+    """Cursors with rows as tuples, whatever kind the program has chosen for its own."""
+    driver = driver_name(connection)
+    if driver not in ("pymysql", "MySQLdb"):
+        return lambda: connection.cursor()
+    kind = import_module(f"{driver}.cursors").Cursor
+    return lambda: connection.cursor(kind)
 
 
 def _is_autocommitting(connection: Any) -> bool:
@@ -30,11 +41,10 @@ def _is_autocommitting(connection: Any) -> bool:
         return False
     if "mariadb" not in str(connection.get_server_info()).lower():
         return True
-    cursor = connection.cursor()
+    cursor = _plain_cursors(connection)()
     try:
         cursor.execute(SQL.open_transactions)
-        row = cursor.fetchone()
-        return not int(next(iter(row.values())) if isinstance(row, dict) else row[0])
+        return not int(cursor.fetchone()[0])
     finally:
         cursor.close()
 

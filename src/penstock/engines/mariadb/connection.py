@@ -137,7 +137,7 @@ class MariadbDatabase:
         """A savepoint on the caller's own connection to the store's database."""
         own = caller_transaction.check_connection(connection)
         try:
-            transaction = MariadbTransaction(CallerLink(own.cursor), self._clock, self.random, self._salt, self.tokens)
+            transaction = MariadbTransaction(CallerLink(own), self._clock, self.random, self._salt, self.tokens)
             caller_transaction.check_database(transaction, self.location.database)
             transaction.run("savepoint", {"depth": 0})
             try:

@@ -24,8 +24,8 @@ def code_of(error: BaseException) -> int:
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether the connection ended."""
-    return code_of(error) in LOST or isinstance(error, OSError) or (code_of(error) == 0 and not error.args[1:])
+    """Whether the connection ended: the driver's own error for a closed one has the number 0."""
+    return code_of(error) in (0, *LOST) or isinstance(error, OSError)
 
 
 def lost(error: BaseException, name: str) -> errors.PenstockError:

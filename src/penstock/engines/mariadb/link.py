@@ -19,6 +19,8 @@ from penstock.engines.positional.database import ResultRow
 Results = tuple[list[ResultRow], int]
 # Sums of integers are decimals: here they are integers again. A copy of the driver's own table otherwise.
 CONVERSIONS: dict[Any, Any] = {**conversions, FIELD_TYPE.DECIMAL: int, FIELD_TYPE.NEWDECIMAL: int}
+# Bytes of a packet besides the statement.
+PACKET_MARGIN = 16
 FLAGS = CLIENT.MULTI_STATEMENTS | CLIENT.FOUND_ROWS
 
 
@@ -36,21 +38,39 @@ class PooledLink:
         self.is_used = False
 
     def execute(self, statements: Sequence[str]) -> Results:
-        text = ";\n".join(statements)
-        if len(text) >= self.max_packet:
-            raise PayloadTooLarge(
-                f"a call of {len(text):,} bytes (payloads are sent as two bytes each) is larger than the server takes: "
-                f"max_allowed_packet is {self.max_packet:,}; raise it there, or send less at once"
-            )
         rows: list[ResultRow] = []
+        count = 0
+        packets = self._packets(statements)
         with self.connection.cursor() as cursor:
-            cursor.execute(text)
-            self.is_used = True
-            while True:
-                if cursor.description is not None:
-                    rows = list(cursor.fetchall())
-                if not cursor.nextset():
-                    return rows, cursor.rowcount
+            for packet in packets:
+                cursor.execute(packet)
+                self.is_used = True
+                while True:
+                    count = cursor.rowcount
+                    if cursor.description is not None:
+                        rows = list(cursor.fetchall())
+                    if not cursor.nextset():
+                        break
+        return rows, count
+
+    def _packets(self, statements: Sequence[str]) -> list[str]:
+        """The statements, as many at once as the server takes."""
+        packets: list[str] = []
+        together: list[str] = []
+        size = 0
+        for statement in statements:
+            if len(statement) + PACKET_MARGIN > self.max_packet:
+                raise PayloadTooLarge(
+                    f"a message of {len(statement):,} bytes (payloads are sent as two bytes each) is larger than the "
+                    f"server takes: max_allowed_packet is {self.max_packet:,}; raise it there"
+                )
+            size += len(statement) + 2
+            if together and size + PACKET_MARGIN > self.max_packet:
+                packets.append(";\n".join(together))
+                together, size = [], len(statement) + 2
+            together.append(statement)
+        packets.append(";\n".join(together))
+        return packets
 
 
 class CallerLink:

@@ -21,7 +21,7 @@ _READS = {name: Block(text, locks=False) for name, text in SQL.blocks.items()}
 # Positions of a queue come from blocks of this many. Ids have 48 bits for positions.
 BLOCK_BITS = 20
 # Characters of one statement of many rows, and of all statements that wait.
-MOST_CHARACTERS = 1 << 20
+MOST_CHARACTERS = 1 << 19
 
 
 class FetchedRows(Iterator[ResultRow]):

@@ -1,0 +1,134 @@
+"""Law 8 with a lock per queue: order within a queue, and no waiting between queues."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import pymysql
+import pytest
+
+import penstock
+from tests.engines.mariadb.server import own_connection
+
+# With the server's default, repeatable read, a transaction also locks gaps between rows.
+READ_COMMITTED = "set session transaction isolation level read committed"
+
+
+def test_an_open_send_makes_senders_of_other_queues_wait_for_nothing(url: str, store: penstock.Store) -> None:
+    slow, other = own_connection(url, init_command=READ_COMMITTED), store.queue("fast")
+    try:
+        store.queue("slow").send(b"open", transaction=slow)
+        other.send(b"1")
+        [delivery] = other.receive()
+        delivery.ack()
+        slow.commit()
+    finally:
+        slow.close()
+    assert [one.payload for one in store.queue("slow").receive()] == [b"open"]
+
+
+def test_a_send_to_the_same_queue_waits_and_then_names_the_reason(url: str) -> None:
+    slow = own_connection(url)
+    try:
+        with penstock.connect(url, busy_seconds=1) as store:
+            queue = store.queue("orders")
+            queue.send(b"first")
+            queue.send(b"open", transaction=slow)
+            with pytest.raises(penstock.StoreUnavailable, match="held the queue for 1 s; nothing was changed"):
+                queue.send(b"behind")
+            slow.commit()
+            queue.send(b"after")
+            assert [one.payload for one in queue.receive(limit=10)] == [b"first", b"open", b"after"]
+    finally:
+        slow.close()
+
+
+def test_readers_stop_before_an_open_send(url: str, queue: penstock.Queue) -> None:
+    queue.send(b"1")
+    slow = own_connection(url)
+    try:
+        queue.send(b"2", transaction=slow)
+        engine = queue.engine
+        before = engine.settled("orders")
+        mark = engine.horizon("orders")
+        assert [one.payload for one in engine.browse("orders", 0, before, 10)] == [b"1"]
+        slow.commit()
+    finally:
+        slow.close()
+    assert [one.payload for one in engine.browse("orders", before, None, 10)] == [b"2"]
+    [part] = engine.window("orders", mark, engine.horizon("orders"), 1)
+    assert [batch.column("payload").to_pylist() for batch in engine.read(part)] == [[b"2"]]
+
+
+def test_a_follower_misses_nothing_of_many_senders(url: str, queue: penstock.Queue) -> None:
+    senders, each = 4, 25
+
+    def send(number: int) -> None:
+        with penstock.connect(url) as own:
+            for count in range(each):
+                own.queue("orders").send(f"{number}:{count}".encode())
+
+    threads = [threading.Thread(target=send, args=(number,)) for number in range(senders)]
+    seen: list[bytes] = []
+    position = 0
+    for thread in threads:
+        thread.start()
+    while True:
+        is_last = not any(thread.is_alive() for thread in threads)
+        for message in queue.engine.browse("orders", position, None, 1000):
+            assert message.position is not None
+            position = message.position
+            seen.append(message.payload)
+        if is_last:
+            break
+    assert len(seen) == senders * each
+    assert set(seen) == {f"{number}:{count}".encode() for number in range(senders) for count in range(each)}
+
+
+def test_a_call_that_lost_a_deadlock_is_made_again(url: str) -> None:
+    """The other transaction has changed more rows, so the server undoes the call of the store."""
+    with penstock.connect(url, busy_seconds=60) as store:
+        _lose_a_deadlock(url, store)
+
+
+def _lose_a_deadlock(url: str, store: penstock.Store) -> None:
+    orders, emails = store.queue("orders"), store.queue("emails")
+    batch = orders.batch("nightly")
+    batch.send(b"member")
+    emails.send(b"first")
+    other = own_connection(url)
+    watcher = own_connection(url, autocommit=True)
+    try:
+        with other.cursor() as cursor:
+            cursor.execute("create table ballast (number int primary key)")
+            cursor.execute("begin")
+            rows = ", ".join(f"({number})" for number in range(2000))
+            cursor.execute(f"insert into ballast values {rows}")
+            cursor.execute("select queue_id from penstock_queue where name = 'orders' for update")
+            call = threading.Thread(target=lambda: batch.send(b"mail", queue="emails"))
+            call.start()
+            _await_lock_wait(watcher)
+            cursor.execute("select queue_id from penstock_queue where name = 'emails' for update")
+            other.commit()
+            call.join(60)
+            cursor.execute("drop table ballast")
+    finally:
+        other.close()
+        watcher.close()
+    assert not call.is_alive()
+    batch.start()
+    assert [one.payload for one in emails.receive(limit=10)] == [b"first", b"mail"]
+
+
+def _await_lock_wait(watcher: pymysql.Connection[Any]) -> None:
+    """The server renews this table only when nobody has read it for a tenth of a second."""
+    ends = time.monotonic() + 60
+    with watcher.cursor() as cursor:
+        while True:
+            cursor.execute("select count(*) from information_schema.innodb_trx where trx_state = 'LOCK WAIT'")
+            if cursor.fetchall()[0][0]:
+                return
+            assert time.monotonic() < ends, "the call does not wait for the lock"
+            time.sleep(0.15)
