@@ -147,16 +147,17 @@ function inspection.preview_seek(key, now, given)
         local reached = group and group.stream or cursors.find(queue, group, lane)
         local first, last = max(queue.trimmed, min(reached, position)), max(reached, position)
         local count = log.count(queue, lane.name, first, last)
+        local is_leasing = group and not group.stream
         if position > reached then
-            passed = passed + count
+            passed = passed + count - (is_leasing and #cursors.skipped_in(queue, group, lane, first, last) or 0)
         else
-            again = again + count - (group and count_live(group, lane, first, last) or 0)
+            again = again + count - (is_leasing and count_live(group, lane, first, last) or 0)
+        end
+        if is_leasing then
+            again = again + #cursors.skipped_in(queue, group, lane, last, END) - count_live(group, lane, last, END)
         end
     end
-    if group and not group.stream and position > 0 then
-        passed = passed - call("ZCOUNT", group.skips, "-inf", whole(position))
-    end
-    return { position, max(0, passed), again }
+    return { position, passed, again }
 end
 
 -- How many finished messages and dead letters would be removed earlier under another policy.

@@ -97,6 +97,18 @@ function cursors.sent_from(queue, position)
     until #rows == 0
 end
 
+-- Skipped positions of a lane with after < position <= upto, in order.
+function cursors.skipped_in(queue, group, lane, after, upto)
+    local found = {}
+    for _, member in ipairs(call("ZRANGEBYSCORE", group.skips, "(" .. whole(after), whole(upto))) do
+        local message = log.at(queue, tonumber(member))
+        if message and log.lane_of(message) == lane.name then
+            found[#found + 1] = tonumber(member)
+        end
+    end
+    return found
+end
+
 function cursors.seek(key, now, given)
     local queue = queues.get(key, now)
     local found = groups.find(queue, given.group)
@@ -114,6 +126,7 @@ function cursors.seek(key, now, given)
         elseif position > before then
             cursors.skip_forward(queue, group, lane, before, position)
         end
+        cursors.revive_skipped(queue, group, lane, max(position, before))
         cursors.move(group, lane, position, lane.trimmed + log.count(queue, lane.name, queue.trimmed, position))
     end
     return position
@@ -165,6 +178,22 @@ function cursors.rewind(queue, group, lane, before, position)
                 audit.record(queue, group, { event = "seek", state = "ready", first = begin, last = one - 1, by = "system", attempt = 0 })
                 begin = nil
             end
+        end
+    end
+end
+
+-- Messages ahead of the cursor that have ended are ready again too, such as those that were leased during an earlier seek.
+function cursors.revive_skipped(queue, group, lane, after)
+    for _, position in ipairs(cursors.skipped_in(queue, group, lane, after, END)) do
+        local state = ended_between(queue, group, position, position)[position]
+        if state then
+            outcomes.uncount(group, state, 1)
+            letters.delete(queue, group, position)
+            call("ZREM", group.skips, whole(position))
+            audit.record(queue, group, {
+                event = "seek", state = "ready", first = position, last = position, by = "system", attempt = 0,
+            })
+            groups.recheck_expiry(queue, group, 0)
         end
     end
 end
