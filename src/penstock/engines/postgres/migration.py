@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import secrets
 from importlib.resources import files
 
@@ -30,13 +29,6 @@ def functions() -> list[tuple[str, str]]:
     folder = files(PACKAGE)
     names = folder.joinpath("load_order.txt").read_text(encoding="utf-8").split()
     return [(name, folder.joinpath(f"{name}.sql").read_text(encoding="utf-8")) for name in names]
-
-
-def _function_names() -> list[str]:
-    return [name for _, sql in functions() for name in _FUNCTION.findall(sql)]
-
-
-_FUNCTION = re.compile(r"^create or replace (?:function|procedure) penstock\.(\w+)", re.MULTILINE)
 
 
 def script() -> str:
@@ -86,7 +78,6 @@ def migrate(database: Database) -> list[str]:
         elif taken:
             database.rows(STEPS.set_version, (len(known),))
         if found_digest != digest():
-            database.rows(STEPS.name_functions, (" ".join(_function_names()),))
             database.script(STEPS.drop_functions)
             for name, sql in functions():
                 database.script(sql)

@@ -30,23 +30,16 @@ begin
 end
 $$;
 
--- name: name_functions
--- The functions of this version, for the next statement.
-select set_config('penstock.functions', %s, true);
-
 -- name: drop_functions
--- Drop functions that `create or replace` does not replace: internal functions, whose parameters and results may have changed, and
--- functions that this version does not have. Those on which a trigger or a view depends stay.
+-- Drop internal functions before they are loaded: `create or replace` keeps parameters and results, and leaves functions that
+-- this version does not have. Those on which a trigger or a view depends stay.
 do $$
 declare
     one record;
 begin
     for one in
         select p.oid::regprocedure as name from pg_proc as p
-        where p.pronamespace = 'penstock'::regnamespace and (
-            starts_with(p.proname, '_')
-            or p.proname <> all (string_to_array(current_setting('penstock.functions'), ' '))
-        )
+        where p.pronamespace = 'penstock'::regnamespace and starts_with(p.proname, '_')
     loop
         begin
             execute format('drop routine if exists %s', one.name);
