@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 
 import pymysql
 
@@ -22,8 +23,10 @@ POLL_SECONDS = 0.01
 IDLE_POLL_SECONDS = 0.03
 # The store counts as idle after this many polls without a commit.
 IDLE_POLLS = 30
-# A poll may take this part of the time, so that many queues do not keep a core busy.
-LARGEST_SHARE = 0.01
+# A poll may take this part of the time, so that many queues do not keep a core busy. The quickest of the latest polls
+# counts: the others were slow because the machine is busy.
+LARGEST_SHARE = 0.02
+LATEST = 10
 # The interval while the server cannot be reached.
 RETRY_SECONDS = 1.0
 
@@ -57,10 +60,11 @@ class CounterWatch(CommitWatch):
     def _poll(self) -> None:
         counted: int | None = None
         quiet = idle = 0
+        took: deque[float] = deque(maxlen=LATEST)
         while not self._is_over(idle):
             begun = time.perf_counter()
             latest = self._commits_so_far()
-            spent = time.perf_counter() - begun
+            took.append(time.perf_counter() - begun)
             # Also after the first poll: another process may have committed since the caller's last read.
             if latest != counted:
                 counted, quiet = latest, 0
@@ -69,7 +73,7 @@ class CounterWatch(CommitWatch):
                 quiet += 1
             idle = 0 if self._waiting else idle + 1
             usual = RETRY_SECONDS if latest is None else POLL_SECONDS if quiet < IDLE_POLLS else IDLE_POLL_SECONDS
-            time.sleep(max(usual, min(spent / LARGEST_SHARE, RETRY_SECONDS)))
+            time.sleep(max(usual, min(min(took) / LARGEST_SHARE, RETRY_SECONDS)))
 
     def _commits_so_far(self) -> int | None:
         """The counters, read on a connection of its own; None while the server cannot be reached."""
