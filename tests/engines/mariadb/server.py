@@ -35,6 +35,7 @@ SETTINGS = {
     "innodb_lock_wait_timeout": "60",
 }
 RELAXED = {"innodb_doublewrite": "0", "innodb_flush_method": "nosync"}
+READ_COMMITTED = "set session transaction isolation level read committed"
 # Facts about a store that stay when it is emptied.
 KEPT = ("penstock_store",)
 
@@ -245,5 +246,18 @@ def fresh_database(folder: Path | None = None) -> str:
 
 
 def own_connection(url: str, **settings: Any) -> pymysql.Connection[Any]:
-    """A connection of a user's program to the database of a URL."""
+    """A connection of a user's program to the database of a URL, in the isolation level that a send needs."""
+    settings.setdefault("init_command", READ_COMMITTED)
     return server().connect(urlsplit(url).path.removeprefix("/"), **settings)
+
+
+def await_lock_wait(watcher: pymysql.Connection[Any]) -> None:
+    """The server renews this table only when nobody has read it for a tenth of a second."""
+    ends = time.monotonic() + 60
+    with watcher.cursor() as cursor:
+        while True:
+            cursor.execute("select count(*) from information_schema.innodb_trx where trx_state = 'LOCK WAIT'")
+            if cursor.fetchall()[0][0]:
+                return
+            assert time.monotonic() < ends, "the call does not wait for the lock"
+            time.sleep(0.15)

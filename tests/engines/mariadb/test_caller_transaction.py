@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pymysql
@@ -9,7 +10,7 @@ import pytest
 import sqlalchemy
 
 import penstock
-from tests.engines.mariadb.server import own_connection, server
+from tests.engines.mariadb.server import await_lock_wait, own_connection, server
 
 
 def test_a_send_commits_and_rolls_back_with_the_callers_writes(url: str, queue: penstock.Queue) -> None:
@@ -51,7 +52,7 @@ def test_rows_as_dictionaries_are_no_obstacle(url: str, queue: penstock.Queue) -
 
 
 def test_sqlalchemy_commits_and_rolls_back_a_send(url: str, queue: penstock.Queue) -> None:
-    engine = sqlalchemy.create_engine(url.replace("mysql://", "mysql+pymysql://"))
+    engine = sqlalchemy.create_engine(url.replace("mysql://", "mysql+pymysql://"), isolation_level="READ COMMITTED")
     try:
         with engine.connect() as connection:
             queue.send(b"undone", transaction=connection)
@@ -74,6 +75,74 @@ def test_a_connection_that_commits_by_itself_is_refused(url: str, queue: penstoc
     finally:
         connection.close()
     assert queue.receive() == []
+
+
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_a_transaction_that_may_read_an_older_snapshot_is_refused(url: str, queue: penstock.Queue, level: str) -> None:
+    """It would send a second message with an id or an address that is live."""
+    connection = own_connection(url, init_command=f"set session transaction isolation level {level}")
+    try:
+        with pytest.raises(penstock.InvalidInput, match=f"this connection is {level.upper().replace(' ', '-')}"):
+            queue.send(b"1", transaction=connection)
+        connection.rollback()
+    finally:
+        connection.close()
+    assert queue.receive() == []
+
+
+def test_an_id_and_an_address_sent_since_the_transaction_began_are_seen(url: str, queue: penstock.Queue) -> None:
+    connection = own_connection(url)
+    sent = "11111111-1111-4111-8111-111111111111"
+    queue.send(b"0")
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("select count(*) from penstock_queue")
+        queue.send(b"1", id=sent)
+        queue.send(b"2", address="a")
+        assert queue.send(b"1", id=sent, transaction=connection) == sent
+        with pytest.raises(penstock.DuplicateAddress):
+            queue.send(b"3", address="a", transaction=connection)
+        queue.send(b"4", priority=1, transaction=connection)
+        connection.commit()
+    finally:
+        connection.close()
+    assert [one.payload for one in queue.receive(limit=10)] == [b"0", b"1", b"2", b"4"]
+
+
+def test_a_deadlock_is_named_as_what_rolled_the_transaction_back(url: str, store: penstock.Store) -> None:
+    """The other transaction has changed more rows, so the server rolls back the one with the send."""
+    orders, emails = store.queue("orders"), store.queue("emails")
+    orders.send(b"0")
+    emails.send(b"0")
+    ours, other, watcher = own_connection(url), own_connection(url), own_connection(url, autocommit=True)
+    refusals: list[BaseException] = []
+
+    def send() -> None:
+        try:
+            emails.send(b"second", transaction=ours)
+        except penstock.PenstockError as error:
+            refusals.append(error)
+
+    try:
+        with other.cursor() as cursor:
+            cursor.execute("create table ballast (number int primary key)")
+            cursor.execute("begin")
+            cursor.execute(f"insert into ballast values {', '.join(f'({number})' for number in range(2000))}")
+            cursor.execute("select queue_id from penstock_queue where name = 'emails' for update")
+            orders.send(b"first", transaction=ours)
+            call = threading.Thread(target=send)
+            call.start()
+            await_lock_wait(watcher)
+            cursor.execute("select queue_id from penstock_queue where name = 'orders' for update")
+            call.join(60)
+            other.rollback()
+            cursor.execute("drop table ballast")
+    finally:
+        ours.close()
+        other.close()
+        watcher.close()
+    assert ["the transaction was rolled back: repeat it" in str(error) for error in refusals] == [True]
+    assert [one.payload for one in orders.receive(limit=10)] == [b"0"]
 
 
 def test_a_connection_to_another_database_is_refused(queue: penstock.Queue) -> None:

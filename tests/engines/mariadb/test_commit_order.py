@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import threading
-import time
-from typing import Any
 
-import pymysql
 import pytest
 
 import penstock
-from tests.engines.mariadb.server import own_connection
-
-# With the server's default, repeatable read, a transaction also locks gaps between rows.
-READ_COMMITTED = "set session transaction isolation level read committed"
+from tests.engines.mariadb.server import await_lock_wait, own_connection
 
 
 def test_an_open_send_makes_senders_of_other_queues_wait_for_nothing(url: str, store: penstock.Store) -> None:
-    slow, other = own_connection(url, init_command=READ_COMMITTED), store.queue("fast")
+    slow, other = own_connection(url), store.queue("fast")
     try:
         store.queue("slow").send(b"open", transaction=slow)
         other.send(b"1")
@@ -109,7 +103,7 @@ def _lose_a_deadlock(url: str, store: penstock.Store) -> None:
             cursor.execute("select queue_id from penstock_queue where name = 'orders' for update")
             call = threading.Thread(target=lambda: batch.send(b"mail", queue="emails"))
             call.start()
-            _await_lock_wait(watcher)
+            await_lock_wait(watcher)
             cursor.execute("select queue_id from penstock_queue where name = 'emails' for update")
             other.commit()
             call.join(60)
@@ -120,15 +114,3 @@ def _lose_a_deadlock(url: str, store: penstock.Store) -> None:
     assert not call.is_alive()
     batch.start()
     assert [one.payload for one in emails.receive(limit=10)] == [b"first", b"mail"]
-
-
-def _await_lock_wait(watcher: pymysql.Connection[Any]) -> None:
-    """The server renews this table only when nobody has read it for a tenth of a second."""
-    ends = time.monotonic() + 60
-    with watcher.cursor() as cursor:
-        while True:
-            cursor.execute("select count(*) from information_schema.innodb_trx where trx_state = 'LOCK WAIT'")
-            if cursor.fetchall()[0][0]:
-                return
-            assert time.monotonic() < ends, "the call does not wait for the lock"
-            time.sleep(0.15)

@@ -147,3 +147,19 @@ def test_tables_are_transactional_and_names_binary_whatever_the_servers_defaults
 def test_a_malformed_url_is_refused(url: str, text: str) -> None:
     with pytest.raises(penstock.InvalidUrl, match=text):
         penstock.connect(url)
+
+
+@pytest.mark.parametrize("setting", ["sql_select_limit = 1", "sql_safe_updates = 1", "completion_type = 1"])
+def test_defaults_for_people_at_a_console_change_nothing(url: str, setting: str) -> None:
+    name = setting.partition(" ")[0]
+    admin = own_connection(url, autocommit=True)
+    with admin.cursor() as cursor:
+        cursor.execute(f"set global {setting}")
+        try:
+            with penstock.connect(url) as store:
+                queue = store.queue("orders")
+                queue.send_many([b"1", b"2", b"3"])
+                assert [one.payload for one in queue.receive(limit=10)] == [b"1", b"2", b"3"]
+        finally:
+            cursor.execute(f"set global {name} = default")
+    admin.close()

@@ -13,6 +13,7 @@ from penstock.engines.mariadb.transaction import SQL, MariadbTransaction
 
 # Drivers whose `cursor.execute(text)` sends the text as it is.
 DRIVERS = ("pymysql", "MySQLdb", "mariadb", "mysql")
+READ_COMMITTED = "READ-COMMITTED"
 
 
 def check_connection(transaction: object) -> Callable[[], Any]:
@@ -55,6 +56,17 @@ def check_database(transaction: MariadbTransaction, expected: str) -> None:
     if database != expected:
         raise InvalidInput(
             f"transaction takes a connection to the store's own database {shown(expected)}, not to {shown(database)}"
+        )
+
+
+def check_isolation(transaction: MariadbTransaction) -> None:
+    """Refuse a transaction that may read an older snapshot: it would not see an id or an address that others have sent
+    since, nor the end of the queue."""
+    level = transaction.rows("isolation")[0][1]
+    if level != READ_COMMITTED:
+        raise InvalidInput(
+            f"transaction: this connection is {level}, in which a send does not see what others have committed: "
+            "`set session transaction isolation level read committed` before the transaction begins"
         )
 
 

@@ -139,15 +139,18 @@ class MariadbDatabase:
         try:
             transaction = MariadbTransaction(CallerLink(own), self._clock, self.random, self._salt, self.tokens)
             caller_transaction.check_database(transaction, self.location.database)
+            caller_transaction.check_isolation(transaction)
             transaction.run("savepoint", {"depth": 0})
             try:
                 yield transaction
                 transaction.run("release", {"depth": 0})
                 transaction.flush_to_caller()
-            except BaseException:
+            except BaseException as error:
                 transaction.discard()
-                transaction.run("rollback_to", {"depth": 0})
-                transaction.flush_to_caller()
+                # A deadlock has rolled back the whole transaction, and its savepoints with it.
+                if errors.code_of(error) not in errors.DEADLOCKS:
+                    transaction.run("rollback_to", {"depth": 0})
+                    transaction.flush_to_caller()
                 raise
         except Exception as error:
             if not caller_transaction.is_driver_error(error):

@@ -1,7 +1,10 @@
 -- name: session
 -- The settings of a connection: names compare as bytes, times are those of UTC, and a value that does not fit is an error.
+-- Defaults that an administrator may set for people at a console (limits of rows, safe updates, chained transactions)
+-- are taken back.
 set session sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO',
-    time_zone = '+00:00', autocommit = 1, innodb_lock_wait_timeout = :busy_seconds;
+    time_zone = '+00:00', autocommit = 1, innodb_lock_wait_timeout = :busy_seconds,
+    sql_select_limit = 18446744073709551615, sql_safe_updates = 0, completion_type = 0;
 set session transaction isolation level read committed;
 
 -- name: begin_write
@@ -81,6 +84,10 @@ select @@in_transaction;
 -- name: current_database
 -- The database of a connection.
 select database();
+
+-- name: isolation
+-- The isolation level of a connection. MariaDB and MySQL have different names for it.
+show session variables where variable_name in ('tx_isolation', 'transaction_isolation');
 
 -- name: add_fact
 -- Set one fact about the store, unless it is set.
