@@ -50,6 +50,7 @@ OTHER_WORDS = {
     "is not a mark of this store": "marks have another form",
     "end at %s, before the mark": "marks have another form",
     "is behind a row of the": "marks have another form",
+    "never had a message with address": "raised by the client",
     "has no size: limit it by rows": "raised in Python by both engines",
     "to %s of the %s of queue %s are past retention": "marks have another form",
 }
@@ -59,7 +60,8 @@ def test_engines_refuse_a_call_with_the_same_sentence() -> None:
     """Error texts of the positional engines are also in PostgreSQL's functions, or listed as exceptions."""
     functions = "\n".join(path.read_text(encoding="utf-8") for path in sql_files() if "functions" in path.parts)
     functions = re.sub(r"'\s*\n\s*'", "", functions).replace("''", "'")
-    texts = list(_raised(ROOT / "src" / "penstock" / "engines" / "positional"))
+    package = ROOT / "src" / "penstock"
+    texts = [*_raised(package / "engines" / "positional"), *_raised(package / "domain", "refusals.py")]
     assert len(texts) > 20
     for text in texts:
         is_other = any(part in text for part in OTHER_WORDS)
@@ -67,14 +69,15 @@ def test_engines_refuse_a_call_with_the_same_sentence() -> None:
     assert all(any(part in text for text in texts) for part in OTHER_WORDS), "an exception is not needed any more"
 
 
-def _raised(folder: Path) -> Iterator[str]:
-    """The texts of raised errors with %s for each value, without a suggestion at the end."""
-    for path in sorted(folder.rglob("*.py")):
+def _raised(folder: Path, files: str = "*.py") -> Iterator[str]:
+    """The texts of raised or returned errors with %s for each value, without a suggestion at the end."""
+    for path in sorted(folder.rglob(files)):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and node.exc.args:
-                text = _text(node.exc.args[0])
+            call = node.exc if isinstance(node, ast.Raise) else node.value if isinstance(node, ast.Return) else None
+            if isinstance(call, ast.Call) and call.args and getattr(call.func, "id", "") in vars(errors):
+                text = _text(call.args[0])
                 if text is not None:
-                    yield text[:-2] if text.endswith("%s%s") else text
+                    yield re.sub("%s(%s)+$", "%s", text)
 
 
 def _text(node: ast.expr) -> str | None:

@@ -25,8 +25,8 @@ from penstock.cli.options import (
 from penstock.cli.payloads import read_content
 from penstock.cli.session import CliSession
 from penstock.client.store import Store
-from penstock.domain.not_found import no_schedule
 from penstock.domain.recurrence import CATCH_UPS, Schedule, check_catch_up
+from penstock.domain.refusals import no_schedule
 from penstock.domain.validation import check_name
 
 CATCH_UP_OPTION = typer.Option("--catch-up", metavar="|".join(CATCH_UPS), help="What to do about missed ticks.")

@@ -18,7 +18,7 @@ from penstock.client.connection import absent_store, connect, redacted
 from penstock.client.queue import Queue
 from penstock.client.store import Store
 from penstock.domain.errors import NotFound, PenstockError, Refused
-from penstock.domain.not_found import no_queue
+from penstock.domain.refusals import no_queue
 from penstock.domain.validation import check_name
 
 # Output into a pipe is neither wrapped nor cut: `grep` needs whole rows.

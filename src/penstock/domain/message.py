@@ -157,9 +157,13 @@ def decode_json(payload: bytes) -> Any:
 
 def check_size(payload: bytes, max_payload_bytes: int) -> None:
     if len(payload) > max_payload_bytes:
-        raise PayloadTooLarge(
-            f"payload has {len(payload)} bytes: this queue takes at most {max_payload_bytes} (max_payload_bytes)"
-        )
+        raise payload_too_large(len(payload), max_payload_bytes)
+
+
+def payload_too_large(size: int, max_payload_bytes: int) -> PayloadTooLarge:
+    return PayloadTooLarge(
+        f"payload has {size} bytes: this queue takes at most {max_payload_bytes} (max_payload_bytes)"
+    )
 
 
 def _options(outgoing: Outgoing, batch: str | None, after: int | None, batch_queue: str | None) -> Options:

@@ -24,7 +24,7 @@ from pyspark import InheritableThread
 from penstock.client.connection import connect
 from penstock.client.store import Store
 from penstock.domain.errors import GroupMisused, InvalidInput, PenstockError, StoreUnavailable
-from penstock.domain.not_found import no_queue
+from penstock.domain.refusals import no_queue
 from penstock.domain.validation import check_integer, check_seconds, nearest, shown
 from penstock.spark.errors import FINAL, as_error
 from penstock.spark.options import reachable_url

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 from penstock.client.connection import connect
 from penstock.domain.errors import InvalidInput
-from penstock.domain.not_found import no_queue
+from penstock.domain.refusals import no_queue
 from penstock.domain.validation import check_name, shown
 from penstock.engines.contract import Engine
 from penstock.spark.errors import as_error

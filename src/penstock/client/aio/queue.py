@@ -21,8 +21,8 @@ from penstock.domain.errors import InvalidInput, MessageFailed, WaitTimeout
 from penstock.domain.identity import check_id
 from penstock.domain.lifecycle import State
 from penstock.domain.message import PLAIN, SYSTEM, Message, Outgoing, draft, drafts, encode
-from penstock.domain.not_found import no_address, no_group
 from penstock.domain.policy import Policy, check_changes
+from penstock.domain.refusals import no_address, no_group
 from penstock.domain.results import (
     AddressState,
     Archived,

@@ -11,7 +11,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.domain.errors import RangeTrimmed
+from penstock.domain import refusals
 from penstock.domain.message import BYTES, SYSTEM
 from penstock.domain.results import Part
 from penstock.engines import tables
@@ -75,10 +75,7 @@ def _batches(
             rows = []  # they are not kept while others use the batch
             yield batch
     if count != part.count and table != "dead_letters":
-        raise RangeTrimmed(
-            f"{part.count - count} of {part.count} {table} of queue {part.queue!r} between {part.start} and {part.end} "
-            "were removed while they were being read: the queue was flushed, or they are past retention"
-        )
+        raise refusals.rows_removed(part, table, count)
 
 
 class _ReadPosition(NamedTuple):

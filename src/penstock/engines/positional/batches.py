@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from penstock.domain.errors import BatchClosed, InvalidInput, NotFound
+from penstock.domain import refusals
 from penstock.domain.message import Draft, Options
 from penstock.domain.results import BatchInfo
-from penstock.domain.validation import nearest, shown
 from penstock.engines.positional import queues
 from penstock.engines.positional.database import Transaction
 from penstock.engines.positional.queues import StoredQueue
@@ -42,7 +41,7 @@ def get(transaction: Transaction, queue: StoredQueue, name: str, after: int | No
     batch = resolve(transaction, queue, name, after)
     if batch is None:
         known = {batch.name for batch in every(transaction, queue)}
-        raise NotFound(f"queue {queue.name!r} has no batch {shown(name)}{nearest(name, known)}")
+        raise refusals.no_batch(queue.name, name, known)
     return batch
 
 
@@ -68,13 +67,8 @@ def join(transaction: Transaction, queue: StoredQueue, name: str, after: int | N
     """The batch that a message is added to, created if there is none. A batch that has ended is not replaced by a new
     one, because nobody would start it."""
     batch = ensure(transaction, queue, name, after)
-    if batch.state == "cancelling":
-        raise BatchClosed(f"batch {shown(name)} of queue {queue.name!r} was cancelled and takes no more messages")
-    if batch.state in ENDED:
-        raise BatchClosed(
-            f"batch {shown(name)} of queue {queue.name!r} is {batch.state} and takes no more messages: "
-            "open a new one of that name (queue.batch, batch_open, QBATCH OPEN, penstock batch open)"
-        )
+    if batch.state == "cancelling" or batch.state in ENDED:
+        raise refusals.batch_closed(queue.name, name, batch.state)
     return batch
 
 
@@ -85,7 +79,7 @@ def join_from(
     if owner_name is None or owner_name == queue.name:
         return join(transaction, queue, name, after)
     if queue.policy.primary_group is None:
-        raise InvalidInput(f"queue {queue.name!r} has no primary group: its part of batch {shown(name)} could not end")
+        raise refusals.batch_part_without_owner(queue.name, name)
     batch = join(transaction, queues.ensure(transaction, owner_name), name, after)
     transaction.run("add_batch_queue", {"batch_id": batch.batch_id, "queue_id": queue.queue_id})
     return batch
@@ -105,7 +99,7 @@ def reopen(transaction: Transaction, queue: StoredQueue, name: str, after: int |
 def ensure(transaction: Transaction, queue: StoredQueue, name: str, after: int | None) -> StoredBatch:
     """The batch in any state, created if there is none."""
     if queue.policy.primary_group is None:
-        raise InvalidInput(f"queue {queue.name!r} has no primary group: batch {shown(name)} could not end")
+        raise refusals.batch_without_owner(queue.name, name)
     batch = resolve(transaction, queue, name, after)
     if batch is not None:
         return batch

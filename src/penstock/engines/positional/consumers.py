@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from penstock.domain.errors import ConsumerRemoved
+from penstock.domain import refusals
 from penstock.domain.results import ConsumerInfo
 from penstock.domain.timestamps import SECOND, to_time
-from penstock.domain.validation import shown
 from penstock.engines.positional import lapsed_leases, queues
 from penstock.engines.positional.database import Transaction
 
@@ -39,24 +38,17 @@ def heartbeat(transaction: Transaction, queue: str, group: str, name: str) -> Co
     bindings = {"group_id": reader.group_id, "name": name, "now": transaction.now}
     beaten = transaction.rows("record_heartbeat", bindings)
     if not beaten:
-        raise removed(name, queue)
+        raise refusals.consumer_removed(queue, name)
     ((is_turn_to_sweep,),) = beaten
     if is_turn_to_sweep:
         remove_missing(transaction, reader.group_id)
     return _find(transaction, queue, reader, name)
 
 
-def removed(name: str, queue: str) -> ConsumerRemoved:
-    return ConsumerRemoved(
-        f"consumer {shown(name)} of queue {shown(queue)} is not registered: it never was, or it missed its heartbeats"
-        " and must register again"
-    )
-
-
 def check_not_removed(transaction: Transaction, queue: queues.StoredQueue, group: queues.Group, name: str) -> None:
     """Refuse a consumer that was removed for missed heartbeats until it registers again."""
     if transaction.row("is_removed_consumer", {"group_id": group.group_id, "name": name}) is not None:
-        raise removed(name, queue.name)
+        raise refusals.consumer_removed(queue.name, name)
 
 
 def deregister(transaction: Transaction, queue_name: str, group_name: str, name: str) -> int:

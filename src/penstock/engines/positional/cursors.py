@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from penstock.domain import reasons
-from penstock.domain.errors import InvalidInput
+from penstock.domain import reasons, refusals
 from penstock.domain.lifecycle import OUTCOMES, Event, State
 from penstock.engines.positional import audit, outcomes, queues
 from penstock.engines.positional.database import Transaction
@@ -45,9 +44,7 @@ def seek(transaction: Transaction, name: str, group_name: str, target: int | str
 
 def check_place(queue: StoredQueue, group: Group | None) -> None:
     if group is not None and group.stream_position is not None and group.stream_table != "messages":
-        raise InvalidInput(
-            f"group {group.name!r} of queue {queue.name!r} follows the trail: it has no place in the log"
-        )
+        raise refusals.audit_stream(queue.name, group.name)
 
 
 def place_of(transaction: Transaction, queue: StoredQueue, target: int | str, is_time: bool) -> int:
@@ -61,7 +58,7 @@ def place_of(transaction: Transaction, queue: StoredQueue, target: int | str, is
     if is_time:
         return max(queue.trimmed_position, position_at(transaction, queue.queue_id, target))
     if target > last:
-        raise InvalidInput(f"position {target} is beyond the end of the log ({last})")
+        raise refusals.beyond_end(target, last)
     return max(queue.trimmed_position, target)
 
 

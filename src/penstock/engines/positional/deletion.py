@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from penstock.domain.errors import Refused
-from penstock.domain.validation import shown
+from penstock.domain import refusals
 from penstock.engines.positional import batch_lifecycle, deletion, marks, outcomes, queues
 from penstock.engines.positional.database import Transaction
 from penstock.engines.positional.queues import FORGET
-
-# How many users of the queue an error names.
-NAMED = 3
 
 
 def count(transaction: Transaction, name: str) -> int:
@@ -112,15 +108,6 @@ _DELETE = (
 def _check_unused(queue: str, schedules: Sequence[str], consumers: Sequence[str]) -> None:
     """Refuse while a schedule or a consumer would create the queue again."""
     if schedules:
-        raise Refused(
-            f"queue {shown(queue)} was not deleted: schedule {_several(schedules)} would make it anew: remove it first"
-        )
+        raise refusals.queue_scheduled(queue, schedules)
     if consumers:
-        raise Refused(
-            f"queue {shown(queue)} was not deleted: consumer {_several(consumers)} is registered: stop it first"
-        )
-
-
-def _several(names: Sequence[str]) -> str:
-    named = ", ".join(shown(name) for name in names[:NAMED])
-    return named if len(names) <= NAMED else f"{named} and {len(names) - NAMED} more"
+        raise refusals.queue_consumed(queue, consumers)

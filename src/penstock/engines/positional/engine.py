@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from penstock.domain.errors import InvalidInput, PenstockError, StoreError
+from penstock.domain import refusals
+from penstock.domain.errors import PenstockError, StoreError
 from penstock.domain.lifecycle import State
 from penstock.domain.message import Draft, Message
 from penstock.domain.policy import Policy
@@ -183,7 +184,7 @@ class PositionalEngine(BatchFacet, ScheduleFacet, InspectionFacet, StreamFacet, 
         with self.database.read() as transaction:
             place = inspection.place(transaction, queues.get(transaction, queue), message_id)
         if place.position is None:
-            raise InvalidInput(f"message {message_id} is held: it has not been handed out, so it has no lease")
+            raise refusals.message_held(message_id)
         return place.position
 
     def leases(

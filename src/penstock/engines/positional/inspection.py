@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from penstock.domain.errors import NotFound
+from penstock.domain import refusals
 from penstock.domain.identity import made_id
 from penstock.domain.lifecycle import OUTCOMES, Event, State
 from penstock.domain.message import Message
 from penstock.domain.results import Archived, AuditEntry, MessageState
-from penstock.domain.validation import shown
 from penstock.engines import message_rows
 from penstock.engines.positional import audit, log, queues, ranges
 from penstock.engines.positional.database import Transaction
@@ -22,9 +21,7 @@ from penstock.engines.positional.ranges import contiguous_ranges
 def place(transaction: Transaction, queue: StoredQueue, message_id: str) -> Location:
     found = log.locate(transaction, queue, message_id)
     if found is None:
-        raise NotFound(
-            f"queue {queue.name!r} has no message {shown(message_id)}: it never had, or it is past retention"
-        )
+        raise refusals.no_message(queue.name, message_id)
     return found
 
 

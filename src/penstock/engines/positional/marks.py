@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from penstock.domain.errors import InvalidInput, LogDiverged
-from penstock.domain.validation import shown
+from penstock.domain import refusals
 from penstock.engines.contract import Mark, Table
 from penstock.engines.positional.database import Transaction
 
@@ -42,7 +41,7 @@ def parse(mark: Mark) -> MarkedRow:
         return MarkedRow(mark)
     number, _, at = mark.partition(":")
     if not (number.isdecimal() and at.isdecimal()):
-        raise InvalidInput(f"{shown(mark)} is not a mark of this store: its marks are like 25:1763424000000000, or 0")
+        raise refusals.mark_invalid(mark)
     return MarkedRow(int(number), int(at))
 
 
@@ -75,18 +74,12 @@ def check(transaction: Transaction, queue: StoredQueue, table: Table, place: Mar
         "last_position" if table == "messages" else "last_entry", {"queue_id": queue.queue_id}
     )
     if place.number > last:
-        raise LogDiverged(
-            f"the {table} of queue {queue.name!r} end at {last}, before the mark {place.mark}: the store is older than "
-            "what was read from it, perhaps a restored copy"
-        )
+        raise refusals.mark_beyond_log(queue.name, table, place.mark, last)
     if place.at is None:
         return
     times = _times(transaction, queue, table, place.number)
     if place.at not in times and (times or place.number >= trimmed(transaction, queue, table).number):
-        raise LogDiverged(
-            f"the mark {place.mark} is behind a row of the {table} of queue {queue.name!r} that this store does not "
-            "have: it was restored from a copy after that row was read, and has gone on otherwise"
-        )
+        raise refusals.mark_diverged(queue.name, table, place.mark)
 
 
 def _times(transaction: Transaction, queue: StoredQueue, table: Table, number: int) -> list[int]:

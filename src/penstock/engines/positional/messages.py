@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise, repeat
 
-from penstock.domain.errors import DuplicateAddress, InvalidInput
+from penstock.domain import refusals
 from penstock.domain.identity import made_id, made_ids, random_id
 from penstock.domain.message import PLAIN, Draft, Options, check_size
 from penstock.domain.policy import Policy
 from penstock.domain.timestamps import microseconds
-from penstock.domain.validation import shown
 from penstock.engines.positional import addresses, batches, log, queues
 from penstock.engines.positional.database import Transaction
 from penstock.engines.positional.queues import StoredQueue
@@ -171,13 +170,10 @@ class _Send:
         if address is None:
             return
         if self.queue.policy.primary_group is None:
-            raise InvalidInput(f"queue {self.queue.name!r} has no primary group: address {shown(address)} has no owner")
+            raise refusals.address_without_owner(self.queue.name, address)
         existing = self.addresses.get(address) or addresses.live_at(self.transaction, self.queue, address)
         if address in self.addresses or existing is not None:
-            raise DuplicateAddress(
-                f"address {shown(address)} of queue {self.queue.name!r} already has the live message {existing}",
-                existing or "",
-            )
+            raise refusals.duplicate_address(self.queue.name, address, existing)
         self.addresses[address] = options.id
 
     def _batch(self, options: Options) -> batches.StoredBatch | None:

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from penstock.domain.errors import GroupMisused, InvalidInput, InvalidPolicy
-from penstock.domain.not_found import no_group, no_queue
+from penstock.domain import refusals
 from penstock.domain.policy import Policy
 from penstock.domain.results import QueueInfo
 from penstock.domain.timestamps import to_time
@@ -63,7 +62,7 @@ def get(transaction: Transaction, name: str) -> StoredQueue:
     queue = find(transaction, name)
     if queue is None:
         known = [row[1] for row in transaction.rows("all_queues")]
-        raise no_queue(name, known)
+        raise refusals.no_queue(name, known)
     return queue
 
 
@@ -108,10 +107,7 @@ def _check_drained(transaction: Transaction, queue: StoredQueue, policy: Policy)
     """Refuse to change the shards of an ordered queue with live messages: a key would move to another shard and
     overtake them."""
     if transaction.value("live_messages", {"queue_id": queue.queue_id}):
-        raise InvalidPolicy(
-            f"shards of the ordered queue {queue.name!r} cannot change from {queue.policy.shards} to {policy.shards} "
-            "while it has live messages: drain or flush it first"
-        )
+        raise refusals.shards_in_use(queue.name, queue.policy.shards, policy.shards)
 
 
 def info(transaction: Transaction, queue: StoredQueue) -> QueueInfo:
@@ -128,7 +124,7 @@ def get_group(transaction: Transaction, queue: StoredQueue, name: str) -> Group:
     group = find_group(transaction, queue, name)
     if group is None:
         known = [group.name for group in groups(transaction, queue)]
-        raise no_group(queue.name, name, known)
+        raise refusals.no_group(queue.name, name, known)
     return group
 
 
@@ -153,9 +149,7 @@ def ensure_leasing_group(transaction: Transaction, queue: StoredQueue, name: str
 
 def check_leasing(queue: StoredQueue, group: Group) -> None:
     if group.stream_position is not None:
-        raise GroupMisused(
-            f"group {group.name!r} of queue {queue.name!r} is read as a stream: receive with another group"
-        )
+        raise refusals.stream_group(queue.name, group.name)
 
 
 def primary(transaction: Transaction, queue: StoredQueue) -> Group | None:
@@ -187,7 +181,7 @@ def forget(transaction: Transaction, name: str, group_name: str) -> bool:
     if queue is None or group is None:
         return False
     if group_name == queue.policy.primary_group:
-        raise InvalidInput(f"group {group_name!r} is the primary one of queue {name!r}: it cannot be removed")
+        raise refusals.primary_group(name, group_name)
     transaction.run("keep_entry")
     transaction.run("forget_trail", {"group_id": group.group_id})
     for statement in FORGET:

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from penstock.domain.message import BYTES, Draft, check_size, decode_headers
-from penstock.domain.not_found import no_schedule
 from penstock.domain.policy import Policy
 from penstock.domain.recurrence import CatchUp, Schedule, due_ticks, next_tick
+from penstock.domain.refusals import no_schedule
 from penstock.domain.timestamps import to_optional_time, to_time
 from penstock.engines.positional import messages, queues
 from penstock.engines.positional.batches import decode_draft, encode_draft

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from heapq import merge
 from typing import NamedTuple
 
-from penstock.domain.errors import GroupMisused, InvalidInput, RangeTrimmed
+from penstock.domain import refusals
+from penstock.domain.errors import InvalidInput
 from penstock.domain.results import Part
 from penstock.engines.contract import Mark, Table
 from penstock.engines.positional import marks, queues
@@ -63,7 +64,7 @@ def cut(
     queue = queues.get(transaction, name)
     first, last = marks.parse(start).number, marks.parse(end).number
     if size is not None and table != "messages":
-        raise InvalidInput(f"{table} has no size: limit it by rows")
+        raise refusals.no_size(table)
     if table == "dead_letters":
         return end
     upto = last
@@ -146,10 +147,7 @@ def _check(transaction: Transaction, queue: StoredQueue, table: Table, start: Ma
     marks.check(transaction, queue, table, end)
     begins = marks.trimmed(transaction, queue, table).number
     if start.number < begins and end.number > start.number:
-        raise RangeTrimmed(
-            f"{start.number + 1} to {min(end.number, begins)} of the {table} of queue {queue.name!r} are past "
-            f"retention; what is left begins after {begins}"
-        )
+        raise refusals.range_trimmed(queue.name, table, start.number + 1, min(end.number, begins), begins)
 
 
 def _messages(transaction: Transaction, asked: _Window) -> list[Part]:
@@ -221,14 +219,10 @@ def advance(transaction: Transaction, name: str, group_name: str, mark: Mark, ta
     marks.check(transaction, queue, table, reached)
     if group.stream_position is None:
         if _is_leased(transaction, group, queue.policy.primary_group):
-            raise GroupMisused(
-                f"group {group_name!r} of queue {name!r} is received with leases: stream with another group"
-            )
+            raise refusals.leasing_group(name, group_name)
         transaction.run("begin_stream", {"group_id": group.group_id, "table": followed})
     elif group.stream_table != followed:
-        raise GroupMisused(
-            f"group {group_name!r} of queue {name!r} streams {group.stream_table}: stream {table} with another group"
-        )
+        raise refusals.other_stream(name, group_name, group.stream_table or "", table)
     place(transaction, group, max(reached.number, group.stream_position or 0))
 
 

@@ -3,6 +3,7 @@ place among the rows that the second shows and the first does not."""
 
 from __future__ import annotations
 
+from penstock.domain import refusals
 from penstock.domain.errors import InvalidInput
 from penstock.domain.results import Part
 from penstock.domain.validation import shown
@@ -37,7 +38,7 @@ class PostgresWindows(Caller):
         table: Table = "messages",
     ) -> Mark:
         if size is not None and table != "messages":
-            raise InvalidInput(f"{table} has no size: limit it by rows")
+            raise refusals.no_size(table)
         if (rows is None and size is None) or table == "dead_letters":
             return end
         return _mark(self._value(SQL.cut, queue, text_of(start), text_of(end), rows, size, table))

@@ -23,6 +23,7 @@ from penstock.domain.errors import (
 )
 from penstock.domain.identity import SALT_BITS
 from penstock.domain.policy import Policy
+from penstock.domain.refusals import no_group, no_queue
 from penstock.engines.redis import refusals
 from penstock.engines.redis.drafts import policy_text
 from penstock.engines.redis.durability import Durability
@@ -116,9 +117,9 @@ class RedisDatabase:
 
     def _refused(self, queue: str, code: str, values: list[Any]) -> PenstockError:
         if code == "NO_QUEUE":
-            return refusals.no_queue(queue, self.queue_names())
+            return no_queue(queue, self.queue_names())
         if code == "NO_GROUP":
-            return refusals.no_group(queue, values[0].decode(), self.group_names(queue))
+            return no_group(queue, values[0].decode(), self.group_names(queue))
         return refusals.error(code, queue, values)
 
     def command(self, *words: Any) -> Any:

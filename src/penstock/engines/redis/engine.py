@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.domain import refusals
 from penstock.domain.errors import InvalidInput, PenstockError, StoreError
 from penstock.domain.identity import made_id, made_ids
 from penstock.domain.lifecycle import Event, State
@@ -29,7 +30,7 @@ from penstock.domain.timestamps import SECOND, to_time
 from penstock.engines import flaws
 from penstock.engines.contract import Capabilities, Edge, Operation, Receipt
 from penstock.engines.flaws import Choices
-from penstock.engines.redis import doctor, migration, refusals, rows, schedules, sweep
+from penstock.engines.redis import doctor, migration, rows, schedules, sweep
 from penstock.engines.redis import drafts as draft_forms
 from penstock.engines.redis.batches import BatchCalls
 from penstock.engines.redis.connection import RedisDatabase
@@ -114,7 +115,7 @@ class RedisEngine(BatchCalls, InspectionCalls, PipelineCalls):
     def delete(self, queue: str) -> int:
         users = [one.name for one in schedules.every(self.database) if one.queue == queue]
         if users and self.database.has(queue):
-            raise refusals.scheduled(queue, sorted(users))
+            raise refusals.queue_scheduled(queue, sorted(users))
         count: int = self.database.write("delete", queue, **self._chance())
         return count
 
@@ -211,7 +212,7 @@ class RedisEngine(BatchCalls, InspectionCalls, PipelineCalls):
     def position(self, queue: str, message_id: str) -> int:
         position: int | None = self.database.read("position", queue, id=message_id)
         if position is None:
-            raise InvalidInput(f"message {message_id} is held: it has not been handed out, so it has no lease")
+            raise refusals.message_held(message_id)
         return position
 
     def leases(

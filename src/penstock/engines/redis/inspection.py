@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from penstock.domain import refusals
 from penstock.domain.explain import Situation
 from penstock.domain.lifecycle import State
 from penstock.domain.message import Message
@@ -20,7 +21,7 @@ from penstock.domain.results import (
 )
 from penstock.engines.contract import Receipt
 from penstock.engines.pages import Found, leased_page, page_of, place_of
-from penstock.engines.redis import refusals, rows
+from penstock.engines.redis import rows
 from penstock.engines.redis.connection import RedisDatabase
 from penstock.engines.redis.drafts import policy_of, policy_text
 

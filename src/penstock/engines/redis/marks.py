@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from penstock.domain.errors import InvalidInput, LogDiverged
-from penstock.domain.validation import shown
+from penstock.domain import refusals
 from penstock.engines.contract import Mark, Table
 from penstock.engines.redis.connection import RedisDatabase
 
@@ -34,7 +33,7 @@ def parse(mark: Mark) -> LogPlace:
         return LogPlace(mark)
     number, _, at = mark.partition(":")
     if not (number.isdecimal() and at.isdecimal()):
-        raise InvalidInput(f"{shown(mark)} is not a mark of this store: its marks are like 25:1763424000000000, or 0")
+        raise refusals.mark_invalid(mark)
     return LogPlace(int(number), int(at))
 
 
@@ -60,12 +59,6 @@ def check(database: RedisDatabase, queue: str, table: Table, place: LogPlace) ->
     """Refuse a mark of another log. A mark whose row was trimmed with later rows is left to the caller."""
     times, last, trimmed = database.read("times", queue, kind=kind_of(table), number=place.number)
     if place.number > last:
-        raise LogDiverged(
-            f"the {table} of queue {queue!r} end at {last}, before the mark {place.mark}: the store is older than "
-            "what was read from it, perhaps a restored copy"
-        )
+        raise refusals.mark_beyond_log(queue, table, place.mark, last)
     if place.at is not None and place.at not in times and (times or place.number >= trimmed):
-        raise LogDiverged(
-            f"the mark {place.mark} is behind a row of the {table} of queue {queue!r} that this store does not "
-            "have: it was restored from a copy after that row was read, and has gone on otherwise"
-        )
+        raise refusals.mark_diverged(queue, table, place.mark)

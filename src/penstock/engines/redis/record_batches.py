@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from penstock.domain.errors import RangeTrimmed
+from penstock.domain import refusals
 from penstock.domain.message import BYTES, SYSTEM
 from penstock.domain.results import Part
 from penstock.engines import tables
@@ -63,10 +63,7 @@ def _batches(
         count += len(rows)
         yield _record_batch(rows, _READ[table], schema, part.queue)
     if count != part.count and table != "dead_letters":
-        raise RangeTrimmed(
-            f"{part.count - count} of {part.count} {table} of queue {part.queue!r} between {part.start} and {part.end} "
-            "were removed while they were being read: the queue was flushed, or they are past retention"
-        )
+        raise refusals.rows_removed(part, table, count)
 
 
 def _rows(database: RedisDatabase, part: Part, table: Table, columns: tuple[str, ...]) -> Iterator[list[Any]]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from penstock.domain import refusals
 from penstock.domain.message import BYTES, Draft, Options, check_size, decode_headers
 from penstock.domain.recurrence import CatchUp, Schedule, due_ticks, next_tick
 from penstock.domain.timestamps import to_optional_time, to_time
-from penstock.engines.redis import refusals
 from penstock.engines.redis.connection import RedisDatabase, pairs_of
 
 if TYPE_CHECKING:

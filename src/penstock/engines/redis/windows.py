@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from penstock.domain.errors import InvalidInput, RangeTrimmed
+from penstock.domain import refusals
 from penstock.domain.results import Part
 from penstock.engines.contract import Mark, Table
-from penstock.engines.redis import marks, refusals
+from penstock.engines.redis import marks
 from penstock.engines.redis.connection import RedisDatabase
 from penstock.engines.redis.marks import LogPlace
 
@@ -28,7 +28,7 @@ def cut(
     require(database, queue)
     first, last = marks.parse(start).number, marks.parse(end).number
     if size is not None and table != "messages":
-        raise InvalidInput(f"{table} has no size: limit it by rows")
+        raise refusals.no_size(table)
     if table == "dead_letters":
         return end
     upto = last
@@ -112,10 +112,7 @@ def _check(database: RedisDatabase, queue: str, table: Table, start: LogPlace, e
     marks.check(database, queue, table, end)
     begins = marks.last_row(database, queue, table, trimmed=True).number
     if start.number < begins and end.number > start.number:
-        raise RangeTrimmed(
-            f"{start.number + 1} to {min(end.number, begins)} of the {table} of queue {queue!r} are past "
-            f"retention; what is left begins after {begins}"
-        )
+        raise refusals.range_trimmed(queue, table, start.number + 1, min(end.number, begins), begins)
 
 
 Planned = tuple[list[tuple[int, int]], int]

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from penstock.client.aio.queue import AsyncQueue
 from penstock.domain.errors import MessageFailed, PenstockError, StoreError, WaitTimeout
 from penstock.domain.message import Draft, Outgoing, draft
-from penstock.domain.not_found import no_address
+from penstock.domain.refusals import no_address
 from penstock.domain.results import AddressState, Explanation, MessagePage
 from penstock.domain.validation import check_name, shown
 from penstock.servers.http.api.decoder import Body

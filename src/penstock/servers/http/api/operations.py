@@ -21,7 +21,7 @@ from starlette.responses import Response
 
 from penstock.client.aio.queue import AsyncQueue
 from penstock.client.aio.store import AsyncStore
-from penstock.domain.not_found import no_queue
+from penstock.domain.refusals import no_queue
 from penstock.domain.validation import check_name, nearest, shown
 from penstock.servers.access import Right
 from penstock.servers.http.api.decoder import Body, QueryValue

@@ -7,8 +7,8 @@ from typing import ClassVar, Literal
 
 from msgspec import UNSET, UnsetType
 
-from penstock.domain.not_found import no_group
 from penstock.domain.policy import check_changes
+from penstock.domain.refusals import no_group
 from penstock.domain.results import SweepReport
 from penstock.servers.access import Right
 from penstock.servers.http.api.documents import (

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from penstock.domain.not_found import no_schedule
 from penstock.domain.recurrence import Schedule
+from penstock.domain.refusals import no_schedule
 from penstock.domain.validation import check_name
 from penstock.servers.access import Right
 from penstock.servers.http.api.documents import Removed, ScheduleDocument, Schedules, Sent, schedule_document

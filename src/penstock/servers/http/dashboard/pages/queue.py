@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from penstock.domain.errors import InvalidInput
-from penstock.domain.not_found import no_group
+from penstock.domain.refusals import no_group
 from penstock.domain.results import unread_primary_group
 from penstock.domain.validation import shown
 from penstock.servers.access import Right
