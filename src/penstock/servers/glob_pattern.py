@@ -5,14 +5,32 @@ Matching backtracks to the last star only, so the time is at most the product of
 
 from __future__ import annotations
 
+from collections.abc import Container, Sequence
+from typing import Any
+
+
+class _AnyCharacter:
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
+ANY = _AnyCharacter()
+# The characters that match at a place; None for a star.
+Token = Container[Any] | None
+
 
 def matches(pattern: str, name: str) -> bool:
+    return match([None if one == "*" else ANY if one == "?" else one for one in pattern], name)
+
+
+def match(tokens: Sequence[Token], text: Sequence[Any]) -> bool:
     at, place, star, resume = 0, 0, -1, 0
-    while place < len(name):
-        if at < len(pattern) and pattern[at] == "*":
+    while place < len(text):
+        token = tokens[at] if at < len(tokens) else ()
+        if token is None:
             star, resume = at, place
             at += 1
-        elif at < len(pattern) and pattern[at] in ("?", name[place]):
+        elif text[place] in token:
             at += 1
             place += 1
         elif star >= 0:
@@ -21,4 +39,4 @@ def matches(pattern: str, name: str) -> bool:
             at, place = star + 1, resume
         else:
             return False
-    return all(letter == "*" for letter in pattern[at:])
+    return all(token is None for token in tokens[at:])

@@ -25,7 +25,7 @@ def due_in(server: Server, seconds: float) -> int:
     now = asyncio.get_running_loop().time()
     due = server.timeouts.due(now + seconds)
     for connection in due:
-        connection.be_looked_at(now)
+        connection.schedule_check(now)
     return len(due)
 
 

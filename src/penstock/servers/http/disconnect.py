@@ -21,7 +21,7 @@ async def until_disconnect(
     """The result of `work`, or `otherwise` if the server stops meanwhile. If the client disconnects the work is
     cancelled, and a result that came too late goes to `unwanted`. The body must have been read."""
     working = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_until_gone(request))
+    leaving = asyncio.ensure_future(_until_closed(request))
     closing = asyncio.ensure_future(http_state(request).is_closing.wait())
     try:
         await asyncio.wait((working, leaving, closing), return_when=asyncio.FIRST_COMPLETED)
@@ -46,7 +46,7 @@ async def is_disconnected(request: HttpRequest) -> bool:
     """Whether the client has disconnected by now."""
     if request.connection is not None:
         return bool(request.connection.is_disconnected)
-    leaving = asyncio.ensure_future(_until_gone(request))
+    leaving = asyncio.ensure_future(_until_closed(request))
     # It begins in the next turn, and is done in the same one if there is nothing to wait for.
     await asyncio.sleep(0)
     if leaving.done():
@@ -55,6 +55,6 @@ async def is_disconnected(request: HttpRequest) -> bool:
     return False
 
 
-async def _until_gone(request: Request) -> None:
+async def _until_closed(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass

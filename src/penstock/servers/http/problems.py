@@ -91,7 +91,7 @@ def problem_of(error: BaseException) -> Problem:
     if isinstance(error, errors.StoreError):
         return _store_problem(error)
     if isinstance(error, errors.PenstockError):
-        return _told(error)
+        return _domain_problem(error)
     incident = secrets.token_hex(4)
     logger.error("incident %s: %s", incident, type(error).__name__, exc_info=error)
     return Problem(500, f"a mistake in Penstock: the server's log has it as incident {incident}", incident=incident)
@@ -105,7 +105,7 @@ def _store_problem(error: errors.StoreError) -> Problem:
     return Problem(status, detail, type(error).__name__, headers=headers)
 
 
-def _told(error: errors.PenstockError) -> Problem:
+def _domain_problem(error: errors.PenstockError) -> Problem:
     members: dict[str, Any] = {}
     if isinstance(error, errors.DuplicateAddress):
         members["existing_id"] = error.existing_id

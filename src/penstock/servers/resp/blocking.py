@@ -36,7 +36,7 @@ Place = tuple[str, str | None, bool]
 
 
 class Client(Protocol):
-    def is_there(self) -> bool:
+    def is_connected(self) -> bool:
         """Whether it is still connected."""
 
     def may_receive(self, queue: str) -> bool:
@@ -164,7 +164,7 @@ class WaitList:
                 break
             if waiter.busy:
                 continue
-            if not waiter.client.is_there():
+            if not waiter.client.is_connected():
                 waiter.leave()
             elif not waiter.client.may_receive(self.queue):
                 waiter.answer(PenstockError(f"no right to receive from queue {self.queue!r} any more"))
@@ -201,7 +201,7 @@ class WaitList:
             return
         [receipts] = done.result()
         has_any = any(receipt.rows for receipt in receipts)
-        if has_any and (waiter.is_done or not waiter.client.is_there()):
+        if has_any and (waiter.is_done or not waiter.client.is_connected()):
             self.backend.release(receipts)
             waiter.leave()
         elif has_any:

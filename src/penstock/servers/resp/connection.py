@@ -44,7 +44,7 @@ class Connection(asyncio.Protocol):
     def __init__(self, server: Server) -> None:
         self.server = server
         self.loop = asyncio.get_running_loop()
-        self.is_gone = False
+        self.is_closed = False
         self.transport: asyncio.Transport
         self.session: ClientSession
         self._executor = server.store.executor
@@ -66,7 +66,7 @@ class Connection(asyncio.Protocol):
         self._written = self._read_upto = 0
         self._drained: asyncio.Future[None] | None = None
         self._has_ended = False  # EOF received
-        self.made_at = self.heard_at = self.stalled_at = self._begun_at = self.loop.time()
+        self.made_at = self.received_at = self.stalled_at = self._begun_at = self.loop.time()
 
     # -- connect and disconnect -------------------------------------------------------------------------------------
 
@@ -78,20 +78,20 @@ class Connection(asyncio.Protocol):
         address = peer[0] if isinstance(peer, tuple) else "local"
         self.session = ClientSession(self.server, address, _is_local(address))
         self.session.peer, self.session.local = _shown(peer), _shown(transport.get_extra_info("sockname"))
-        self.session.on_known = self._know
+        self.session.on_authenticated = self._apply_limits
         self.session.write = self.write_piece
-        self._know(self.session.user_name is not None)
+        self._apply_limits(self.session.user_name is not None)
         refusal = self.server.admit(self)
         if refusal is not None:
             self._write_and_close(encode(CommandError(refusal), 2))
 
-    def _know(self, known: bool) -> None:
+    def _apply_limits(self, known: bool) -> None:
         """Apply the limits of a client that is authenticated, or not."""
         self._parser.trust(known)
-        self.be_looked_at(self.loop.time())
+        self.schedule_check(self.loop.time())
 
     def connection_lost(self, error: Exception | None) -> None:
-        self.is_gone = True
+        self.is_closed = True
         self.session.leave()
         self._commands.clear()
         if self._waiter is not None:
@@ -105,9 +105,9 @@ class Connection(asyncio.Protocol):
         self._has_ended = True
         return self._waiter is None and not self.session.is_waiting and bool(self._slots)
 
-    def is_there(self) -> bool:
+    def is_connected(self) -> bool:
         """Peek at the socket, because the client's FIN may be unread."""
-        if self.is_gone or self._has_ended or self.transport.is_closing():
+        if self.is_closed or self._has_ended or self.transport.is_closing():
             return False
         try:
             return bool(_peek(self._socket))
@@ -150,12 +150,12 @@ class Connection(asyncio.Protocol):
     # -- bytes in --------------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        self.heard_at = self.loop.time()
+        self.received_at = self.loop.time()
         parser, slots = self._parser, self._slots
         was_midway = bool(parser.buffer)
         commands = parser.feed(data)
         if commands or not was_midway:
-            self._begun_at = self.heard_at
+            self._begun_at = self.received_at
         self._backlog += len(data)
         self._commands.extend(commands)
         self._begin_commands()
@@ -284,7 +284,7 @@ class Connection(asyncio.Protocol):
             and not self._commands
             and self._is_reading
             and not self._has_ended
-            and not self.is_gone
+            and not self.is_closed
             and not self.session.wants_close
             and self._parser.error is None
         ):
@@ -304,7 +304,7 @@ class Connection(asyncio.Protocol):
 
     def go_on(self) -> None:
         self._flush_is_due = False
-        if not self.is_gone:
+        if not self.is_closed:
             if self._commands or self._parser.error is not None:
                 self._begin_commands()
             self._flush()
@@ -323,7 +323,7 @@ class Connection(asyncio.Protocol):
         if ready:
             self._write(ready[0] if len(ready) == 1 else b"".join(ready))
         if slots and self._can_write and type(slots[0]) is ReplySlot and slots[0].is_paused:
-            self._go_on_with(slots[0])
+            self._run_rest(slots[0])
         if not slots and (self.session.wants_close or (self._has_ended and not self._commands)):
             self.transport.close()
         self._regulate()
@@ -335,7 +335,7 @@ class Connection(asyncio.Protocol):
         part, slot.part, slot.is_paused = slot.part, None, True
         return [part]
 
-    def _go_on_with(self, slot: ReplySlot) -> None:
+    def _run_rest(self, slot: ReplySlot) -> None:
         """The client has read the first part: run the remaining calls."""
         slot.is_paused = False
         command = find(slot.calls[0][0])
@@ -375,7 +375,7 @@ class Connection(asyncio.Protocol):
         self.stalled_at = self.loop.time()
         self._read_upto = self._written - self.transport.get_write_buffer_size()
         self._regulate()
-        self.be_looked_at(self.stalled_at)
+        self.schedule_check(self.stalled_at)
 
     def resume_writing(self) -> None:
         self._can_write = True
@@ -396,15 +396,15 @@ class Connection(asyncio.Protocol):
 
     # -- timeouts --------------------------------------------------------------------------------------------------
 
-    def be_looked_at(self, now: float) -> None:
+    def schedule_check(self, now: float) -> None:
         """Schedule the next check of timeouts, at the earliest time at which one can expire."""
-        if self.is_gone:
+        if self.is_closed:
             return
         limits = self.server.limits
         soonest = min(limits.request_seconds or math.inf, limits.idle_seconds or math.inf)
-        self.server.timeouts.look_at(self, min(self.overstays_at(), now + soonest))
+        self.server.timeouts.schedule(self, min(self.times_out_at(), now + soonest))
 
-    def overstays_at(self) -> float:
+    def times_out_at(self) -> float:
         """When the first timeout expires if the client stays idle."""
         limits = self.server.limits
         if self.session.user_name is None and limits.handshake_seconds:
@@ -414,12 +414,12 @@ class Connection(asyncio.Protocol):
             # From the first byte of the command: sending slowly does not extend it.
             ends = self._begun_at + limits.request_seconds
         if not self._can_write:
-            ends = min(ends, self._stalls_at())
+            ends = min(ends, self._stall_times_out_at())
         if limits.idle_seconds and not self._slots:
-            ends = min(ends, self.heard_at + limits.idle_seconds)
+            ends = min(ends, self.received_at + limits.idle_seconds)
         return ends
 
-    def _stalls_at(self) -> float:
+    def _stall_times_out_at(self) -> float:
         """When a client that does not read is disconnected, from its last progress."""
         unread = self.transport.get_write_buffer_size()
         if self._written - unread > self._read_upto:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 MAX_KEPT = 100_000
 
 
-class Met(NamedTuple):
+class ConsumerActivity(NamedTuple):
     """When a consumer was last seen, and when it last received an entry."""
 
     seen_at: float
@@ -25,9 +25,9 @@ class GroupConsumers:
     def __init__(self, clock: Callable[[], float] = time.time, most: int = MAX_KEPT) -> None:
         self._clock = clock
         self._most = most
-        self._met: dict[tuple[str, str, str], Met] = {}
+        self._met: dict[tuple[str, str, str], ConsumerActivity] = {}
 
-    def meet(self, queue: str, group: str, name: str) -> bool:
+    def note_seen(self, queue: str, group: str, name: str) -> bool:
         """Record that it was seen now, and return whether it is new."""
         before = self._met.pop((queue, group, name), None)
         self._put(queue, group, name, None if before is None else before.active_at)
@@ -40,7 +40,7 @@ class GroupConsumers:
             self._put(queue, group, name, self._clock())
 
     def _put(self, queue: str, group: str, name: str, active_at: float | None) -> None:
-        self._met[queue, group, name] = Met(self._clock(), active_at)
+        self._met[queue, group, name] = ConsumerActivity(self._clock(), active_at)
         if len(self._met) > self._most:
             del self._met[next(iter(self._met))]
 
@@ -52,6 +52,6 @@ class GroupConsumers:
         for key in [key for key in self._met if key[:2] == (queue, group)]:
             del self._met[key]
 
-    def of(self, queue: str, group: str) -> dict[str, Met]:
+    def of(self, queue: str, group: str) -> dict[str, ConsumerActivity]:
         """The consumers of a group."""
         return {key[2]: met for key, met in self._met.items() if key[:2] == (queue, group)}

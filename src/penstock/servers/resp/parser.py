@@ -105,7 +105,7 @@ class Parser:
             self._scan(commands)
         except ProtocolError as error:
             self.error = error
-        self._take_apart(commands)
+        self._split_complete(commands)
         if self.error is not None:
             self.buffer.clear()
         return commands
@@ -149,7 +149,7 @@ class Parser:
         """The number of arguments; 0 for an empty or an inline command, -1 if the header is incomplete."""
         at = self._at
         if buffer[at] != STAR:
-            return 0 if self._pass_line(buffer, size, commands) else -1
+            return 0 if self._parse_inline(buffer, size, commands) else -1
         header = COUNT(buffer, at)
         if header is None:
             if size - at >= MAX_HEADER or buffer.find(b"\r\n", at) >= 0:
@@ -161,7 +161,7 @@ class Parser:
             self._at = end
             return count
         # An empty command has no reply.
-        self._take_apart(commands)
+        self._split_complete(commands)
         del buffer[: end - at]
         self._at = 0
         return 0
@@ -185,14 +185,14 @@ class Parser:
         is_known_size = 0 <= length <= self.limits.bulk_bytes
         return ProtocolError("unauthenticated bulk length" if is_known_size else "invalid bulk length")
 
-    def _pass_line(self, buffer: bytearray, size: int, commands: list[Command]) -> bool:
+    def _parse_inline(self, buffer: bytearray, size: int, commands: list[Command]) -> bool:
         end = buffer.find(b"\n", self._at)
         if end < 0 or end - self._at > self.limits.inline_bytes:
             if size - self._at > self.limits.inline_bytes:
                 raise ProtocolError("too big inline request")
             return False
         length = end - self._at
-        self._take_apart(commands)  # the line is at the front of the buffer now
+        self._split_complete(commands)  # the line is at the front of the buffer now
         arguments = split_line(bytes(self.buffer[:length]))
         del self.buffer[: length + 1]
         if arguments is None:
@@ -205,7 +205,7 @@ class Parser:
             commands.append(arguments)
         return True
 
-    def _take_apart(self, commands: list[Command]) -> None:
+    def _split_complete(self, commands: list[Command]) -> None:
         if not self._whole:
             return
         reader = self._reader

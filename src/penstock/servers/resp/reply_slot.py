@@ -36,7 +36,7 @@ class ReplySlot(msgspec.Struct, eq=False):
 
     def cancelled(self) -> bool:
         """Whether the client has disconnected and its messages must be released; sends and settlements stand."""
-        return self.order is Order.RECEIVE and self.connection.is_gone
+        return self.order is Order.RECEIVE and self.connection.is_closed
 
     def set_result(self, outcome: Any) -> None:
         try:
@@ -78,8 +78,8 @@ class ReplySlot(msgspec.Struct, eq=False):
 
     # -- as a blocked client ---------------------------------------------------------------------------------------
 
-    def is_there(self) -> bool:
-        return self.connection.is_there()
+    def is_connected(self) -> bool:
+        return self.connection.is_connected()
 
     def may_receive(self, queue: str) -> bool:
         return self.connection.session.may(Right.RECEIVE, queue)

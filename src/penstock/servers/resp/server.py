@@ -137,10 +137,10 @@ class Server:
             await asyncio.sleep(LOOK_EVERY_SECONDS)
             now = asyncio.get_running_loop().time()
             for connection in self.timeouts.due(now):
-                if connection.overstays_at() < now:
+                if connection.times_out_at() < now:
                     logger.info("client %d kept the server waiting: closed", connection.session.id)
                     connection.transport.abort()
-                connection.be_looked_at(now)
+                connection.schedule_check(now)
 
 
 async def sweep_forever(store: AsyncStore, every_seconds: float) -> None:

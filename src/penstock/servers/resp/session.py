@@ -46,13 +46,13 @@ class ClientSession:
         self.is_local = is_local
         self.connected_at = time.time()
         self.wants_close = False
-        self.on_known: Any = lambda known: None
+        self.on_authenticated: Any = lambda known: None
         self.write: Callable[[bytes], Awaitable[None]]  # for a command that writes its reply in parts
         self._granted: set[tuple[int, Right, str]] = set()
         self.holder = Holder(None)
-        self.begin_again()
+        self.reset()
 
-    def begin_again(self) -> None:
+    def reset(self) -> None:
         """Reset to the state of a new connection, as RESET does."""
         self.protocol = RESP2
         self.rename("")
@@ -62,11 +62,11 @@ class ClientSession:
         self.registered: list[str] = []
         self.queued: list[tuple[Command, list[Any], dict[str, Any]]] | None = None
         self.queued_bytes = 0
-        self.is_spoilt = False
+        self.is_aborted = False
         self.is_executing = False  # commands do not block inside EXEC
         self.is_waiting = False
         self.when_unblocked: Reply = None
-        self.on_known(self.user_name is not None)
+        self.on_authenticated(self.user_name is not None)
 
     def _become(self, user_name: str | None) -> None:
         """Leases held as another user stay with that user."""
@@ -132,7 +132,7 @@ class ClientSession:
             raise CommandError("WRONGPASS invalid username-password pair or user is disabled.")
         self.server.check_user_limit(name)
         self._become(name)
-        self.on_known(True)
+        self.on_authenticated(True)
 
     @contextlib.contextmanager
     def waiting(self, empty: Reply) -> Iterator[None]:
@@ -167,7 +167,7 @@ class ClientSession:
         except PenstockError as error:
             if is_queued:
                 # The transaction will not run: drop the queued commands.
-                self.is_spoilt = True
+                self.is_aborted = True
                 self.queued = []
             return error
 
@@ -176,7 +176,7 @@ class ClientSession:
         if command.order is Order.ALONE and asyncio.iscoroutinefunction(command.run):
             raise CommandError(f"ERR {command.name} is not allowed inside MULTI")
         self._count_queued(arguments)
-        if not self.is_spoilt:
+        if not self.is_aborted:
             self.queued.append((command, values, options))
         return QUEUED
 
@@ -209,8 +209,8 @@ class ClientSession:
 
     def execute(self) -> Begun:
         """EXEC: run all queued commands in one transaction."""
-        queued, spoilt = self.queued, self.is_spoilt
-        self.queued, self.is_spoilt = None, False
+        queued, spoilt = self.queued, self.is_aborted
+        self.queued, self.is_aborted = None, False
         if queued is None:
             raise CommandError("ERR EXEC without MULTI")
         if spoilt:

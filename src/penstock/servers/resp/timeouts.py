@@ -17,7 +17,7 @@ class Timeouts:
         self._seconds: dict[Connection, int] = {}
         self._turns: dict[int, set[Connection]] = {}
 
-    def look_at(self, connection: Connection, at: float) -> None:
+    def schedule(self, connection: Connection, at: float) -> None:
         """Schedule the check in the second of `at`, instead of an earlier schedule."""
         self.forget(connection)
         if at < math.inf:

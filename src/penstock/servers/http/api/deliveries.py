@@ -261,7 +261,7 @@ async def _settle(call: ApiCall, queue: str, several: Sequence[Settling]) -> lis
         place: one for place, one in enumerate(found) if isinstance(one, PenstockError)
     }
     outcomes.update((place, one) for (place, _), one in zip(meant, settled, strict=True))
-    return [_told(several[place].id, outcomes[place]) for place in range(len(several))]
+    return [_settled_document(several[place].id, outcomes[place]) for place in range(len(several))]
 
 
 async def _held(call: ApiCall, queue: str, several: Sequence[Settling]) -> list[Held | PenstockError]:
@@ -301,7 +301,7 @@ def _settlement(settling: Settling, held: Held) -> Settlement:
     return Reschedule(held, 3600 if settling.delay_seconds is None else settling.delay_seconds, settling.reason)
 
 
-def _told(message_id: str, result: Settled | PenstockError) -> SettledDocument:
+def _settled_document(message_id: str, result: Settled | PenstockError) -> SettledDocument:
     error = result if isinstance(result, PenstockError) else result.error
     if error is None:
         assert isinstance(result, Settled)

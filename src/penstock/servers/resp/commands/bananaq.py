@@ -219,10 +219,10 @@ def notify(session: ClientSession, words: Words) -> Begun:
     if not queues:
         raise CommandError("ERR no queues to wait for: name some, or QREGISTER them first")
     session.check(Needs.RECEIVE, *queues)
-    return BlockingCall(_first_look(session, queues, group), queues, group, seconds, None, None, lambda queue, _: queue)
+    return BlockingCall(_first_poll(session, queues, group), queues, group, seconds, None, None, lambda queue, _: queue)
 
 
-def _first_look(session: ClientSession, queues: list[str], group: str) -> Pending:
+def _first_poll(session: ClientSession, queues: list[str], group: str) -> Pending:
     engine = session.backend.engine
 
     def operation() -> str | None:

@@ -22,7 +22,7 @@ FAMILY = "queue"
 # event, so that there are never more priorities than waiting events.
 LEFT = 1024
 # How many of the newest events QLPEEK searches for one that was not taken.
-LOOK_BACK = 1000
+SEARCHED = 1000
 
 
 @command("QLPUSH", Order.TURN, Needs.SEND, FAMILY)
@@ -53,7 +53,7 @@ def _push(
         if not noblock:
             _check_new(session, queue, event_id, message_id)
         session.backend.make(queue)
-        best = _before_all(session, queue) if priority is None else priority
+        best = _best_priority(session, queue) if priority is None else priority
         session.backend.engine.send(queue, [draft(msgspec.structs.replace(outgoing, priority=best))])
 
     if noblock:
@@ -61,7 +61,7 @@ def _push(
     return session.backend.write(operation, lambda _: OK)
 
 
-def _before_all(session: ClientSession, queue: str) -> int:
+def _best_priority(session: ClientSession, queue: str) -> int:
     """Return a priority better than that of every waiting event, or 0, the best."""
     waiting = session.backend.engine.peek(queue, OLDER_GROUP, 1)
     return max(0, min([LEFT, *(one.priority for one in waiting)]) - 1)
@@ -99,7 +99,7 @@ def peek_left(session: ClientSession, queue: QueueName) -> Begun:
 
     def operation() -> list[Message]:
         """Lowest rank first: events pushed on the right are taken before those pushed on the left."""
-        latest = engine.browse(queue, 0, None, LOOK_BACK, backwards=True)
+        latest = engine.browse(queue, 0, None, SEARCHED, backwards=True)
         states = engine.states(queue, OLDER_GROUP, [one.id for one in latest]) if latest else []
         waiting = [one for one, at in zip(latest, states, strict=True) if at is not None and at.state is State.READY]
         return sorted(waiting, key=lambda one: -one.priority)[:1]

@@ -101,13 +101,13 @@ def _numbers(total: int, found: GroupStats | None, waiting: int) -> Numbers:
     """`total` counts the messages of the queue, the same for all groups; expired ones count nowhere."""
     if found is None:
         # To a group that has not received yet, every message is available.
-        return _told_numbers(total, 0, 0, 0, total, waiting)
+        return _numbers_reply(total, 0, 0, 0, total, waiting)
     available = max(0, min(found.available, total - found.in_progress - found.redo))
     done = max(0, min(found.done, total - found.in_progress - found.redo - available))
-    return _told_numbers(total, found.in_progress, found.redo, done, available, found.consumers + waiting)
+    return _numbers_reply(total, found.in_progress, found.redo, done, available, found.consumers + waiting)
 
 
-def _told_numbers(total: int, in_progress: int, redo: int, done: int, available: int, consumers: int) -> Numbers:
+def _numbers_reply(total: int, in_progress: int, redo: int, done: int, available: int, consumers: int) -> Numbers:
     return {
         "total": total,
         "inprogress": in_progress,

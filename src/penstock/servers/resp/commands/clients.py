@@ -76,7 +76,7 @@ def _described(connection: Connection) -> str:
         "laddr": session.local,
         "name": session.name,
         "age": int(time.time() - session.connected_at),
-        "idle": int(connection.loop.time() - connection.heard_at),
+        "idle": int(connection.loop.time() - connection.received_at),
         "flags": flags or "N",
         "db": 0,
         "multi": -1 if session.queued is None else len(session.queued),

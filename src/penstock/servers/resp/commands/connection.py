@@ -140,7 +140,7 @@ def quit_(session: ClientSession, words: Words) -> Reply:
 @command("RESET", Order.ALONE, Right.NOTHING, FAMILY, is_open=True, in_multi=False)
 def reset(session: ClientSession) -> Reply:
     """Reset the state of the connection."""
-    session.begin_again()
+    session.reset()
     return Simple("RESET")
 
 
@@ -159,7 +159,7 @@ def readonly(session: ClientSession) -> Reply:
 
 
 @command("TIME", Order.HERE, Right.NOTHING, FAMILY)
-def tell_time(session: ClientSession) -> Reply:
+def get_time(session: ClientSession) -> Reply:
     """The server's clock: seconds, and microseconds within the second."""
     seconds, microseconds = divmod(time.time_ns() // 1000, 1_000_000)
     return [str(seconds), str(microseconds)]

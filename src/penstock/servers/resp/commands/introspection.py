@@ -21,7 +21,7 @@ READING = {Right.NOTHING, Right.LOOK}
 
 
 @command("COMMAND", Order.HERE, Right.NOTHING, FAMILY, usage="COMMAND [COUNT|LIST|INFO [name ...]|DOCS [name ...]]")
-def tell_commands(session: ClientSession, words: Words) -> Reply:
+def list_commands(session: ClientSession, words: Words) -> Reply:
     """List commands, with their documentation."""
     if not words:
         return [_row(one) for one in _allowed(session)]

@@ -87,7 +87,7 @@ def touch(session: ClientSession, key: QueueNames) -> Begun:
 
 
 @command("TYPE", Order.ALONE, Right.LOOK, FAMILY)
-def tell_type(session: ClientSession, key: QueueName) -> Begun:
+def get_type(session: ClientSession, key: QueueName) -> Begun:
     """The type of a key: stream for a queue, string for a lock, or none."""
     return session.backend.read(lambda: type_of(session, key), lambda kind: Simple(kind or "none"))
 
@@ -279,7 +279,7 @@ def rename(session: ClientSession, key: QueueName, new_key: QueueName) -> Begun:
 
 
 @command("RENAMENX", Order.ALONE, Right.MANAGE, FAMILY)
-def rename_unless_there(session: ClientSession, key: QueueName, new_key: QueueName) -> Begun:
+def rename_if_absent(session: ClientSession, key: QueueName, new_key: QueueName) -> Begun:
     """Refused as RENAME is; 0 if the new key exists."""
     return _rename(session, key, new_key, 0)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 
 from penstock.servers.access import Right
+from penstock.servers.glob_pattern import ANY, Token, match
 from penstock.servers.resp import locks
 from penstock.servers.resp.session import ClientSession
 
@@ -46,38 +47,20 @@ def place(name: str) -> int:
 
 
 class Glob:
-    """A glob-style pattern of Redis: `*`, `?`, `[a-c]`, `[^a-c]`, and a backslash to escape.
-
-    Backtracks to the last star only, so the time is at most the product of both lengths.
-    """
+    """A glob-style pattern of Redis: `*`, `?`, `[a-c]`, `[^a-c]`, and a backslash to escape."""
 
     def __init__(self, pattern: bytes) -> None:
         self._tokens = _tokens(pattern)
 
     def matches(self, name: str) -> bool:
-        data, tokens = name.encode(), self._tokens
-        at, here, star, resume = 0, 0, -1, 0
-        while here < len(data):
-            if at < len(tokens) and tokens[at] is None:
-                star, resume = at, here
-                at += 1
-            elif at < len(tokens) and data[here] in (tokens[at] or b""):
-                at += 1
-                here += 1
-            elif star >= 0:
-                resume += 1
-                at, here = star + 1, resume
-            else:
-                return False
-        return all(token is None for token in tokens[at:])
+        return match(self._tokens, name.encode())
 
 
 ANY_BYTE = frozenset(range(256))
 
 
-def _tokens(pattern: bytes) -> list[frozenset[int] | None]:
-    """The bytes that match at each place; None for a star."""
-    tokens: list[frozenset[int] | None] = []
+def _tokens(pattern: bytes) -> list[Token]:
+    tokens: list[Token] = []
     at = 0
     while at < len(pattern):
         byte = pattern[at : at + 1]
@@ -85,7 +68,7 @@ def _tokens(pattern: bytes) -> list[frozenset[int] | None]:
         if byte == b"*":
             tokens.append(None)
         elif byte == b"?":
-            tokens.append(ANY_BYTE)
+            tokens.append(ANY)
         elif byte == b"[":
             at, chosen = _class(pattern, at)
             tokens.append(chosen)

@@ -203,10 +203,10 @@ def reschedule(
 
 
 def _settle(session: ClientSession, queue: str, group: str, settle: Settle) -> Pending:
-    return session.backend.message_leases.settle(session, queue, group, settle, _told_state)
+    return session.backend.message_leases.settle(session, queue, group, settle, _state_reply)
 
 
-def _told_state(settled: Settled) -> Reply:
+def _state_reply(settled: Settled) -> Reply:
     if settled.error is not None:
         raise settled.error
     return str(settled.state)

@@ -33,9 +33,9 @@ from penstock.servers.shared_receive import MAX_BYTES
 
 FAMILY = "stream"
 # Entries that XAUTOCLAIM examines for each that it may claim, as in Redis.
-LOOKS_PER_CLAIM = 10
+EXAMINED_PER_CLAIM = 10
 # The limit of Redis, which leaves room for the examined entries.
-MAX_COUNT = (2**63 - 1) // 16 // LOOKS_PER_CLAIM
+MAX_COUNT = (2**63 - 1) // 16 // EXAMINED_PER_CLAIM
 CLAIM_USAGE = (
     "XCLAIM key group consumer min-idle-time id [id ...] [IDLE ms] [TIME unix-time-milliseconds] [RETRYCOUNT count] "
     "[FORCE] [JUSTID] [LASTID id]"
@@ -52,7 +52,7 @@ class _Claim(msgspec.Struct):
     deliveries: int | None = None
     last: Bound | None = None
 
-    def told_at(self, now: int) -> int | None:
+    def delivery_time(self, now: int) -> int | None:
         """The time of delivery to record, if it was given."""
         at = self.delivered_at if self.idle is None else now - self.idle
         return None if at is None else min(at, now)
@@ -77,7 +77,7 @@ def claim(session: ClientSession, queue: QueueName, group: GroupName, consumer: 
     def operation() -> Receipt:
         check_group(session, queue, group, "XCLAIM")
         if asked.last is not None:
-            _pass_up_to(session, queue, group, asked.last)
+            _advance_cursor(session, queue, group, asked.last)
         now, size = session.backend.engine.now() // 1000, 0
         ids: dict[str, LeaseInfo | None] = {}
         for message, lease in _wanted(session, queue, group, names):
@@ -106,7 +106,7 @@ def _wanted(
                     yield one, leases[0] if leases else None
 
 
-def _pass_up_to(session: ClientSession, queue: str, group: str, last: Bound) -> None:
+def _advance_cursor(session: ClientSession, queue: str, group: str, last: Bound) -> None:
     """LASTID: move the cursor of the group to this id, but never back."""
     engine = session.backend.engine
     place = upto_bound(session, queue, last)
@@ -127,12 +127,12 @@ def _take_over(
         deliveries = asked.deliveries
         if deliveries is None and (known := before.get(row[POSITION])) is not None:
             deliveries = known if asked.just_ids else known + 1
-        claims.note(receipt.token, row[POSITION], asked.told_at(now), deliveries)
+        claims.note(receipt.token, row[POSITION], asked.delivery_time(now), deliveries)
     return receipt
 
 
 def _claimed(session: ClientSession, consumer: str, receipt: Receipt, just_ids: bool) -> Reply:
-    session.backend.consumers.meet(receipt.queue, receipt.group, consumer)
+    session.backend.consumers.note_seen(receipt.queue, receipt.group, consumer)
     if receipt.rows:
         session.backend.consumers.note_active(receipt.queue, receipt.group, [consumer])
     session.backend.entry_leases.note(session.holder, receipt, row_name)
@@ -192,7 +192,7 @@ def claim_any(session: ClientSession, queue: QueueName, group: GroupName, consum
     def operation() -> tuple[str, Receipt]:
         check_group(session, queue, group, "XAUTOCLAIM")
         now, size = engine.now() // 1000, 0
-        looks = count * LOOKS_PER_CLAIM
+        looks = count * EXAMINED_PER_CLAIM
         leases = engine.leases(queue, group, after=after_bound(session, queue, start), limit=looks + 1)
         ids: dict[str, LeaseInfo | None] = {}
         following: LeaseInfo | None = leases[looks] if len(leases) > looks else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 
 import msgspec
@@ -112,49 +112,58 @@ def _read_words(words: list[bytes]) -> _Reading:
     if len(words) < 3 or words[0].upper() != b"GROUP":
         raise CommandError("ERR Missing GROUP option for XREADGROUP")
     group, consumer = read_name("group")(words[1]), read_consumer(words[2])
-    count, block, noack, at = WITHOUT_COUNT, None, False, 3
+    count, block, noack, at = read_options("XREADGROUP", words, 3, 1_000_000)
+    streams = read_streams("xreadgroup", words[at:], "an ID or '>'", _check_place)
+    return _Reading(group, consumer, count, block, block is not None, noack, streams)
+
+
+def read_options(name: str, words: list[bytes], at: int, most: int) -> tuple[int, float | None, bool, int]:
+    """Parse the options before STREAMS: COUNT, BLOCK in seconds, NOACK, and where the streams begin."""
+    count, block, noack = WITHOUT_COUNT, None, False
     while at < len(words):
         word, value = words[at].upper(), words[at + 1] if at + 1 < len(words) else None
         if word == b"STREAMS":
-            return _Reading(group, consumer, count, block, block is not None, noack, _streams(words[at + 1 :]))
-        if word == b"NOACK":
+            return count, block, noack, at + 1
+        if word == b"NOACK" and name == "XREADGROUP":
             noack = True
             at += 1
             continue
         if word not in (b"COUNT", b"BLOCK") or value is None:
-            raise CommandError(f"ERR syntax error: unknown option {quoted(words[at])} for 'xreadgroup'")
+            raise CommandError(f"ERR syntax error: unknown option {quoted(words[at])} for '{name.lower()}'")
         if word == b"COUNT":
-            count = min(read_count(value), 1_000_000) or WITHOUT_COUNT
+            count = min(read_count(value), most) or WITHOUT_COUNT
         else:
-            block = read_milliseconds(value) / 1000
+            block = _milliseconds(value) / 1000
         at += 2
-    raise CommandError("ERR syntax error: XREADGROUP needs STREAMS key [key ...] id [id ...]")
+    raise CommandError(f"ERR syntax error: {name} needs STREAMS key [key ...] id [id ...]")
 
 
-def read_milliseconds(value: bytes) -> int:
+def _milliseconds(value: bytes) -> int:
     if not value.isdigit() or len(value) > 18:
         negative = value[:1] == b"-" and value[1:].isdigit()
         raise CommandError("ERR timeout is negative" if negative else "ERR timeout is not an integer or out of range")
     return min(int(value), 10**12)
 
 
-def _streams(words: list[bytes]) -> list[tuple[str, bytes]]:
+def read_streams(name: str, words: list[bytes], ids: str, check: Callable[[bytes], object]) -> list[tuple[str, bytes]]:
     half, odd = divmod(len(words), 2)
     if odd or not half:
-        raise CommandError(
-            "ERR Unbalanced 'xreadgroup' list of streams: for each stream key an ID or '>' must be specified."
-        )
+        raise CommandError(f"ERR Unbalanced '{name}' list of streams: for each stream key {ids} must be specified.")
     for place in words[half:]:
-        if place == b"$":
-            raise CommandError("ERR The $ ID is meaningless in the context of XREADGROUP: use > to read new entries")
-        if place != b">":
-            read_bound(place)
+        check(place)
     return [(read_name("queue")(key), place) for key, place in zip(words[:half], words[half:], strict=True)]
+
+
+def _check_place(place: bytes) -> None:
+    if place == b"$":
+        raise CommandError("ERR The $ ID is meaningless in the context of XREADGROUP: use > to read new entries")
+    if place != b">":
+        read_bound(place)
 
 
 def _begin_reading(session: ClientSession, reading: _Reading, times: int) -> Pending:
     for queue, _ in reading.streams:
-        session.backend.consumers.meet(queue, reading.group, reading.consumer)
+        session.backend.consumers.note_seen(queue, reading.group, reading.consumer)
     if reading.is_shared:
         return _receive(session, reading, times, reading.streams[0][0])
 

@@ -150,7 +150,7 @@ def _create_consumer(session: ClientSession, queue: str, group: str, words: list
         return not session.backend.engine.leases(queue, group, consumer=consumer, limit=1)
 
     return session.backend.write(
-        operation, lambda is_new: int(session.backend.consumers.meet(queue, group, consumer) and is_new)
+        operation, lambda is_new: int(session.backend.consumers.note_seen(queue, group, consumer) and is_new)
     )
 
 

@@ -17,7 +17,7 @@ from penstock.servers.resp.commands.keyspace import exists
 from penstock.servers.resp.commands.stream_chunks import browse
 from penstock.servers.resp.commands.stream_groups import check_group
 from penstock.servers.resp.commands.stream_pending import MOST, lease_name
-from penstock.servers.resp.consumers import Met
+from penstock.servers.resp.consumers import ConsumerActivity
 from penstock.servers.resp.encoder import Reply
 from penstock.servers.resp.errors import CommandError, quoted, unknown_subcommand
 from penstock.servers.resp.session import Begun, ClientSession
@@ -26,7 +26,7 @@ from penstock.servers.resp.table import Order, command
 FAMILY = "stream"
 NO_ID = "0-0"
 NEVER = -1
-NEVER_MET = Met(0.0, None)
+NEVER_SEEN = ConsumerActivity(0.0, None)
 # The default of COUNT in XINFO STREAM FULL, for each list.
 SHOWN = 10
 
@@ -43,8 +43,8 @@ SHOWN = 10
 def info(session: ClientSession, subcommand: Text, words: Words) -> Begun:
     """Describe a stream, its groups or the consumers of a group."""
     if subcommand.upper() == "HELP":
-        return ["XINFO <subcommand>. Subcommands are:", *sorted(LOOKS), "HELP"]
-    look = LOOKS.get(subcommand.upper())
+        return ["XINFO <subcommand>. Subcommands are:", *sorted(SUBCOMMANDS), "HELP"]
+    look = SUBCOMMANDS.get(subcommand.upper())
     if look is None:
         raise unknown_subcommand("XINFO", subcommand.encode())
     queue = read_name("queue")(words[0])
@@ -125,7 +125,7 @@ def _held(session: ClientSession, queue: str, group: str) -> dict[str, list[Leas
 
 def _times(session: ClientSession, queue: str, group: str, name: str, leases: list[LeaseInfo]) -> tuple[int, int]:
     """When the consumer was last seen and when it last got an entry, in milliseconds."""
-    met = session.backend.consumers.of(queue, group).get(name, NEVER_MET)
+    met = session.backend.consumers.of(queue, group).get(name, NEVER_SEEN)
     leased_at = [_milliseconds(lease) for lease in leases]
     active_at = max([NEVER if met.active_at is None else int(met.active_at * 1000), *leased_at])
     return max([int(met.seen_at * 1000), *leased_at]), active_at
@@ -185,7 +185,7 @@ def _delivery_stats(session: ClientSession, lease: LeaseInfo) -> list[int]:
     return [now - idle, deliveries]
 
 
-LOOKS: dict[str, Callable[[ClientSession, str, list[bytes]], Any]] = {
+SUBCOMMANDS: dict[str, Callable[[ClientSession, str, list[bytes]], Any]] = {
     "STREAM": _stream,
     "GROUPS": _groups,
     "CONSUMERS": _consumers,

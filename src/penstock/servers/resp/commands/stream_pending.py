@@ -30,7 +30,7 @@ FAMILY = "stream"
 MOST = 1_000_000
 MILLISECOND = timedelta(milliseconds=1)
 # How many entries XAUTOCLAIM looks at for each that it may claim, as Redis does.
-LOOKS_PER_CLAIM = 10
+EXAMINED_PER_CLAIM = 10
 
 
 def _common(words: list[bytes]) -> list[bytes] | None:

@@ -13,13 +13,13 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.servers.access import Right
-from penstock.servers.resp.arguments import Words, read_count, read_name
+from penstock.servers.resp.arguments import Words
 from penstock.servers.resp.commands.bounds import upto_bound
 from penstock.servers.resp.commands.entries import Bound, message_entry, read_parts
 from penstock.servers.resp.commands.stream_chunks import browse, first_entries
-from penstock.servers.resp.commands.stream_group_read import WITHOUT_COUNT, read_milliseconds
+from penstock.servers.resp.commands.stream_group_read import WITHOUT_COUNT, read_options, read_streams
 from penstock.servers.resp.encoder import NO_ARRAY, Pairs, Reply
-from penstock.servers.resp.errors import CommandError, quoted
+from penstock.servers.resp.errors import CommandError
 from penstock.servers.resp.pending import Pending
 from penstock.servers.resp.session import Begun, ClientSession
 from penstock.servers.resp.table import Order, command
@@ -133,32 +133,12 @@ def _ready_in(session: ClientSession, places: list[_Place]) -> float | None:
 
 
 def _read_words(words: list[bytes]) -> _Following:
-    count, block, at = WITHOUT_COUNT, None, 0
-    while at < len(words):
-        word, value = words[at].upper(), words[at + 1] if at + 1 < len(words) else None
-        if word == b"STREAMS":
-            return _Following(count, block, _streams(words[at + 1 :]))
-        if word not in (b"COUNT", b"BLOCK") or value is None:
-            raise CommandError(f"ERR syntax error: unknown option {quoted(words[at])} for 'xread'")
-        if word == b"COUNT":
-            count = min(read_count(value), WITHOUT_COUNT) or WITHOUT_COUNT
-        else:
-            block = read_milliseconds(value) / 1000
-        at += 2
-    raise CommandError("ERR syntax error: XREAD needs STREAMS key [key ...] id [id ...]")
+    count, block, _, at = read_options("XREAD", words, 0, WITHOUT_COUNT)
+    return _Following(count, block, read_streams("xread", words[at:], "an ID, '+', or '$'", _check_place))
 
 
-def _streams(words: list[bytes]) -> list[tuple[str, bytes]]:
-    half, odd = divmod(len(words), 2)
-    if odd or not half:
-        raise CommandError(
-            "ERR Unbalanced 'xread' list of streams: for each stream key an ID, '+', or '$' must be specified."
-        )
-    for place in words[half:]:
-        if place == b">":
-            raise CommandError(
-                "ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> option."
-            )
-        if place not in (NEWEST, LAST_ENTRY):
-            read_parts(place)
-    return [(read_name("queue")(key), place) for key, place in zip(words[:half], words[half:], strict=True)]
+def _check_place(place: bytes) -> None:
+    if place == b">":
+        raise CommandError("ERR The > ID can be specified only when calling XREADGROUP using the GROUP <group> option.")
+    if place not in (NEWEST, LAST_ENTRY):
+        read_parts(place)

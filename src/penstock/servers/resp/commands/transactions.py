@@ -19,7 +19,7 @@ def begin(session: ClientSession) -> Reply:
         raise CommandError("ERR MULTI calls can not be nested")
     session.queued = []
     session.queued_bytes = 0
-    session.is_spoilt = False
+    session.is_aborted = False
     return OK
 
 
@@ -35,7 +35,7 @@ def discard(session: ClientSession) -> Reply:
     if session.queued is None:
         raise CommandError("ERR DISCARD without MULTI")
     session.queued = None
-    session.is_spoilt = False
+    session.is_aborted = False
     return OK
 
 
