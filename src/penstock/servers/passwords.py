@@ -78,14 +78,14 @@ def check_hash(name: str, value: str) -> str:
 
 def _read(stored: str) -> tuple[int, int, int, bytes, bytes]:
     """The parameters, the salt and the digest of a slow hash."""
-    kind, *told, salt, digest = stored.split("$")
-    if kind != SLOW or len(told) > 1:
+    kind, *parameters, salt, digest = stored.split("$")
+    if kind != SLOW or len(parameters) > 1:
         raise ValueError(kind)
     cost, block, lanes = OLDER_COST, BLOCK, LANES
-    if told:
-        fields = dict(one.split("=") for one in told[0].split(","))
+    if parameters:
+        fields = dict(one.split("=") for one in parameters[0].split(","))
         if sorted(fields) != ["n", "p", "r"]:
-            raise ValueError(told[0])
+            raise ValueError(parameters[0])
         cost, block, lanes = (int(fields[name]) for name in ("n", "r", "p"))
     return cost, block, lanes, base64.b64decode(salt, validate=True), base64.b64decode(digest, validate=True)
 

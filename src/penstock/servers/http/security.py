@@ -58,13 +58,13 @@ def check_origin(request: HttpRequest) -> None:
     where = fields.get(b"sec-fetch-site")
     if where is not None:
         if where not in (b"same-origin", b"none"):
-            told = shown(where.decode("latin-1"))
-            raise Problem(403, f"a page of another site must not change anything here ({told})", "CrossSite")
+            site = shown(where.decode("latin-1"))
+            raise Problem(403, f"a page of another site must not change anything here ({site})", "CrossSite")
         return
     origin = fields.get(b"origin")
     if origin is not None and urlsplit(origin).netloc.lower() != fields.get(b"host", b"").lower():
-        told = shown(origin.decode("latin-1"))
-        raise Problem(403, f"a page of {told} must not change anything here", "CrossSite")
+        site = shown(origin.decode("latin-1"))
+        raise Problem(403, f"a page of {site} must not change anything here", "CrossSite")
 
 
 async def check_csrf(request: HttpRequest, identity: Identity) -> None:

@@ -67,16 +67,16 @@ class Body:
         if chosen is not None and chosen["path"] in self._choices:
             words = self._choices[chosen["path"]]
             like = nearest(chosen["value"], words)
-            told = f"{chosen['path']} must be one of {', '.join(words)}, not {shown(chosen['value'])}{like}"
-            return Problem(400, f"{where}: {told}", "InvalidInput")
+            detail = f"{chosen['path']} must be one of {', '.join(words)}, not {shown(chosen['value'])}{like}"
+            return Problem(400, f"{where}: {detail}", "InvalidInput")
         found = UNKNOWN.search(message)
         if found is None:
-            told = refusal(message, body) or _lower_first(message)
-            return Problem(400, told if told.startswith(where) else f"{where}: {told}", "InvalidInput")
+            detail = refusal(message, body) or _lower_first(message)
+            return Problem(400, detail if detail.startswith(where) else f"{where}: {detail}", "InvalidInput")
         name = found["name"]
         like = nearest(name, self._fields) if self._fields else ": this call takes none"
-        told = f"unknown field {shown(name)}{like}{message[found.end() :]}"
-        return Problem(400, f"{where}: {told}", "UnknownField")
+        detail = f"unknown field {shown(name)}{like}{message[found.end() :]}"
+        return Problem(400, f"{where}: {detail}", "UnknownField")
 
 
 def _fields(kind: Any) -> Iterator[str]:
@@ -139,8 +139,8 @@ class QueryValue:
             return msgspec.convert(value, self._checked)
         except msgspec.ValidationError as error:
             limit = bound(str(error))
-            told = f" {shown(text)}: {_lower_first(str(error))}" if limit is None else f" must be {limit}, not {text}"
-            raise Problem(400, self.name + told, "InvalidInput") from None
+            detail = f" {shown(text)}: {_lower_first(str(error))}" if limit is None else f" must be {limit}, not {text}"
+            raise Problem(400, self.name + detail, "InvalidInput") from None
 
 
 def _reader(kind: Any) -> tuple[Callable[[str], Any], str]:

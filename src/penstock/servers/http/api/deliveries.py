@@ -60,7 +60,7 @@ REFUSALS: dict[str, type[PenstockError]] = {
 
 
 class Receiving(Input, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to receive. Without `lease_seconds` the lease is as long as the queue's policy says."""
+    """Options of a receive. Without `lease_seconds` the queue's policy applies."""
 
     wholes: ClassVar[tuple[str, ...]] = ("limit",)
 
@@ -75,8 +75,8 @@ class Receiving(Input, frozen=True, kw_only=True, forbid_unknown_fields=True):
 async def receive(call: ApiCall, queue: QueueName, body: Receiving) -> Deliveries:
     """Take messages under a lease, best priority first.
 
-    With `wait_seconds` the answer waits for the first message (the setting http.max_wait_seconds is the most). A client
-    that goes away meanwhile takes no message with it. A queue that does not exist is not made: 404.
+    With `wait_seconds` the response waits for the first message, at most http.max_wait_seconds. No message is delivered
+    to a client that disconnects meanwhile. A queue that does not exist is not created: 404.
     """
     source = await call.known(queue)
     group = None if body.group is None else check_name("group", body.group)

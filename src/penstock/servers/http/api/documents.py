@@ -54,7 +54,7 @@ class MessageDocument(Content, frozen=True, kw_only=True):
 
 
 class DeliveryDocument(Content, frozen=True, kw_only=True):
-    """A message under a lease. To settle it, say its `id`, `token`, `group` and `position`."""
+    """A message under a lease. Settle it with its `id`, `token`, `group` and `position`."""
 
     id: str
     queue: str
@@ -175,7 +175,7 @@ class SentMany(msgspec.Struct, frozen=True):
 
 
 class LineError(msgspec.Struct, frozen=True):
-    """What was wrong with one line; `error` is a word for programs."""
+    """The error of one line; `error` is a code for programs."""
 
     line: int
     error: str
@@ -183,7 +183,7 @@ class LineError(msgspec.Struct, frozen=True):
 
 
 class StreamReport(msgspec.Struct, frozen=True):
-    """`failed` lines were not sent; the first of them are told in `errors`."""
+    """`failed` lines were not sent; `errors` has the first of them."""
 
     lines: int
     sent: int
@@ -293,7 +293,7 @@ class Removed(msgspec.Struct, frozen=True):
 
 
 class Me(msgspec.Struct, frozen=True):
-    """Who the server takes the client for, and what they may do."""
+    """The authenticated user and its rights."""
 
     name: str
     role: str

@@ -66,7 +66,7 @@ HEADER_PREFIX = b"penstock-header-"
 async def send(call: ApiCall, queue: QueueName, body: NewMessage) -> Sent:
     """Send a message.
 
-    A queue is made by its first use. The same id again is the same send: one message, and the same id back.
+    A queue is created by its first use. The same id again is the same send: one message, with the same id.
     """
     (message_id,) = await call.state.store.executor.send(check_name("queue", queue), [_draft(call, body)])
     return Sent(message_id)
@@ -105,7 +105,7 @@ async def send_raw(
 ) -> Sent:
     """Send the request body as the payload, with its content type.
 
-    Headers of the request that begin with `Penstock-Header-` become headers of the message, in small letters.
+    Headers of the request that begin with `Penstock-Header-` become headers of the message, in lower case.
     """
     kind = content_type(call.request)
     if kind == FORM:
@@ -147,8 +147,8 @@ def _message_headers(request: Request) -> dict[str, str] | None:
 async def send_stream(call: ApiCall, queue: QueueName) -> StreamReport:
     """Send a message for each line of the body, however long it is.
 
-    Lines are stored in groups while the body comes in. A line that is wrong is left out and told with its number (207);
-    the others are sent. To be able to send the whole stream again after a failure, give the messages ids.
+    Lines are stored in chunks as the body arrives. An invalid line is skipped and reported with its number (207); the
+    others are sent. To be able to send the whole stream again after a failure, give the messages ids.
     """
     kind = content_type(call.request)
     if kind not in (LINES, BYTES, "application/jsonl", "application/json-lines"):

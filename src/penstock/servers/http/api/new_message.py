@@ -66,7 +66,7 @@ class NewContent(Input, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class NewMessage(NewContent, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A message to send. The same `id` again is the same send; what is left out is what the queue's policy says."""
+    """A message to send. The same `id` again is the same send; for options left out the queue's policy applies."""
 
     id: MessageId | None = None
     delay_seconds: Delay | None = None

@@ -47,7 +47,7 @@ def document(root_path: str = "", needs_login: bool = True) -> dict[str, Any]:
         "schemas": schemas.components,
         "responses": {**error_responses.responses(problem), "Problem": _problem(problem)},
     }
-    told: dict[str, Any] = {
+    result: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {
             "title": "Penstock",
@@ -62,8 +62,8 @@ def document(root_path: str = "", needs_login: bool = True) -> dict[str, Any]:
     }
     if needs_login:
         components["securitySchemes"] = SCHEMES
-        told["security"] = [{"token": []}, {"password": []}]
-    return told
+        result["security"] = [{"token": []}, {"password": []}]
+    return result
 
 
 class _Schemas:
@@ -89,7 +89,7 @@ class _Schemas:
 
 def _operation(one: ApiOperation, schemas: _Schemas, needs_login: bool) -> dict[str, Any]:
     summary, _, rest = one.description.partition("\n\n")
-    told: dict[str, Any] = {
+    result: dict[str, Any] = {
         "operationId": one.name,
         "tags": [one.tag],
         "summary": summary.replace("\n", " "),
@@ -101,9 +101,9 @@ def _operation(one: ApiOperation, schemas: _Schemas, needs_login: bool) -> dict[
         *(_query(value, schemas) for value in one.query.values()),
     ]
     if parameters:
-        told["parameters"] = parameters
+        result["parameters"] = parameters
     body = _body(one, schemas)
-    return told if body is None else {**told, "requestBody": body}
+    return result if body is None else {**result, "requestBody": body}
 
 
 def _body(one: ApiOperation, schemas: _Schemas) -> dict[str, Any] | None:
@@ -129,10 +129,10 @@ def _query(value: QueryValue, schemas: _Schemas) -> dict[str, Any]:
 
 
 def _parameter(name: str, where: str, schemas: _Schemas, schema: dict[str, Any], is_required: bool) -> dict[str, Any]:
-    told = {"name": name, "in": where, "required": is_required, "schema": schema}
+    result = {"name": name, "in": where, "required": is_required, "schema": schema}
     if "description" in schema:
-        told["description"] = schema.pop("description")
-    return {**told, "example": schemas.examples.of(schema, name)}
+        result["description"] = schema.pop("description")
+    return {**result, "example": schemas.examples.of(schema, name)}
 
 
 def _responses(one: ApiOperation, schemas: _Schemas) -> dict[str, Any]:

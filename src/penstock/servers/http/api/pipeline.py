@@ -14,7 +14,7 @@ TAG = "pipeline"
 async def show_pipeline(call: ApiCall) -> PipelineStatus:
     """The last runs of the pipeline, how fresh the lake is, and where the report is.
 
-    For users who may look at all queues, because it tells of all of them.
+    For users who may look at all queues, because it concerns all of them.
     """
     check_all_queues(call.identity, "the pipeline")
     return await call.store.executor.read(lambda: pipeline_status(call.store.engine))

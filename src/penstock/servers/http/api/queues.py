@@ -103,7 +103,7 @@ async def flush(call: ApiCall, queue: QueueName) -> Count:
 async def delete_queue(call: ApiCall, queue: QueueName) -> Count:
     """Remove the queue itself, with its messages, groups, batches and policy. Returns how many messages.
 
-    409 while a schedule sends to it or a consumer is registered: they would make it anew.
+    409 while a schedule sends to it or a consumer is registered: they would create it again.
     """
     count = await (await call.known(queue)).delete()
     call.state.queues_seen.pop(queue, None)

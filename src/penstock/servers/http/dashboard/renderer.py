@@ -80,11 +80,11 @@ def has_template(name: str) -> bool:
     return True
 
 
-def back(request: Request, *segments: str, query: str = "", told: str | None = None, kind: str = "good") -> Response:
+def back(request: Request, *segments: str, query: str = "", notice: str | None = None, kind: str = "good") -> Response:
     """Redirect after an action to a page that shows its result."""
     response = RedirectResponse(path_to(request.scope, *segments) + query, 303)
-    if told is not None:
-        notices.leave(request, response, told, kind)
+    if notice is not None:
+        notices.leave(request, response, notice, kind)
     return response
 
 

@@ -52,9 +52,9 @@ class OperationEntry(NamedTuple):
 
 async def show(request: Request) -> Response:
     needs_login = http_state(request).users.need_password
-    told = document(request.scope.get("root_path", ""), needs_login)
-    entries = list(_entries(told, str(request.base_url).rstrip("/")))
-    tags = {tag["name"]: [one for one in entries if one.tag == tag["name"]] for tag in told["tags"]}
+    api = document(request.scope.get("root_path", ""), needs_login)
+    entries = list(_entries(api, str(request.base_url).rstrip("/")))
+    tags = {tag["name"]: [one for one in entries if one.tag == tag["name"]] for tag in api["tags"]}
     return page(request, "api.html", tags=tags, prose=_prose)
 
 
@@ -64,8 +64,8 @@ def _prose(text: str) -> Markup:
     return Markup("").join(Markup("<code>{}</code>").format(part) if n % 2 else part for n, part in enumerate(parts))
 
 
-def _entries(told: dict[str, Any], base: str) -> Iterator[OperationEntry]:
-    for path, methods in told["paths"].items():
+def _entries(api: dict[str, Any], base: str) -> Iterator[OperationEntry]:
+    for path, methods in api["paths"].items():
         for method, one in methods.items():
             body = one.get("requestBody")
             yield OperationEntry(
@@ -78,9 +78,9 @@ def _entries(told: dict[str, Any], base: str) -> Iterator[OperationEntry]:
                 parameters=[_parameter(parameter) for parameter in one.get("parameters", ())],
                 body_type=None if body is None else next(iter(body["content"])),
                 is_body_required=body is not None and body["required"],
-                call=_curl(method.upper(), base + path, one, "security" in told),
+                call=_curl(method.upper(), base + path, one, "security" in api),
                 answer=_answer(one),
-                replies=list(_replies(one["responses"], told["components"]["responses"])),
+                replies=list(_replies(one["responses"], api["components"]["responses"])),
             )
 
 

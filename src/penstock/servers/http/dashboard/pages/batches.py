@@ -53,16 +53,16 @@ async def show_one(request: Request, queue: str, batch: str) -> Response:
 async def start(request: Request, queue: str, batch: str) -> Response:
     await known_queue(request, queue)
     info = await (await http_state(request).store.queue(queue)).batch(batch).start()
-    return back(request, "batches", told=_told(info))
+    return back(request, "batches", notice=_notice(info))
 
 
 async def cancel(request: Request, queue: str, batch: str) -> Response:
     await known_queue(request, queue)
     info = await (await http_state(request).store.queue(queue)).batch(batch).cancel()
-    return back(request, "batches", told=_told(info))
+    return back(request, "batches", notice=_notice(info))
 
 
-def _told(info: BatchInfo) -> str:
+def _notice(info: BatchInfo) -> str:
     cancelled = f", {info.cancelled:,} cancelled" if info.cancelled else ""
     return f"Batch {info.name!r} is {info.state}: {info.remaining:,} of {info.total:,} messages to go{cancelled}."
 

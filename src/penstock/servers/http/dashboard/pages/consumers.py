@@ -68,8 +68,8 @@ async def release(request: Request, queue: str) -> Response:
     group, name = form.text("group") or "", form.text("consumer") or ""
     store = http_state(request).store
     count = await store.executor.write(lambda: store.engine.deregister(queue, group, name))
-    told = f"Consumer {shown(name)} was removed; {plural(count, 'message')} ready for others."
-    return back(request, "consumers", told=told)
+    notice = f"Consumer {shown(name)} was removed; {plural(count, 'message')} ready for others."
+    return back(request, "consumers", notice=notice)
 
 
 ROUTES = [

@@ -143,14 +143,14 @@ async def redrive(request: Request, queue: str) -> Response:
     fault = await _confirmed(request, queue, "redrive")
     source = await http_state(request).store.queue(queue)
     count = await source.redrive(fault.ids, group=fault.group)
-    told = f"Redriven: {figures.plural(count, 'message')} ready again in group {shown(fault.group)}."
-    return back(request, "queues", queue, "dead", told=told)
+    notice = f"Redriven: {figures.plural(count, 'message')} ready again in group {shown(fault.group)}."
+    return back(request, "queues", queue, "dead", notice=notice)
 
 
 async def purge(request: Request, queue: str) -> Response:
     fault = await _confirmed(request, queue, "purge")
     count = await (await http_state(request).store.queue(queue)).purge(fault.ids, group=fault.group)
-    return back(request, "queues", queue, "dead", told=f"Purged: {figures.plural(count, 'dead letter')} removed.")
+    return back(request, "queues", queue, "dead", notice=f"Purged: {figures.plural(count, 'dead letter')} removed.")
 
 
 async def _confirmed(request: Request, queue: str, action: str) -> Fault:

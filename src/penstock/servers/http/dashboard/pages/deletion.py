@@ -45,7 +45,7 @@ async def delete(request: Request, queue: str) -> Response:
     count = await (await state.store.queue(queue)).delete()
     state.queues_seen.pop(queue, None)
     await history_of(request).refresh()
-    return back(request, told=f"Queue {shown(queue)} is deleted, with {figures.plural(count, 'message')}.")
+    return back(request, notice=f"Queue {shown(queue)} is deleted, with {figures.plural(count, 'message')}.")
 
 
 ROUTES = [

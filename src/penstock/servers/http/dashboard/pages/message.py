@@ -118,7 +118,9 @@ async def settle(request: Request, queue: str, id: str) -> Response:
     (result,) = await source.settle([settlement])
     if not result.ok:
         raise result.error if result.error is not None else Refused("the lease was lost")
-    return back(request, "queues", queue, "messages", id, told=f"The message is now {result.state} in {shown(group)}.")
+    return back(
+        request, "queues", queue, "messages", id, notice=f"The message is now {result.state} in {shown(group)}."
+    )
 
 
 def _settlement(form: Form, held: Held) -> Settlement:
@@ -139,10 +141,10 @@ async def redrive(request: Request, queue: str, id: str) -> Response:
     form = await form_of(request)
     source = await http_state(request).store.queue(queue)
     count = await source.redrive([id], group=form.text("group"))
-    told = (
+    notice = (
         "Redriven: it is ready again, with attempts starting anew." if count else "It was not a dead letter any more."
     )
-    return back(request, "queues", queue, "messages", id, told=told, kind="good" if count else "bad")
+    return back(request, "queues", queue, "messages", id, notice=notice, kind="good" if count else "bad")
 
 
 async def purge(request: Request, queue: str, id: str) -> Response:
@@ -151,8 +153,8 @@ async def purge(request: Request, queue: str, id: str) -> Response:
     group = form.text("group") or ""
     confirmation.check(form.text("mark"), "purge", identity_of(request).name, queue, group, id)
     count = await (await http_state(request).store.queue(queue)).purge([id], group=group)
-    told = f"Purged: {figures.plural(count, 'dead letter')} removed."
-    return back(request, "queues", queue, "dead", told=told)
+    notice = f"Purged: {figures.plural(count, 'dead letter')} removed."
+    return back(request, "queues", queue, "dead", notice=notice)
 
 
 _MESSAGE = "/queues/{queue}/messages/{id}"

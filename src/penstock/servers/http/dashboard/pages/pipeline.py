@@ -32,7 +32,7 @@ HEAD_BYTES = 2048
 
 class RunRow(NamedTuple):
     run: PipelineRun
-    told: str
+    result: str
 
 
 async def show(request: Request) -> Response:
@@ -40,7 +40,7 @@ async def show(request: Request) -> Response:
     return page(
         request,
         "pipeline.html",
-        rows=[RunRow(run, told(run)) for run in status.runs],
+        rows=[RunRow(run, result_of(run)) for run in status.runs],
         lakes=status.lakes,
         report=status.report,
         can_show=status.report is not None and await asyncio.to_thread(_head, status.report) is not None,
@@ -61,7 +61,7 @@ async def _status(request: Request) -> PipelineStatus:
     return await store.executor.read(lambda: pipeline_status(store.engine))
 
 
-def told(run: PipelineRun) -> str:
+def result_of(run: PipelineRun) -> str:
     """The result of a run, in a few words."""
     if not run.ok:
         return run.error or "it did not say why"

@@ -23,7 +23,7 @@ async def change_policy(request: Request, queue: str) -> Response:
     form = await form_of(request)
     changes = _changes(form)
     if not changes:
-        return back(request, "queues", queue, told="The policy is as it was: no field had another value.")
+        return back(request, "queues", queue, notice="The policy is as it was: no field had another value.")
     source = await http_state(request).store.queue(queue)
     words = ("policy", identity_of(request).name, queue, *(f"{name}={value}" for name, value in changes.items()))
     if form.text("mark"):
@@ -41,8 +41,8 @@ async def change_policy(request: Request, queue: str) -> Response:
                 mark=mark,
             )
     await http_state(request).store.queue(queue, **changes)
-    told = ", ".join(f"{name} is now {_spelled(value) or 'none'}" for name, value in changes.items())
-    return back(request, "queues", queue, told=f"Policy changed: {told}.")
+    notice = ", ".join(f"{name} is now {_spelled(value) or 'none'}" for name, value in changes.items())
+    return back(request, "queues", queue, notice=f"Policy changed: {notice}.")
 
 
 def _changes(form: Form) -> dict[str, Any]:
@@ -59,8 +59,8 @@ def _asked(form: Form, policy: Policy, changes: dict[str, Any]) -> list[dict[str
     return [
         {
             "name": name,
-            "now": _told(name, getattr(policy, name)),
-            "then": _told(name, value),
+            "now": _shown_value(name, getattr(policy, name)),
+            "then": _shown_value(name, value),
             "value": form.text(name) or "",
             "was": form.text(f"was_{name}") or "",
         }
@@ -68,7 +68,7 @@ def _asked(form: Form, policy: Policy, changes: dict[str, Any]) -> list[dict[str
     ]
 
 
-def _told(name: str, value: object) -> str:
+def _shown_value(name: str, value: object) -> str:
     if isinstance(value, int | float) and not isinstance(value, bool) and name.endswith("_seconds"):
         return figures.duration(value)
     return _spelled(value) or "none"

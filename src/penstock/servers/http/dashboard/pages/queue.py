@@ -122,13 +122,13 @@ def _regions(request: Request, sample: Sample, queue: str, group: str | None) ->
 async def pause(request: Request, queue: str) -> Response:
     await known_queue(request, queue)
     await (await http_state(request).store.queue(queue)).pause()
-    return back(request, "queues", queue, told="Paused: nothing is handed out until you resume.")
+    return back(request, "queues", queue, notice="Paused: nothing is handed out until you resume.")
 
 
 async def resume(request: Request, queue: str) -> Response:
     await known_queue(request, queue)
     await (await http_state(request).store.queue(queue)).resume()
-    return back(request, "queues", queue, told="Resumed.")
+    return back(request, "queues", queue, notice="Resumed.")
 
 
 async def send(request: Request, queue: str) -> Response:
@@ -146,7 +146,7 @@ async def send(request: Request, queue: str) -> Response:
         headers=form.headers(),
         created_by=form.sender,
     )
-    return back(request, "queues", queue, "messages", message_id, told="Sent.")
+    return back(request, "queues", queue, "messages", message_id, notice="Sent.")
 
 
 async def flush(request: Request, queue: str) -> Response:
@@ -157,7 +157,7 @@ async def flush(request: Request, queue: str) -> Response:
             f"nothing was removed: to flush it, type the queue's name, not {shown(form.text('confirm'))}"
         )
     removed = await (await http_state(request).store.queue(queue)).flush()
-    return back(request, "queues", queue, told=f"Flushed: {figures.plural(removed, 'message')} removed.")
+    return back(request, "queues", queue, notice=f"Flushed: {figures.plural(removed, 'message')} removed.")
 
 
 ROUTES = [

@@ -57,20 +57,22 @@ def _ticks(schedule: Schedule) -> list[datetime]:
 async def pause(request: Request, schedule: str) -> Response:
     await _allowed(request, schedule)
     await http_state(request).store.pause_schedule(schedule)
-    return back(request, "schedules", told=f"Schedule {schedule!r} is paused; ticks until you resume it are not sent.")
+    return back(
+        request, "schedules", notice=f"Schedule {schedule!r} is paused; ticks until you resume it are not sent."
+    )
 
 
 async def resume(request: Request, schedule: str) -> Response:
     await _allowed(request, schedule)
     await http_state(request).store.resume_schedule(schedule)
-    return back(request, "schedules", told=f"Schedule {schedule!r} goes on.")
+    return back(request, "schedules", notice=f"Schedule {schedule!r} goes on.")
 
 
 async def run(request: Request, schedule: str) -> Response:
     found = await _allowed(request, schedule)
     message_id = await http_state(request).store.run_schedule(schedule)
-    told = f"Schedule {schedule!r} has sent this message; its ticks stay as they are."
-    return back(request, "queues", found.queue, "messages", message_id, told=told)
+    notice = f"Schedule {schedule!r} has sent this message; its ticks stay as they are."
+    return back(request, "queues", found.queue, "messages", message_id, notice=notice)
 
 
 async def _find(request: Request, name: str) -> Schedule | None:
@@ -137,13 +139,13 @@ async def _put(request: Request, form: Form, name: str, payload: bytes, content_
         content_type=content_type,
     )
     tick = "is paused" if made.paused else f"sends to {shown(queue)} next at {second(made.next_at)} UTC"
-    return back(request, "schedules", told=f"Schedule {name!r} {tick}.")
+    return back(request, "schedules", notice=f"Schedule {name!r} {tick}.")
 
 
 async def remove(request: Request, schedule: str) -> Response:
     await _allowed(request, schedule, Right.MANAGE)
     await http_state(request).store.unschedule(schedule)
-    return back(request, "schedules", told=f"Schedule {schedule!r} is removed; what it sent stays.")
+    return back(request, "schedules", notice=f"Schedule {schedule!r} is removed; what it sent stays.")
 
 
 ROUTES = [

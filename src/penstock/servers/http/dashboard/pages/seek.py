@@ -40,7 +40,7 @@ async def seek(request: Request, queue: str) -> Response:
                 mark=confirmation.mark_of(*words),
             )
     position = await source.seek(group, target)
-    return back(request, "queues", queue, told=f"Group {shown(group)} now stands at position {position}.")
+    return back(request, "queues", queue, notice=f"Group {shown(group)} now stands at position {position}.")
 
 
 def _target(form: Form) -> int | str | datetime:
