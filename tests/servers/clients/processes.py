@@ -17,7 +17,7 @@ from typing import Self
 from tests.ports import LOOPBACK, free_port
 
 # Generous, because the machine may be busy: a server that works is seen within a fraction of it.
-READY_SECONDS = 30.0
+READY_SECONDS = 60.0
 
 
 class ServerProcess:
