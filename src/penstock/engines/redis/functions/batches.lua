@@ -1,9 +1,9 @@
--- Batches: messages that are held until started, and end together. Members are elements of a set, so that a crash cannot
--- corrupt a count.
+-- Batches: messages that are held until started, and end together. Members are elements of a set, so that a crash
+-- cannot corrupt a count.
 --
--- A batch belongs to a queue; on one server its members may be in other queues too. A message names its batch by b:
--- q queue, n number, m member, l name. In the hash of batches: l name, state, total, cancelled, finish and abort (drafts),
--- created_at, ended_at, queues (a set of names).
+-- A batch belongs to a queue; on one server its members may be in other queues too. A message names its batch by b: q
+-- queue, n number, m member, l name. In the hash of batches: l name, state, total, cancelled, finish and abort
+-- (drafts), created_at, ended_at, queues (a set of names).
 
 local ENDED = { finished = true, cancelled = true }
 
@@ -55,7 +55,8 @@ end
 local function create(queue, name, after)
     local number = max(tonumber(call("HGET", queue.key, "batch") or 0), after or 0) + 1
     call("HSET", queue.key, "batch", whole(number))
-    local batch = { number = number, l = name, state = "open", total = 0, cancelled = 0, created_at = queue.now, queues = {} }
+    local batch = { number = number, l = name, state = "open", total = 0, cancelled = 0, created_at = queue.now,
+            queues = {} }
     local numbers = numbers_of(queue, name)
     numbers[#numbers + 1] = number
     call("HSET", queue.key .. ":bn", name, pack(numbers))
@@ -333,7 +334,8 @@ function batches.list(key, now, given)
     for _, where in pairs(pairs_of(call("HGETALL", queue.key .. ":bl" .. whole(batch.number)))) do
         local kind, number, name = where:match("^(.)(%d+)\n(.*)$")
         local own = queues.find(queues.other(queue, name), now)
-        local message = own and (kind == "p" and log.at(own, tonumber(number)) or kind == "h" and held.find(own, tonumber(number)))
+        local message = own and (kind == "p" and log.at(own, tonumber(number)) or kind == "h" and held.find(own,
+                tonumber(number)))
         if message then
             message.position = kind == "p" and tonumber(number) or nil
             found[#found + 1] = { kind == "p" and 0 or 1, tonumber(number), name, log.id_of(own, message), message.c }

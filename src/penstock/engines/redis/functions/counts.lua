@@ -45,7 +45,8 @@ local function stream_counts(queue, group)
     local every, lag = 0, 0
     for _, lane in ipairs(log.lanes(queue)) do
         every = every + lane.sent - lane.trimmed
-        lag = lag + (group.table == "messages" and log.count(queue, lane.name, max(group.stream, queue.trimmed), END) or 0)
+        lag = lag + (group.table == "messages" and log.count(queue, lane.name, max(group.stream, queue.trimmed), END)
+                or 0)
     end
     if group.table ~= "messages" then
         lag = windows.count_ended(queue, group.stream)
@@ -74,7 +75,8 @@ function inspection.stats(key, now)
             local counts = inspection.group_counts(queue, group)
             local available = counts.unread - counts.skipped
             local oldest = (available > 0 or counts.redo > 0) and oldest_ready(queue, group)
-            for _, value in ipairs({ available, counts.leased, counts.redo, counts.backing_off, counts.dead, counts.consumers }) do
+            for _, value in ipairs({ available, counts.leased, counts.redo, counts.backing_off, counts.dead,
+                    counts.consumers }) do
                 row[#row + 1] = value
             end
             row[#row + 1] = oldest and max(0, now - oldest)

@@ -175,14 +175,16 @@ function cursors.rewind(queue, group, lane, before, position)
                 outcomes.uncount(group, state, 1)
                 letters.delete(queue, group, one)
             elseif begin then
-                audit.record(queue, group, { event = "seek", state = "ready", first = begin, last = one - 1, by = "system", attempt = 0 })
+                audit.record(queue, group, { event = "seek", state = "ready", first = begin, last = one - 1,
+                        by = "system", attempt = 0 })
                 begin = nil
             end
         end
     end
 end
 
--- Messages ahead of the cursor that have ended are ready again too, such as those that were leased during an earlier seek.
+-- Messages ahead of the cursor that have ended are ready again too, such as those that were leased during an earlier
+-- seek.
 function cursors.revive_skipped(queue, group, lane, after)
     for _, position in ipairs(cursors.skipped_in(queue, group, lane, after, END)) do
         local state = ended_between(queue, group, position, position)[position]

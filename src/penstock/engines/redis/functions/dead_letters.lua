@@ -3,11 +3,13 @@
 
 function letters.insert(queue, group, step)
     for position = step.first, step.last do
-        call("HSET", group.letters, whole(position), pack({ o = step.state, r = step.reason, n = step.attempt, at = queue.now }))
+        call("HSET", group.letters, whole(position), pack({ o = step.state, r = step.reason, n = step.attempt,
+                at = queue.now }))
         call("ZADD", group.letter_times, whole(queue.now), padded(position))
     end
     call("PUBLISH", queue.prefix .. ":dead", cjson.encode({
-        queue = queue.name, group = group.name, first = whole(step.first), last = whole(step.last), outcome = step.state,
+        queue = queue.name, group = group.name, first = whole(step.first), last = whole(step.last),
+                outcome = step.state,
     }))
 end
 
@@ -43,14 +45,17 @@ function letters.list(key, now, given)
         local edge = before[2] + (group.name < before[3] and 1 or 0)
         local taken, from, members = 0, 0, nil
         repeat
-            members = call("ZREVRANGEBYSCORE", group.letter_times, whole(before[1]), "-inf", "WITHSCORES", "LIMIT", from, 1000)
+            members = call("ZREVRANGEBYSCORE", group.letter_times, whole(before[1]), "-inf", "WITHSCORES", "LIMIT",
+                    from, 1000)
             for i = 1, #members, 2 do
                 local position, at = tonumber(members[i]), tonumber(members[i + 1])
                 local letter = letters.find(group, position)
-                if taken < given.limit and (at < before[1] or position < edge) and (not given.outcome or letter.o == given.outcome) then
+                if taken < given.limit and (at < before[1] or position < edge) and (not given.outcome
+                        or letter.o == given.outcome) then
                     local message = log.at(queue, position)
                     found[#found + 1] = {
-                        group.name, position, letter.o, optional(letter.r), letter.n, at, message.c, optional(message.i),
+                        group.name, position, letter.o, optional(letter.r), letter.n, at, message.c,
+                                optional(message.i),
                         optional(message.t), optional(message.h), message.payload,
                     }
                     taken = taken + 1

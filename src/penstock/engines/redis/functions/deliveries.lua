@@ -15,7 +15,8 @@ local function row_of(queue, message, attempt, ends_at)
     end
     return {
         message.position, message.c, optional(message.i), optional(message.t), optional(message.h), optional(message.x),
-        optional(message.d), optional(message.a), optional(message.k), optional(message.b and batches.name_of(queue, message.b)),
+        optional(message.d), optional(message.a), optional(message.k), optional(message.b and batches.name_of(queue,
+                message.b)),
         optional(message.y), message.payload, message.p or 0, attempt, ends_at,
     }
 end

@@ -116,7 +116,8 @@ held.upto = numbers_upto
 
 local function release(queue, numbers, event)
     for _, position in ipairs(append(queue, numbers, false)) do
-        audit.record(queue, nil, { event = event, state = "ready", first = position, last = position, by = "system", attempt = 0 })
+        audit.record(queue, nil, { event = event, state = "ready", first = position, last = position, by = "system",
+                attempt = 0 })
     end
 end
 
@@ -155,7 +156,8 @@ end
 function promotion.withdraw(queue, numbers, step)
     for _, position in ipairs(append(queue, numbers, true)) do
         outcomes.finish_unread(queue, {
-            event = step.event, state = step.state, first = position, last = position, by = step.by, reason = step.reason,
+            event = step.event, state = step.state, first = position, last = position, by = step.by,
+                    reason = step.reason,
             attempt = 0,
         })
     end

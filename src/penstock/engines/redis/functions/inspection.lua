@@ -5,7 +5,8 @@ function inspection.row(queue, message)
     return {
         optional(message.position), message.p or 0, message.c, log.id_of(queue, message), optional(message.t),
         optional(message.h), optional(message.x), optional(message.d), optional(message.a), optional(message.k),
-        optional(message.b and batches.name_of(queue, message.b)), optional(message.y), optional(message.v), message.payload,
+        optional(message.b and batches.name_of(queue, message.b)), optional(message.y), optional(message.v),
+                message.payload,
     }
 end
 
@@ -70,7 +71,8 @@ local function candidates(queue, group)
     for _, one in ipairs(group and tracked.every(group) or {}) do
         local position, row = one[1], one[2]
         local is_due = row.state == "ready" or row.until_at <= queue.now
-        if is_due and not is_over(queue, row.x, row.d) and (row.state ~= "leased" or decisions.has_retries(queue.policy, row.attempt)
+        if is_due and not is_over(queue, row.x, row.d) and (row.state ~= "leased"
+                or decisions.has_retries(queue.policy, row.attempt)
                 and not queues.at_most_once(queue)) then
             found[#found + 1] = { row.p, 0, position, row.s }
         end
@@ -139,7 +141,8 @@ end
 function inspection.between(queue, after, upto, limit, backwards)
     local found, first, last = {}, max(after, queue.trimmed) + 1, min(upto or END, queue.last)
     while #found < limit and first <= last do
-        local rows = backwards and log.read_backwards(queue, last, first, min(1000, limit)) or log.read(queue, first, last, min(1000, limit))
+        local rows = backwards and log.read_backwards(queue, last, first, min(1000, limit)) or log.read(queue, first,
+                last, min(1000, limit))
         for _, message in ipairs(rows) do
             if backwards then
                 last = message.position - 1
@@ -211,7 +214,8 @@ function inspection.audit(key, now, given)
     local was_held = not message.position or message.v or message.w
     local found = { { message.c, "send", was_held and "held" or "ready", message.y or "system", false, false, 0 } }
     for _, entry in ipairs(message.position and audit.entries(queue, message.position) or {}) do
-        found[#found + 1] = { entry.a, entry.e, entry.s, entry.b or "system", optional(entry.n), optional(entry.r), entry.t or 0 }
+        found[#found + 1] = { entry.a, entry.e, entry.s, entry.b or "system", optional(entry.n), optional(entry.r),
+                entry.t or 0 }
     end
     return found
 end
@@ -280,7 +284,8 @@ function inspection.situation(key, now, given)
     local facts = { now = now, state = "ready" }
     local function answer()
         return {
-            now, facts.state, optional(facts.reason), optional(facts.attempt), facts.until_at or 0, optional(facts.consumer),
+            now, facts.state, optional(facts.reason), optional(facts.attempt), facts.until_at or 0,
+                    optional(facts.consumer),
             optional(facts.batch), optional(facts.position), facts.no_group and 0 or 1, facts.is_stream and 1 or 0,
             facts.is_dead_letter and 1 or 0, facts.is_passed and 1 or 0, facts.is_blocked and 1 or 0,
             facts.is_paused and 1 or 0, facts.lag or 0, facts.consumers or 0,
@@ -303,7 +308,8 @@ function inspection.situation(key, now, given)
     end
     local row, lease = tracked.find(group, position), leases.at(group, position)
     if row and row.state ~= "ready" then
-        facts.state, facts.attempt, facts.until_at, facts.consumer, facts.reason = row.state, row.attempt, row.until_at, row.consumer, row.reason
+        facts.state, facts.attempt, facts.until_at, facts.consumer, facts.reason = row.state, row.attempt,
+                row.until_at, row.consumer, row.reason
     elseif lease and not row then
         facts.state, facts.attempt, facts.until_at, facts.consumer = "leased", 1, lease.ends_at, lease.consumer
     else
@@ -311,7 +317,8 @@ function inspection.situation(key, now, given)
         facts.position, facts.attempt, facts.reason = position, row and row.attempt, row and row.reason
         facts.is_passed = not row and position <= cursors.position(queue, group, log.lane_of(log.at(queue, position)))
         facts.is_blocked = queue.policy.ordered and next(deliveries.blocked_shards(queue, group)) ~= nil
-        facts.is_paused, facts.lag, facts.consumers = queue.policy.paused, counts.unread - counts.skipped, counts.consumers
+        facts.is_paused, facts.lag, facts.consumers = queue.policy.paused, counts.unread - counts.skipped,
+                counts.consumers
     end
     return answer()
 end

@@ -1,12 +1,13 @@
 -- Leases: messages in flight, and messages that a group tracks one by one.
 --
--- First attempts are leased as ranges, one element for a whole receive, in two sorted sets: by last position and by end.
--- A message is tracked once it differs from its neighbours: it is retried, or its lease ends at a time of its own.
+-- First attempts are leased as ranges, one element for a whole receive, in two sorted sets: by last position and by
+-- end. A message is tracked once it differs from its neighbours: it is retried, or its lease ends at a time of its own.
 -- Tracked messages are a hash by position, with sorted sets of the held, ready, leased and expiring ones.
 
 local function range_of(member)
     local row = unpacked(member)
-    return { first = row[1], last = row[2], token = row[3], lane = row[4], consumer = row[5], ends_at = row[6], member = member }
+    return { first = row[1], last = row[2], token = row[3], lane = row[4], consumer = row[5], ends_at = row[6],
+            member = member }
 end
 
 function leases.add(group, first, last, token, lane, consumer, ends_at)
@@ -114,7 +115,8 @@ end
 -- Positions of a set in its order, up to a score.
 function tracked.upto(group, set, score, limit)
     local found = {}
-    for _, member in ipairs(call("ZRANGEBYSCORE", group.tracked .. set, "-inf", whole(score), "LIMIT", 0, limit or -1)) do
+    for _, member in ipairs(call("ZRANGEBYSCORE", group.tracked .. set, "-inf", whole(score), "LIMIT", 0, limit
+            or -1)) do
         found[#found + 1] = tonumber(member)
     end
     return found
@@ -150,14 +152,16 @@ function leases.flight_in(queue, lease, position)
     local message = lane.is_checked and log.at(queue, position) or {}
     return {
         position = position, lane = lease.lane, priority = lane.priority, shard = lane.shard, attempt = 1,
-        expires_at = message.x, deadline_at = message.d, batch = message.b, cancelled = batches.is_cancelled(queue, message.b),
+        expires_at = message.x, deadline_at = message.d, batch = message.b, cancelled = batches.is_cancelled(queue,
+                message.b),
         token = lease.token, consumer = lease.consumer, lease = lease, ends_at = lease.ends_at,
     }
 end
 
 function leases.tracked_flight(queue, position, row)
     return {
-        position = position, lane = row.lane, priority = row.p, shard = row.s, attempt = row.attempt, expires_at = row.x,
+        position = position, lane = row.lane, priority = row.p, shard = row.s, attempt = row.attempt,
+                expires_at = row.x,
         deadline_at = row.d, batch = row.b, cancelled = batches.is_cancelled(queue, row.b), token = row.token,
         consumer = row.consumer, reason = row.reason, ends_at = row.until_at, trace = row.trace,
     }
@@ -190,7 +194,8 @@ end
 function leases.track(group, flight, change)
     tracked.put(group, flight.position, {
         lane = flight.lane, p = flight.priority, s = flight.shard, state = change.state, attempt = change.attempt,
-        until_at = change.until_at, x = change.expires_at, d = flight.deadline_at, b = flight.batch, token = flight.token,
+        until_at = change.until_at, x = change.expires_at, d = flight.deadline_at, b = flight.batch,
+                token = flight.token,
         consumer = change.consumer, reason = change.reason, trace = flight.trace,
     })
 end

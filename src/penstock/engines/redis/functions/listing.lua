@@ -1,7 +1,8 @@
 -- Pages of live messages by state, without payloads; and what only the Redis Streams commands need.
 
 local function summary(queue, message, attempt, reason, due_at)
-    return { log.id_of(queue, message), message.position or false, message.c, attempt, optional(reason), optional(due_at) }
+    return { log.id_of(queue, message), message.position or false, message.c, attempt, optional(reason),
+            optional(due_at) }
 end
 
 -- Ready messages after a place (priority, kind, position): best priority first, retries before unread messages.
@@ -43,7 +44,8 @@ function listing.held(key, now, given)
         if message.o then
             found[#found + 1] = { 2, message.b.n, 0, message.number, summary(queue, message, 0), optional(name) }
         else
-            found[#found + 1] = { 0, message.v, 0, message.number, summary(queue, message, 0, nil, message.v), optional(name) }
+            found[#found + 1] = { 0, message.v, 0, message.number, summary(queue, message, 0, nil, message.v),
+                    optional(name) }
         end
     end
     for _, position in ipairs(group and tracked.upto(group, "d", END) or {}) do
@@ -138,7 +140,8 @@ end
 function listing.places(key, now, given)
     local queue = queues.find(key, now)
     local found = {}
-    for _, message in ipairs(queue and inspection.between(queue, given.after, given.upto, given.limit, given.backwards) or {}) do
+    for _, message in ipairs(queue and inspection.between(queue, given.after, given.upto, given.limit,
+            given.backwards) or {}) do
         if not message.x or message.x > now then
             found[#found + 1] = { message.position, message.c, #message.payload }
         end
@@ -203,5 +206,6 @@ function claims.take_over(key, now, given)
             free[#free + 1] = position
         end
     end
-    return { group.name, queue.salt, { deliveries.receive_again(queue, group, given.consumer, free, given.lease_seconds) } }
+    return { group.name, queue.salt, { deliveries.receive_again(queue, group, given.consumer, free,
+            given.lease_seconds) } }
 end

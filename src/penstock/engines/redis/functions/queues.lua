@@ -11,7 +11,8 @@ local function decoded(policy)
     return known
 end
 
-local FIELDS = { "policy", "created_at", "salt", "last", "entry", "held", "trimmed", "trimmed_entry", "token", "primary" }
+local FIELDS = { "policy", "created_at", "salt", "last", "entry", "held", "trimmed", "trimmed_entry", "token",
+        "primary" }
 
 function queues.find(key, now)
     if opened[key] then

@@ -1,7 +1,7 @@
 -- Removing messages for good: single ones, or the oldest ones, before retention would; emptying and deleting queues.
 --
--- A message that is live ends first: it is counted as cancelled in the group, its lease is lost, its address is freed and
--- its batch continues without it. Trimming keeps dead letters, as retention does; removing deletes them too.
+-- A message that is live ends first: it is counted as cancelled in the group, its lease is lost, its address is freed
+-- and its batch continues without it. Trimming keeps dead letters, as retention does; removing deletes them too.
 
 local function step_of(first, last, attempt)
     return {
@@ -196,7 +196,8 @@ local function flush_group(queue, group)
     if group.stream then
         call("HSET", group.key, "stream", whole(group.table == "messages" and queue.last or queue.entry))
     end
-    call("DEL", group.leases, group.lease_ends, group.cursors, group.tracked, group.tracked .. "d", group.tracked .. "r",
+    call("DEL", group.leases, group.lease_ends, group.cursors, group.tracked, group.tracked .. "d",
+            group.tracked .. "r",
         group.tracked .. "l", group.tracked .. "x", group.skips, group.letters, group.letter_times)
 end
 

@@ -135,7 +135,8 @@ end
 -- Whether a dead letter or a retry of a group keeps the message.
 local function is_kept(every, position)
     for _, group in ipairs(every) do
-        if call("HEXISTS", group.letters, whole(position)) == 1 or call("HEXISTS", group.tracked, whole(position)) == 1 then
+        if call("HEXISTS", group.letters, whole(position)) == 1 or call("HEXISTS", group.tracked,
+                whole(position)) == 1 then
             return true
         end
     end
@@ -275,7 +276,8 @@ local function expire_held(queue)
     end
     table.sort(numbers)
     for _, number in ipairs(numbers) do
-        promotion.withdraw(queue, { number }, { event = over[number], state = "expired", by = "system", reason = REASONS[over[number]] })
+        promotion.withdraw(queue, { number }, { event = over[number], state = "expired", by = "system",
+                reason = REASONS[over[number]] })
     end
     return #numbers
 end
@@ -311,8 +313,8 @@ local function expire_unread(queue, group)
     return count
 end
 
--- One pass: counts of reclaimed, promoted, expired, trimmed, purged messages and removed consumers, and whether there is
--- more to do.
+-- One pass: counts of reclaimed, promoted, expired, trimmed, purged messages and removed consumers, and whether there
+-- is more to do.
 function retention.sweep(key, now)
     local queue = queues.find(key, now)
     if not queue then
@@ -335,7 +337,8 @@ function retention.sweep(key, now)
     end
     local purged = retention.purge(queue)
     local trimmed, more_to_trim = retention.trim(queue)
-    batches.trim(queue, now - microseconds(queue.policy.history_seconds), cursors.sent_from(queue, queue.trimmed + 1) or END)
+    batches.trim(queue, now - microseconds(queue.policy.history_seconds), cursors.sent_from(queue, queue.trimmed + 1)
+            or END)
     sink.drop_abandoned(queue)
     return { reclaimed, promoted, expired, trimmed, purged, removed, (has_more or more_to_trim) and 1 or 0 }
 end

@@ -20,7 +20,8 @@ function settlements.conclude(queue, group, flight, event, reason, delay_seconds
     end
     audit.record(queue, group, step)
     leases.track(group, flight, {
-        state = decision.state, attempt = decision.attempt, until_at = decision.due_at, expires_at = decision.expires_at,
+        state = decision.state, attempt = decision.attempt, until_at = decision.due_at,
+                expires_at = decision.expires_at,
         reason = reason or flight.reason,
     })
     if queues.keeps_order(queue) and event ~= "release" then
@@ -41,7 +42,8 @@ function settlements.release_later(queue, group, blocking)
     end
     for _, one in ipairs(tracked.every(group)) do
         local row = one[2]
-        if row.state == "leased" and row.token == blocking.token and row.s == blocking.shard and one[1] > blocking.position then
+        if row.state == "leased" and row.token == blocking.token and row.s == blocking.shard
+                and one[1] > blocking.position then
             behind[#behind + 1] = one[1]
         end
     end

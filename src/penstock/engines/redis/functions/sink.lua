@@ -1,6 +1,6 @@
 -- The sink: messages staged part by part, then sent all at once and only once. A stage is a list of packed drafts; the
--- hash of stages says which key and part each belongs to. The ledger entries of releases are kept with the queue, so that
--- a release is one call in one slot.
+-- hash of stages says which key and part each belongs to. The ledger entries of releases are kept with the queue, so
+-- that a release is one call in one slot.
 
 local ABANDONED = 24 * 3600 * 1000000
 
@@ -45,7 +45,8 @@ function sink.release(key, now, given)
         local drafts = {}
         for _, part in ipairs(given.parts) do
             for _, stage in ipairs(stages) do
-                for _, row in ipairs(stage.key == given.key and stage.part == part and call("LRANGE", queue.key .. ":st" .. whole(stage.number), 0, -1) or {}) do
+                for _, row in ipairs(stage.key == given.key and stage.part == part and call("LRANGE",
+                        queue.key .. ":st" .. whole(stage.number), 0, -1) or {}) do
                     drafts[#drafts + 1] = unpacked(row)
                 end
             end

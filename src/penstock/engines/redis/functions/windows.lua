@@ -1,5 +1,5 @@
--- Windows: what a reader by window needs. A row of the log is known by its position, one of the audit by its number; both
--- become visible in order, because the server runs one call at a time.
+-- Windows: what a reader by window needs. A row of the log is known by its position, one of the audit by its number;
+-- both become visible in order, because the server runs one call at a time.
 
 -- Record the last message up to a position; called before these are trimmed.
 function windows.keep_last(queue, upto)
@@ -174,7 +174,8 @@ local function message_columns(queue, message, given)
     return {
         message.position, log.id_of(queue, message), message.c, message.p or 0, message.s or 0, optional(message.t),
         optional(given.headers and message.h or nil), optional(message.x), optional(message.d), optional(message.a),
-        optional(message.k), optional(message.b and batches.name_of(queue, message.b)), optional(message.y), optional(message.v),
+        optional(message.k), optional(message.b and batches.name_of(queue, message.b)), optional(message.y),
+                optional(message.v),
         optional(given.payload and message.payload or nil),
     }
 end
@@ -211,7 +212,8 @@ function windows.read_entries(key, now, given)
                 local row = given.messages and message_columns(queue, message, given)
                     or { message.position, log.id_of(queue, message), message.c }
                 for _, value in ipairs({
-                    entry.number, optional(entry.n), entry.s, optional(entry.r), entry.t or 0, optional(entry.b), entry.a,
+                    entry.number, optional(entry.n), entry.s, optional(entry.r), entry.t or 0, optional(entry.b),
+                            entry.a,
                     entry.e, optional(entry.k),
                 }) do
                     row[#row + 1] = value
