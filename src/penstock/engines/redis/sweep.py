@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 
 def sweep(engine: RedisEngine) -> SweepReport:
-    fired = schedules.fire(engine)
     totals = [0] * 6
     for name in engine.database.registered():
         has_more = 1
@@ -21,5 +20,7 @@ def sweep(engine: RedisEngine) -> SweepReport:
             totals = [total + count for total, count in zip(totals, counts, strict=True)]
     if any(totals):
         engine.database.publish()
+    # Last, because a full server refuses sends: what was trimmed may make room for them.
+    fired = schedules.fire(engine)
     reclaimed, promoted, expired, trimmed, purged, removed = totals
     return SweepReport(reclaimed, promoted, expired, fired, trimmed, purged, removed)

@@ -10,6 +10,8 @@ local call, pack, unpacked, floor, min, max, format
 
 local LIVE = { held = true, ready = true, leased = true }
 local END = 9007199254740991
+-- Elements of a sorted set that are read at a time, where a loop may end before the last.
+local AT_A_TIME = 100
 
 -- The queues that this call has opened, by key: two parts of a call share one state.
 local opened = {}
@@ -104,3 +106,5 @@ local function verb(name, handler, flags)
 end
 
 local READS = { "no-writes" }
+-- What ends or removes messages works at maxmemory too: it is the way back.
+local ENDS = { "allow-oom" }

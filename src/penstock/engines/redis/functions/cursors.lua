@@ -161,10 +161,8 @@ function cursors.rewind(queue, group, lane, before, position)
                 cursors.skip(group, one)
             end
         end
-        for _, one in ipairs(tracked.every(group)) do
-            if one[1] >= first and one[1] <= last then
-                cursors.skip(group, one[1])
-            end
+        for _, one in ipairs(tracked.between(group, first, last)) do
+            cursors.skip(group, one[1])
         end
         local states = ended_between(queue, group, first, last)
         local begin

@@ -45,14 +45,18 @@ end
 
 -- Ranges between two positions, in order.
 function leases.between(group, first, last)
-    local found = {}
-    for _, member in ipairs(call("ZRANGEBYSCORE", group.leases, whole(first), "+inf")) do
-        local lease = range_of(member)
-        if lease.first > last then
-            break
+    local found, from = {}, whole(first)
+    repeat
+        local members = call("ZRANGEBYSCORE", group.leases, from, "+inf", "LIMIT", 0, AT_A_TIME)
+        for _, member in ipairs(members) do
+            local lease = range_of(member)
+            if lease.first > last then
+                return found
+            end
+            from = "(" .. whole(lease.last)
+            found[#found + 1] = lease
         end
-        found[#found + 1] = lease
-    end
+    until #members == 0
     return found
 end
 
@@ -141,6 +145,26 @@ function tracked.every(group)
     table.sort(found, function(one, other)
         return one[1] < other[1]
     end)
+    return found
+end
+
+-- Tracked messages between two positions, in log order.
+function tracked.between(group, first, last)
+    local found = {}
+    if last - first < call("HLEN", group.tracked) then
+        for position = first, last do
+            local row = tracked.find(group, position)
+            if row then
+                found[#found + 1] = { position, row }
+            end
+        end
+        return found
+    end
+    for _, one in ipairs(tracked.every(group)) do
+        if one[1] >= first and one[1] <= last then
+            found[#found + 1] = one
+        end
+    end
     return found
 end
 

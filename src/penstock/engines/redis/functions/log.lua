@@ -114,15 +114,19 @@ function log.runs(queue, lane, after, upto, limit)
     if upto <= after then
         return found
     end
-    local rows = call("ZRANGEBYSCORE", queue.key .. ":r" .. lane, "(" .. whole(after), "+inf", "WITHSCORES", "LIMIT", 0,
-        limit or -1)
-    for i = 1, #rows, 2 do
-        local first, last = max(tonumber(rows[i]), after + 1), min(tonumber(rows[i + 1]), upto)
-        if first > upto then
-            break
+    local from = after
+    repeat
+        local rows = call("ZRANGEBYSCORE", queue.key .. ":r" .. lane, "(" .. whole(from), "+inf", "WITHSCORES", "LIMIT", 0,
+            min(limit or AT_A_TIME, AT_A_TIME))
+        for i = 1, #rows, 2 do
+            local first = max(tonumber(rows[i]), after + 1)
+            if first > upto or #found == limit then
+                return found
+            end
+            from = tonumber(rows[i + 1])
+            found[#found + 1] = { first, min(from, upto) }
         end
-        found[#found + 1] = { first, last }
-    end
+    until #rows == 0
     return found
 end
 

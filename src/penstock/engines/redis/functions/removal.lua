@@ -31,11 +31,9 @@ end
 -- End the messages of a range in every group in which they are live.
 local function end_live(queue, first, last)
     for _, group in ipairs(groups.leasing(queue)) do
-        for _, one in ipairs(tracked.every(group)) do
-            if one[1] >= first and one[1] <= last then
-                tracked.remove(group, one[1])
-                outcomes.finish(queue, group, step_of(one[1], one[1], one[2].attempt), one[2].lane, false)
-            end
+        for _, one in ipairs(tracked.between(group, first, last)) do
+            tracked.remove(group, one[1])
+            outcomes.finish(queue, group, step_of(one[1], one[1], one[2].attempt), one[2].lane, false)
         end
         for _, lease in ipairs(leases.between(group, first, last)) do
             local from, upto = max(first, lease.first), min(last, lease.last)
@@ -87,7 +85,6 @@ local function remove_at(queue, position)
     call("HSET", queue.key .. ":rm", whole(position), whole(message.c))
     audit.clear(queue, position)
     retention.forget(queue, message)
-    windows.drop_removed(queue, queue.trimmed)
 end
 
 function removal.remove(key, now, given)
