@@ -21,14 +21,14 @@ from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
-PATIENCE_SECONDS = 180
+PATIENCE_SECONDS = 500
 
 
 def wait_for(condition: Callable[[], Any], what: str) -> Any:
     ends = time.monotonic() + PATIENCE_SECONDS
     while not (found := condition()):
         assert time.monotonic() < ends, f"waited too long for {what}"
-        time.sleep(0.05)  # poll interval for other processes, which send no signal
+        time.sleep(0.01)  # poll interval for other processes, which send no signal
     return found
 
 
@@ -62,6 +62,13 @@ class Driver:
         assert select.select([answers], [], [], PATIENCE_SECONDS)[0], self.log.read_text()
         assert answers.readline() == b"done\n", self.log.read_text()
         self.is_idle = True
+
+    def freeze(self) -> None:
+        """Stop handing out tasks."""
+        os.killpg(self.process.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        os.killpg(self.process.pid, signal.SIGCONT)
 
     def kill(self) -> None:
         """Kill the driver's Python and Java processes."""

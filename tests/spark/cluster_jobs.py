@@ -48,7 +48,7 @@ def handle(spark: SparkSession, url: str) -> None:
 
 def keep(spark: SparkSession, url: str, path: str) -> None:
     """Update a lake, with many small tasks."""
-    rows.ROWS_PER_TASK = 200
+    rows.ROWS_PER_TASK = 100
     with penstock.connect(url) as store:
         archive(spark, open_lake(spark, store.engine, path, create=True), url)
 

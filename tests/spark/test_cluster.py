@@ -113,8 +113,11 @@ def test_lake_equals_the_store_after_killed_drivers_and_executors(
 
     driver = cluster.drive("keep", url, str(path))
     wait_for(lambda: written() >= 2, "the first files")
+    # Frozen, so that files are left to be written however long the kill takes on a busy machine.
+    driver.freeze()
     cluster.kill_executor()
     before = written()
+    driver.go_on()
     wait_for(lambda: written() > before, "files after an executor was killed")
     driver.kill()
     assert not store.engine.ledger("lake", f"{lake_id(path)}/window/"), "the driver was killed too late"
