@@ -31,7 +31,6 @@ from penstock.chaos.server import OwnPair, OwnServer
 from penstock.chaos.store_roles import insist, undo_prepared
 from penstock.chaos.watch import Watch
 
-REMOVAL_SECONDS = 20
 # A run of this length must not fill the store: finished messages are kept for a while only, and dead letters are
 # removed once they were noted.
 LONG_SECONDS = 300
@@ -282,21 +281,16 @@ class Course:
         drain.read_audits(events, self.options.seed)
 
     def _remove(self) -> None:
-        """The queues of the run, with all they hold. Workers that were killed count as registered for a while."""
+        """The queues of the run, with all they hold."""
         if self.server is not None:
             return
         self.store.unschedule(self.queues["ticks"])
-        for queue in self.queues.values():
-            ends = time.monotonic() + REMOVAL_SECONDS
-            while True:
-                try:
-                    self.store.queue(queue).delete()
-                    break
-                except penstock.Refused:
-                    if time.monotonic() > ends:
-                        raise
-                    self.store.sweep()
-                    time.sleep(0.2)
+        for name in self.queues.values():
+            queue = self.store.queue(name)
+            # Workers that were killed count as registered for a while, and a queue with consumers is not deleted.
+            for consumer in queue.consumers():
+                queue.register(consumer.name, group=consumer.group).deregister()
+            queue.delete()
 
 
 def counted(events: list[Event], faults: Counter[str]) -> dict[str, int]:

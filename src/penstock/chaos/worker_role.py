@@ -16,8 +16,9 @@ from penstock.chaos.history import Recorder
 from penstock.chaos.plan import LEASE_SECONDS, POISON, ActorPlan
 from penstock.chaos.ports.python import taken
 
-# Longer than a lease: what a frozen worker held is taken over when its lease ends, which is what the checker knows.
-HEARTBEAT_SECONDS = 3.0
+# Much longer than a lease, and than a crash of the server with the recovery of its clients: what a worker held is taken
+# over when its lease ends, which is what the checker knows, and not when the worker is removed for its silence.
+HEARTBEAT_SECONDS = 10.0
 
 
 class NotedWorker(penstock.Worker):
