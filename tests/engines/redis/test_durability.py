@@ -43,7 +43,7 @@ def test_a_call_says_how_many_replicas_have_it() -> None:
         with penstock.connect(server.url) as store:
             store.migrate()
         with (
-            penstock.connect(f"{server.url}?durability=replicas=1", busy_seconds=0.2) as store,
+            penstock.connect(f"{server.url}?durability=replicas=1&confirm_seconds=0.05") as store,
             pytest.raises(penstock.StoreUnavailable, match="0 of 1 replicas"),
         ):
             store.queue("orders").send(1)

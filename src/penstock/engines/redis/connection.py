@@ -49,7 +49,6 @@ class RedisDatabase:
         clock: Callable[[], int] | None,
         random: Callable[[], float],
         durability: Durability,
-        busy_seconds: float,
     ) -> None:
         self.client = client
         self.name = name
@@ -57,7 +56,6 @@ class RedisDatabase:
         self.clock = clock
         self.random = random
         self._durability = durability
-        self._busy_seconds = busy_seconds
         self._has_waitaof: bool | None = None
         self.on_commit: Callable[[], None] = lambda: None
         self.may_publish: Callable[[], bool] = lambda: False
@@ -132,7 +130,7 @@ class RedisDatabase:
 
     def _confirmed(self, words: Sequence[Any]) -> Any:
         """Call on one connection, and wait on it until the disk or the replicas have what the call wrote."""
-        milliseconds = max(1, int(self._busy_seconds * 1000) // 2)
+        milliseconds = max(1, int(self._durability.confirm_seconds * 1000))
         wanted = self._durability.replicas
         if wanted:
             wait: tuple[Any, ...] = ("WAIT", wanted, milliseconds)

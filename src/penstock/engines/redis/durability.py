@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from penstock.domain.errors import InvalidUrl
-from penstock.domain.validation import shown
+from penstock.domain.validation import check_seconds, shown
 
 
 class Durability(NamedTuple):
@@ -13,6 +13,7 @@ class Durability(NamedTuple):
 
     aof: bool = False
     replicas: int = 0
+    confirm_seconds: float = 0
 
     @property
     def is_awaited(self) -> bool:
@@ -22,12 +23,16 @@ class Durability(NamedTuple):
 MEMORY = Durability()
 
 
-def parse(text: str) -> Durability:
+def parse(text: str, confirm_seconds: str) -> Durability:
+    try:
+        seconds = check_seconds("confirm_seconds", float(confirm_seconds), above=True)
+    except ValueError:
+        raise InvalidUrl(f"confirm_seconds must be a number of seconds above 0, not {shown(confirm_seconds)}") from None
     if text == "memory":
         return MEMORY
     if text == "aof":
-        return Durability(aof=True)
+        return Durability(aof=True, confirm_seconds=seconds)
     kind, _, count = text.partition("=")
     if kind == "replicas" and count.isascii() and count.isdigit() and int(count) > 0:
-        return Durability(replicas=int(count))
+        return Durability(replicas=int(count), confirm_seconds=seconds)
     raise InvalidUrl(f"durability must be memory, aof or replicas=N, not {shown(text)}")

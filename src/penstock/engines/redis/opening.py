@@ -15,7 +15,9 @@ from penstock.engines.redis.durability import parse
 from penstock.engines.redis.engine import RedisEngine
 
 PREFIX = "penstock"
-_OWN = ("prefix", "durability")
+# How long a call waits for the disk or the replicas.
+CONFIRM_SECONDS = 5
+_OWN = ("prefix", "durability", "confirm_seconds")
 
 
 def open_redis(
@@ -32,16 +34,20 @@ def open_redis(
     prefix = own.get("prefix", PREFIX)
     if not prefix or "{" in prefix or "}" in prefix:
         raise InvalidUrl(f"prefix {shown(prefix)} must be a text without braces: it begins the name of every key")
-    durability = parse(own.get("durability", "memory"))
+    durability = parse(own.get("durability", "memory"), own.get("confirm_seconds", str(CONFIRM_SECONDS)))
     scheme = "unix" if parts.scheme == "redis+unix" else parts.scheme
     query = f"?{urlencode(options)}" if options else ""
     address = f"{scheme}://{parts.netloc}{parts.path}{query}"
     try:
         client = redis.Redis.from_url(
-            address, socket_timeout=busy_seconds, socket_connect_timeout=busy_seconds, retry=no_retry(), protocol=2
+            address,
+            socket_timeout=busy_seconds + durability.confirm_seconds,
+            socket_connect_timeout=busy_seconds,
+            retry=no_retry(),
+            protocol=2,
         )
     except ValueError as error:
         raise InvalidUrl(f"not a URL of a Redis store: {error}") from None
     where = parts.path if scheme == "unix" else f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
     name = f"the Redis store at {where}"
-    return RedisEngine(RedisDatabase(client, name, prefix, clock, random, durability, busy_seconds))
+    return RedisEngine(RedisDatabase(client, name, prefix, clock, random, durability))
