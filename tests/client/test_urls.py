@@ -19,7 +19,7 @@ WRONG = [
     "postgresql://me:x/geheim@host/db",
     "postgresql://me:x@geheim@host/db",
     "host=db user=me password=geheim",
-    "mysql://me:geheim@host/db",
+    "mysql//me:geheim@host/db",
 ]
 
 
