@@ -23,6 +23,23 @@ def test_an_open_send_makes_senders_of_other_queues_wait_for_nothing(url: str, s
     assert [one.payload for one in store.queue("slow").receive()] == [b"open"]
 
 
+def test_an_open_send_makes_no_removal_from_another_queue_wait(url: str) -> None:
+    slow = own_connection(url)
+    try:
+        with penstock.connect(url, busy_seconds=5) as store:
+            store.queue("slow").send(b"0")
+            other = store.queue("fast")
+            other.send_many([b"1", b"2", b"3"])
+            store.queue("slow").send(b"open", transaction=slow)
+            assert other.trim(keep=2) == 1
+            assert other.flush() == 2
+            other.delete()
+            slow.commit()
+            assert [one.payload for one in store.queue("slow").receive(limit=10)] == [b"0", b"open"]
+    finally:
+        slow.close()
+
+
 def test_a_send_to_the_same_queue_waits_and_then_names_the_reason(url: str) -> None:
     slow = own_connection(url)
     try:

@@ -66,59 +66,75 @@ delete from penstock_queue where queue_id = :queue_id;
 
 -- name: flush_log
 -- Remove the queue's messages from the log.
-delete from penstock_log where lane_id in (select lane_id from penstock_lane where queue_id = :queue_id);
+delete log from penstock_lane as lane
+straight_join penstock_log as log on log.lane_id = lane.lane_id
+where lane.queue_id = :queue_id;
 
 -- name: flush_dead_log
 -- Remove messages that only a dead letter keeps.
-delete from penstock_log
-where position in (
-    select dead.position
-    from penstock_dead_letter as dead
-    join penstock_group as reader using (group_id)
-    where reader.queue_id = :queue_id
-);
+delete log from penstock_group as reader
+straight_join penstock_dead_letter as dead on dead.group_id = reader.group_id
+straight_join penstock_log as log on log.position = dead.position
+where reader.queue_id = :queue_id;
 
 -- name: flush_runs
 -- Remove the runs of the queue.
-delete from penstock_run where lane_id in (select lane_id from penstock_lane where queue_id = :queue_id);
+delete run from penstock_lane as lane
+straight_join penstock_run as run on run.lane_id = lane.lane_id
+where lane.queue_id = :queue_id;
 
 -- name: flush_cursors
 -- Remove the cursors of the queue's lanes.
-delete from penstock_cursor where lane_id in (select lane_id from penstock_lane where queue_id = :queue_id);
+delete place from penstock_lane as lane
+straight_join penstock_cursor as place on place.lane_id = lane.lane_id
+where lane.queue_id = :queue_id;
 
 -- name: flush_leases
 -- End the queue's leases.
-delete from penstock_lease where group_id in (select group_id from penstock_group where queue_id = :queue_id);
+delete lease from penstock_group as reader
+straight_join penstock_lease as lease on lease.group_id = reader.group_id
+where reader.queue_id = :queue_id;
 
 -- name: flush_tracked
 -- Remove the queue's tracked messages.
-delete from penstock_tracked where group_id in (select group_id from penstock_group where queue_id = :queue_id);
+delete tracked from penstock_group as reader
+straight_join penstock_tracked as tracked on tracked.group_id = reader.group_id
+where reader.queue_id = :queue_id;
 
 -- name: flush_skips
 -- Remove the queue's skips.
-delete from penstock_skip where group_id in (select group_id from penstock_group where queue_id = :queue_id);
+delete skip from penstock_group as reader
+straight_join penstock_skip as skip on skip.group_id = reader.group_id
+where reader.queue_id = :queue_id;
 
 -- name: flush_dead_letters
 -- Remove the queue's dead letters.
-delete from penstock_dead_letter where group_id in (select group_id from penstock_group where queue_id = :queue_id);
+delete dead from penstock_group as reader
+straight_join penstock_dead_letter as dead on dead.group_id = reader.group_id
+where reader.queue_id = :queue_id;
 
 -- name: flush_visitors
 -- Remove the members that batches of other queues have here.
-delete from penstock_member
-where batch_id in (select other.batch_id from penstock_batch_queue as other where other.queue_id = :queue_id)
+delete member from penstock_batch_queue as other
+straight_join penstock_member as member on member.batch_id = other.batch_id
+where other.queue_id = :queue_id
     and (
         select lane.queue_id from penstock_log as log join penstock_lane as lane using (lane_id)
-        where log.position = penstock_member.position
+        where log.position = member.position
     ) = :queue_id;
 
 -- name: flush_batch_queues
 -- Remove the links between batches and this queue, and those of its own batches.
-delete from penstock_batch_queue
-where queue_id = :queue_id or batch_id in (select batch_id from penstock_batch where queue_id = :queue_id);
+delete from penstock_batch_queue where queue_id = :queue_id;
+delete other from penstock_batch as batch
+straight_join penstock_batch_queue as other on other.batch_id = batch.batch_id
+where batch.queue_id = :queue_id;
 
 -- name: flush_members
 -- Remove the members of the queue's batches.
-delete from penstock_member where batch_id in (select batch_id from penstock_batch where queue_id = :queue_id);
+delete member from penstock_batch as batch
+straight_join penstock_member as member on member.batch_id = batch.batch_id
+where batch.queue_id = :queue_id;
 
 -- name: flush_held
 -- Remove the queue's held messages.

@@ -80,54 +80,57 @@ group by lane.lane_id;
 
 -- name: trim_log
 -- Remove messages of the queue up to a position, except those with a dead letter or that are tracked.
-delete from penstock_log
-where lane_id in (select lane_id from penstock_lane where queue_id = :queue_id)
-    and position > (select trimmed_position from penstock_queue where queue_id = :queue_id) and position <= :upto
-    and not exists (select 1 from penstock_dead_letter as dead where dead.position = penstock_log.position)
+delete log from penstock_lane as lane
+straight_join penstock_log as log on log.lane_id = lane.lane_id
+where lane.queue_id = :queue_id
+    and log.position > (select trimmed_position from penstock_queue where queue_id = :queue_id) and log.position <= :upto
+    and not exists (select 1 from penstock_dead_letter as dead where dead.position = log.position)
     and not exists (
         select 1 from penstock_group as reader join penstock_tracked as tracked using (group_id)
-        where reader.queue_id = :queue_id and tracked.position = penstock_log.position
+        where reader.queue_id = :queue_id and tracked.position = log.position
     );
 
 -- name: trim_kept
 -- Remove and return messages whose dead letter was deleted and that no stream of the audit still needs.
-select position from penstock_log
-where position <= :upto
-    and lane_id in (select lane_id from penstock_lane where queue_id = :queue_id)
-    and not exists (select 1 from penstock_dead_letter as dead where dead.position = penstock_log.position)
+select log.position from penstock_lane as lane
+straight_join penstock_log as log on log.lane_id = lane.lane_id
+where lane.queue_id = :queue_id and log.position <= :upto
+    and not exists (select 1 from penstock_dead_letter as dead where dead.position = log.position)
     and not exists (
         select 1 from penstock_group as reader join penstock_tracked as tracked using (group_id)
-        where reader.queue_id = :queue_id and tracked.position = penstock_log.position
+        where reader.queue_id = :queue_id and tracked.position = log.position
     )
     and not exists (
         select 1 from penstock_audit as later
         where later.entry_id > :followed and later.queue_id = :queue_id
-            and penstock_log.position between later.first_position and later.last_position
+            and log.position between later.first_position and later.last_position
     );
-delete from penstock_log
-where position <= :upto
-    and lane_id in (select lane_id from penstock_lane where queue_id = :queue_id)
-    and not exists (select 1 from penstock_dead_letter as dead where dead.position = penstock_log.position)
+delete log from penstock_lane as lane
+straight_join penstock_log as log on log.lane_id = lane.lane_id
+where lane.queue_id = :queue_id and log.position <= :upto
+    and not exists (select 1 from penstock_dead_letter as dead where dead.position = log.position)
     and not exists (
         select 1 from penstock_group as reader join penstock_tracked as tracked using (group_id)
-        where reader.queue_id = :queue_id and tracked.position = penstock_log.position
+        where reader.queue_id = :queue_id and tracked.position = log.position
     )
     and not exists (
         select 1 from penstock_audit as later
         where later.entry_id > :followed and later.queue_id = :queue_id
-            and penstock_log.position between later.first_position and later.last_position
+            and log.position between later.first_position and later.last_position
     );
 
 -- name: trim_runs
 -- Remove runs up to a position.
-delete from penstock_run
-where last_position <= :upto and lane_id in (select lane_id from penstock_lane where queue_id = :queue_id);
+delete run from penstock_lane as lane
+straight_join penstock_run as run on run.lane_id = lane.lane_id
+where lane.queue_id = :queue_id and run.last_position <= :upto;
 
 -- name: shorten_runs
 -- Shorten the run of each lane that contains the position. Assignments take effect from left to right.
-update penstock_run set `before` = `before` + :upto + 1 - first_position, first_position = :upto + 1
-where first_position <= :upto and last_position > :upto
-    and lane_id in (select lane_id from penstock_lane where queue_id = :queue_id);
+update penstock_lane as lane
+straight_join penstock_run as run on run.lane_id = lane.lane_id
+set run.`before` = run.`before` + :upto + 1 - run.first_position, run.first_position = :upto + 1
+where lane.queue_id = :queue_id and run.first_position <= :upto and run.last_position > :upto;
 
 -- name: count_trimmed
 -- Add to the number of trimmed messages of a lane.
@@ -135,15 +138,16 @@ update penstock_lane set trimmed = trimmed + :count where lane_id = :lane_id;
 
 -- name: trim_cursors
 -- Move the cursors of idle groups to the start of the log.
-update penstock_cursor
-set position = :upto,
-    passed = (select trimmed from penstock_lane as lane where lane.lane_id = penstock_cursor.lane_id)
-where position < :upto and lane_id in (select lane_id from penstock_lane where queue_id = :queue_id);
+update penstock_lane as lane
+straight_join penstock_cursor as place on place.lane_id = lane.lane_id
+set place.position = :upto, place.passed = lane.trimmed
+where lane.queue_id = :queue_id and place.position < :upto;
 
 -- name: trim_skips
 -- Remove skips up to the position.
-delete from penstock_skip
-where position <= :upto and group_id in (select group_id from penstock_group where queue_id = :queue_id);
+delete skip from penstock_group as reader
+straight_join penstock_skip as skip on skip.group_id = reader.group_id
+where reader.queue_id = :queue_id and skip.position <= :upto;
 
 -- name: trim_audit
 -- Remove the audit of removed messages; dead letters keep theirs.
