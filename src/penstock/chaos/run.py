@@ -251,7 +251,8 @@ class Course:
                 role=role,
                 process=f"{role}-{protocol}" if role == "client" else role,
                 folder=str(self.histories),
-                seed=self.options.seed * 10_000 + place * 100,
+                # Room for every process that takes this place: two with one seed would choose the same ids.
+                seed=(self.options.seed * 100 + place) * 100_000,
                 url=self.client_url,
                 queues=self.queues,
                 protocol=protocol,
