@@ -130,15 +130,23 @@ class RedisEngine(BatchCalls, InspectionCalls, PipelineCalls):
         return self.put(queue, drafts, transaction, is_checked=False)
 
     def put(
-        self, queue: str, drafts: Sequence[Draft], transaction: object = None, *, is_checked: bool = True
+        self,
+        queue: str,
+        drafts: Sequence[Draft],
+        transaction: object = None,
+        *,
+        is_checked: bool = True,
+        ticks: dict[str, Any] | None = None,
     ) -> list[str]:
-        """Send drafts; with `is_checked` their size was checked before."""
+        """Send drafts; with `is_checked` their size was checked before. `ticks` names the tick of each: the schedule,
+        since when it exists, and the times."""
         if transaction is not None:
             raise InvalidInput("a Redis store has no transactions that a send could be part of: send without one")
         if not drafts:
             return []
         given, payloads = draft_forms.packed(drafts)
-        now, salt, sent = self.database.write("send", queue, payloads, **given, **self._chance(), is_checked=is_checked)
+        given |= {"is_checked": is_checked, "ticks": ticks}
+        now, salt, sent = self.database.write("send", queue, payloads, **given, **self._chance())
         if "options" not in given and isinstance(sent[0], int) and sent[-1] == sent[0] + len(sent) - 1:
             return made_ids(now, salt, sent[0], sent[-1])
         return [made_id(now, salt, one) if isinstance(one, int) else one.decode() for one in sent]

@@ -97,8 +97,10 @@ def pause(engine: RedisEngine, name: str, paused: bool) -> Schedule:
 
 
 def remove(database: RedisDatabase, name: str) -> None:
-    while not _change(database, name, _get(database, name), None):
-        pass
+    before = _get(database, name)
+    while not _change(database, name, before, None):
+        before = _get(database, name)
+    database.command("HDEL", database.queue_key(_decode(before).queue), f"tick:{name}")
 
 
 def run(engine: RedisEngine, name: str) -> str:
@@ -119,7 +121,7 @@ def fire(engine: RedisEngine) -> int:
         due, following = due_ticks(stored.cron, stored.timezone, stored.next_at, now, stored.catch_up)
         if due:
             drafts = [_stamped(stored.message, name, tick, _tick_id(name, stored.since, tick)) for tick in due]
-            engine.put(stored.queue, drafts)
+            engine.put(stored.queue, drafts, ticks={"schedule": name, "since": stored.since, "at": due})
         last_at = due[-1] if due else stored.last_at
         advanced = msgspec.structs.replace(stored, next_at=following, last_at=last_at)
         if _change(engine.database, name, row, advanced):

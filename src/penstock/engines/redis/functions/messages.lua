@@ -13,10 +13,29 @@ function messages.drafts(given, args, from)
     return drafts
 end
 
+-- Leave out ticks of a schedule that the queue has had, even if their messages are gone: a sweep that stalls before it
+-- sends may be overtaken by another one.
+local function leave_out_ticks(queue, plan, ticks)
+    local field = "tick:" .. ticks.schedule
+    local since, last = (call("HGET", queue.key, field) or "0:0"):match("^(%d+):(%d+)$")
+    since, last = tonumber(since), tonumber(last)
+    for place, tick in ipairs(ticks.at) do
+        if ticks.since < since or ticks.since == since and tick <= last then
+            plan.repeated[place] = true
+        else
+            since, last = ticks.since, tick
+        end
+    end
+    call("HSET", queue.key, field, whole(since) .. ":" .. whole(last))
+end
+
 function messages.send(key, now, given, args)
     local queue = queues.ensure(key, now)
     local drafts = messages.drafts(given, args, 3)
     local plan = messages.check(queue, drafts, given.is_checked)
+    if given.ticks then
+        leave_out_ticks(queue, plan, given.ticks)
+    end
     return { queue.now, queue.salt, messages.put(queue, drafts, plan) }
 end
 
