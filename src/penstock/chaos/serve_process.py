@@ -25,7 +25,11 @@ class ServeProcess:
         self._ports = (free_port(), free_port())
         self.proxies = tuple(Proxy((LOOPBACK, port)) for port in self._ports)
         self._process = self._start()
-        self._await_ready()
+        try:
+            self._await_ready()
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def resp_url(self) -> str:
