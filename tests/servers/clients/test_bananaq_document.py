@@ -157,7 +157,7 @@ def test_a_queue_is_there_while_it_has_events_or_consumers(
     # Pushing an event implicitly creates it; once it has no events and no consumers it no longer exists.
     assert one("QGET", queue, "g") is None
     assert queue not in listed(one)
-    one("QADD", queue, "0.3", "x")
+    one("QADD", queue, 2, "x")
     assert queue in listed(other)
     until(lambda: queue not in listed(one) and queue not in listed(other))
     waiting = connect(0)
