@@ -81,7 +81,7 @@ group by lane.lane_id;
 -- name: trim_log
 -- Remove messages of the queue up to a position, except those with a dead letter or that are tracked.
 delete log from penstock_lane as lane
-straight_join penstock_log as log on log.lane_id = lane.lane_id
+straight_join penstock_log as log force index (penstock_log_lane) on log.lane_id = lane.lane_id
 where lane.queue_id = :queue_id
     and log.position > (select trimmed_position from penstock_queue where queue_id = :queue_id) and log.position <= :upto
     and not exists (select 1 from penstock_dead_letter as dead where dead.position = log.position)
@@ -93,7 +93,7 @@ where lane.queue_id = :queue_id
 -- name: trim_kept
 -- Remove and return messages whose dead letter was deleted and that no stream of the audit still needs.
 select log.position from penstock_lane as lane
-straight_join penstock_log as log on log.lane_id = lane.lane_id
+straight_join penstock_log as log force index (penstock_log_lane) on log.lane_id = lane.lane_id
 where lane.queue_id = :queue_id and log.position <= :upto
     and not exists (select 1 from penstock_dead_letter as dead where dead.position = log.position)
     and not exists (
@@ -106,7 +106,7 @@ where lane.queue_id = :queue_id and log.position <= :upto
             and log.position between later.first_position and later.last_position
     );
 delete log from penstock_lane as lane
-straight_join penstock_log as log on log.lane_id = lane.lane_id
+straight_join penstock_log as log force index (penstock_log_lane) on log.lane_id = lane.lane_id
 where lane.queue_id = :queue_id and log.position <= :upto
     and not exists (select 1 from penstock_dead_letter as dead where dead.position = log.position)
     and not exists (
@@ -122,13 +122,13 @@ where lane.queue_id = :queue_id and log.position <= :upto
 -- name: trim_runs
 -- Remove runs up to a position.
 delete run from penstock_lane as lane
-straight_join penstock_run as run on run.lane_id = lane.lane_id
+straight_join penstock_run as run force index (primary) on run.lane_id = lane.lane_id
 where lane.queue_id = :queue_id and run.last_position <= :upto;
 
 -- name: shorten_runs
 -- Shorten the run of each lane that contains the position. Assignments take effect from left to right.
 update penstock_lane as lane
-straight_join penstock_run as run on run.lane_id = lane.lane_id
+straight_join penstock_run as run force index (primary) on run.lane_id = lane.lane_id
 set run.`before` = run.`before` + :upto + 1 - run.first_position, run.first_position = :upto + 1
 where lane.queue_id = :queue_id and run.first_position <= :upto and run.last_position > :upto;
 
@@ -139,14 +139,14 @@ update penstock_lane set trimmed = trimmed + :count where lane_id = :lane_id;
 -- name: trim_cursors
 -- Move the cursors of idle groups to the start of the log.
 update penstock_lane as lane
-straight_join penstock_cursor as place on place.lane_id = lane.lane_id
+straight_join penstock_cursor as place force index (penstock_cursor_lane) on place.lane_id = lane.lane_id
 set place.position = :upto, place.passed = lane.trimmed
 where lane.queue_id = :queue_id and place.position < :upto;
 
 -- name: trim_skips
 -- Remove skips up to the position.
 delete skip from penstock_group as reader
-straight_join penstock_skip as skip on skip.group_id = reader.group_id
+straight_join penstock_skip as skip force index (primary) on skip.group_id = reader.group_id
 where reader.queue_id = :queue_id and skip.position <= :upto;
 
 -- name: trim_audit
