@@ -89,7 +89,7 @@ def test_a_nasty_pattern_is_matched_in_time() -> None:
     began = time.process_time()
     assert not matches("*a" * 500_000, "a" * 255)
     assert not matches("*a" * 200 + "b", "a" * 255)
-    assert time.process_time() - began < 10
+    assert time.process_time() - began < 1
     with pytest.raises(InvalidInput, match="longer than"):
         make_user("a", None, ["*a" * 1000], ["send"])
 
