@@ -1,6 +1,7 @@
 """A real MariaDB for tests: one server for each process of a run, and databases that are emptied and used again.
 
-The server comes with Debian's package `mariadb-server`. It does not wait for the disk, because no test turns the
+The server comes with Debian's package `mariadb-server`; `MYSQL_SERVER` names the program of a MySQL server to be tested
+instead. The server does not wait for the disk, because no test turns the
 machine off; tests that kill the server make one of their own (`MariadbServer(folder, durable=True)`).
 """
 
@@ -24,17 +25,22 @@ import pymysql
 import pytest
 from pymysql.constants import CLIENT
 
-PROGRAM = "/usr/sbin/mariadbd"
+PROGRAM = os.environ.get("MYSQL_SERVER", "/usr/sbin/mariadbd")
+IS_MYSQL = "MYSQL_SERVER" in os.environ
 USER = "root"
 SETTINGS = {
     "max_connections": "300",
     "max_allowed_packet": "1G",
     "innodb_buffer_pool_size": "64M",
-    "innodb_log_file_size": "48M",
     "performance_schema": "OFF",
     "skip_name_resolve": "ON",
     "innodb_lock_wait_timeout": "60",
 }
+SETTINGS |= (
+    {"mysqlx": "OFF", "secure_file_priv": "NULL", "innodb_redo_log_capacity": "64M"}
+    if IS_MYSQL
+    else {"innodb_log_file_size": "48M"}
+)
 RELAXED = {"innodb_doublewrite": "0", "innodb_flush_method": "nosync"}
 READ_COMMITTED = "set session transaction isolation level read committed"
 # Facts about a store that stay when it is emptied.
@@ -110,18 +116,15 @@ class MariadbServer:
         if (user := _other_user()) is not None:
             for path in (self.folder, self.data, self.temporary):
                 shutil.chown(path, user)
-        command = [
-            "mariadb-install-db",
-            "--no-defaults",
-            f"--datadir={self.data}",
-            f"--tmpdir={self.temporary}",
-            "--auth-root-authentication-method=normal",
-            "--skip-test-db",
-            *_user_option(),
-        ]
+        installer = [PROGRAM] if IS_MYSQL else ["mariadb-install-db"]
+        options = (
+            ["--initialize-insecure"] if IS_MYSQL else ["--auth-root-authentication-method=normal", "--skip-test-db"]
+        )
+        command = [*installer, "--no-defaults", f"--datadir={self.data}", f"--tmpdir={self.temporary}",
+                   *options, *_user_option()]  # fmt: skip
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
         if done.returncode != 0:
-            raise RuntimeError(f"mariadb-install-db: {done.stdout.decode()}{done.stderr.decode()}")
+            raise RuntimeError(f"{installer[0]}: {done.stdout.decode()}{done.stderr.decode()}")
 
     def _log(self) -> str:
         log = self.folder / "log"

@@ -9,6 +9,7 @@ from typing import Any
 from penstock.domain.errors import InvalidInput
 from penstock.domain.validation import shown
 from penstock.engines.caller_connection import driver_connection, driver_name
+from penstock.engines.mariadb import errors
 from penstock.engines.mariadb.transaction import SQL, MariadbTransaction
 
 # Drivers whose `cursor.execute(text)` sends the text as it is.
@@ -40,14 +41,17 @@ def _is_autocommitting(connection: Any) -> bool:
     asked = getattr(connection, "get_autocommit", None)
     if asked is None or not asked():
         return False
-    if "mariadb" not in str(connection.get_server_info()).lower():
-        return True
     cursor = _plain_cursors(connection)()
     try:
-        cursor.execute(SQL.open_transactions)
-        return not int(cursor.fetchone()[0])
+        for statement in SQL.probe_transaction.split(";\n"):
+            cursor.execute(statement)
+    except Exception as error:
+        if errors.code_of(error) != errors.NO_SAVEPOINT:
+            raise
+        return True
     finally:
         cursor.close()
+    return False
 
 
 def check_database(transaction: MariadbTransaction, expected: str) -> None:

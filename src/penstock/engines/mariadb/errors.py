@@ -9,7 +9,7 @@ from penstock.domain import errors
 MIGRATE = "run `penstock migrate` or store.migrate()"
 DEADLOCKS = (1020, 1213)
 LOST = (1053, 1077, 1079, 1927, 2003, 2006, 2013, 2055)
-UNREACHABLE = (2002, 2003, 2005)
+NO_SAVEPOINT = 1305
 
 
 class UndoneTransaction(Exception):

@@ -77,9 +77,10 @@ select version(), database(), @@max_allowed_packet, @@innodb_flush_log_at_trx_co
 select table_name, engine from information_schema.tables
 where table_schema = database() and table_name like 'penstock\_%' and table_type = 'BASE TABLE' and engine <> 'InnoDB';
 
--- name: open_transactions
--- 1 if a transaction of the connection is open. MariaDB only.
-select @@in_transaction;
+-- name: probe_transaction
+-- Fails if the connection has no open transaction: a savepoint without one is forgotten at once.
+savepoint penstock_probe;
+release savepoint penstock_probe;
 
 -- name: current_database
 -- The database of a connection.
