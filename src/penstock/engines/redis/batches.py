@@ -40,10 +40,20 @@ class BatchCalls:
         return rows.batch(queue, self.database.write("batch_open", queue, payloads, **given))
 
     def batch_start(self, queue: str, name: str, after: int | None = None) -> BatchInfo:
-        return rows.batch(queue, self.database.write("batch_start", queue, name=name, after=after))
+        return self._changed(queue, self.database.write("batch_start", queue, name=name, after=after))
 
     def batch_cancel(self, queue: str, name: str, after: int | None = None) -> BatchInfo:
-        return rows.batch(queue, self.database.write("batch_cancel", queue, name=name, after=after))
+        return self._changed(queue, self.database.write("batch_cancel", queue, name=name, after=after))
+
+    def _changed(self, queue: str, reply: list[Any]) -> BatchInfo:
+        """Continue a batch with many members, piece by piece: others wait for each call."""
+        found, has_more = reply
+        while has_more:
+            later = self.database.write("batch_continue", queue, number=found[0])
+            if later is None:  # flushed meanwhile
+                break
+            found, has_more = later
+        return rows.batch(queue, found)
 
     def batch(self, queue: str, name: str, after: int | None = None) -> BatchInfo:
         return rows.batch(queue, self.database.read("batch", queue, name=name, after=after))

@@ -32,7 +32,7 @@ _pack = msgspec.msgpack.Encoder().encode
 # Verbs after which another call may find more to do, so that waiting calls look again.
 WAKING = frozenset(
     ("send", "settle", "ack_all", "declare", "flush", "clear", "delete", "remove", "trim", "seek", "forget", "redrive",
-     "purge", "batch_open", "batch_start", "batch_cancel", "release", "take_over", "deregister")
+     "purge", "batch_open", "batch_start", "batch_cancel", "batch_continue", "release", "take_over", "deregister")
 )  # fmt: skip
 # What the server says when it cannot run a call for now, by the first word of its error.
 _UNAVAILABLE = ("BUSY", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "NOREPLICAS", "UNBLOCKED")

@@ -39,6 +39,9 @@ from penstock.engines.redis.notify import ChannelWatch
 from penstock.engines.redis.pipeline import PipelineCalls
 from penstock.engines.redis.ranges import contiguous_ranges
 
+# Dead letters that one call redrives or purges by id.
+AT_ONCE = 1000
+
 
 class RedisEngine(BatchCalls, InspectionCalls, PipelineCalls):
     name = "redis"
@@ -177,6 +180,8 @@ class RedisEngine(BatchCalls, InspectionCalls, PipelineCalls):
             "needs_group": needs_group,
         }
         name, salt, found = self.database.write("receive", queue, **given, **self._chance())
+        while found is None:  # the call has handled a part of what was due
+            name, salt, found = self.database.write("receive", queue, **given, **self._chance())
         receipts: list[Receipt] = []
         if len(found) == len(shares):
             for (consumer, _), (token, taken) in zip(shares, found, strict=True):
@@ -304,8 +309,11 @@ class RedisEngine(BatchCalls, InspectionCalls, PipelineCalls):
         return rows.consumer(queue, self.database.write("heartbeat", queue, group=group, name=name))
 
     def deregister(self, queue: str, group: str, name: str) -> int:
-        count: int = self.database.write("deregister", queue, group=group, name=name)
-        return count
+        ended, has_more = self.database.write("deregister", queue, group=group, name=name)
+        while has_more:
+            count, has_more = self.database.write("deregister", queue, group=group, name=name, again=True)
+            ended += count
+        return int(ended)
 
     def consumers(self, queue: str | None = None) -> list[ConsumerInfo]:
         names = self.database.registered() if queue is None else [queue]
@@ -331,9 +339,22 @@ class RedisEngine(BatchCalls, InspectionCalls, PipelineCalls):
     def _letters(
         self, verb: str, queue: str, group: str, ids: Sequence[str] | None, outcome: State | None, limit: int
     ) -> int:
-        chosen = None if ids is None else list(ids)
-        count: int = self.database.write(verb, queue, group=group, ids=chosen, outcome=outcome, limit=limit)
-        return count
+        """In several calls, because others wait for each."""
+        if ids is None:
+            return self._oldest_letters(verb, queue, group=group, outcome=outcome, limit=limit)
+        done = 0
+        for first in range(0, max(1, min(len(ids), limit)), AT_ONCE):
+            piece = list(ids[first : min(first + AT_ONCE, limit)])
+            count, _, _ = self.database.write(verb, queue, group=group, ids=piece, outcome=outcome, limit=limit)
+            done += count
+        return done
+
+    def _oldest_letters(self, verb: str, queue: str, limit: int, **given: Any) -> int:
+        done, skip, has_more = 0, 0, 1
+        while has_more and done < limit:
+            count, stay, has_more = self.database.write(verb, queue, **given, limit=limit - done, skip=skip)
+            done, skip = done + count, skip + stay
+        return done
 
     # -- maintenance -----------------------------------------------------------------------------------------------
 

@@ -11,8 +11,13 @@ from penstock.domain.message import payload_too_large
 
 
 def error(code: str, queue: str, values: list[Any]) -> PenstockError:
-    made = _ERRORS[code](queue, *[value.decode() if isinstance(value, bytes) else value for value in values])
-    return made
+    return _ERRORS[code](queue, *map(_decoded, values))
+
+
+def _decoded(value: Any) -> Any:
+    if isinstance(value, list):
+        return [one.decode() for one in value]
+    return value.decode() if isinstance(value, bytes) else value
 
 
 _ERRORS: dict[str, Callable[..., PenstockError]] = {
@@ -22,7 +27,7 @@ _ERRORS: dict[str, Callable[..., PenstockError]] = {
     "BATCH_WITHOUT_OWNER": lambda queue, batch, owner: refusals.batch_without_owner(owner, batch),
     "PART_WITHOUT_OWNER": refusals.batch_part_without_owner,
     "BATCH_CLOSED": lambda queue, batch, owner, state: refusals.batch_closed(owner, batch, state),
-    "NO_BATCH": lambda queue, batch, *known: refusals.no_batch(queue, batch, known),
+    "NO_BATCH": lambda queue, batch, known: refusals.no_batch(queue, batch, known),
     "NO_MESSAGE": refusals.no_message,
     "STREAM_GROUP": refusals.stream_group,
     "LEASING_GROUP": refusals.leasing_group,
@@ -32,5 +37,5 @@ _ERRORS: dict[str, Callable[..., PenstockError]] = {
     "PRIMARY_GROUP": refusals.primary_group,
     "SHARDS_IN_USE": refusals.shards_in_use,
     "CONSUMER_REMOVED": refusals.consumer_removed,
-    "CONSUMERS_REGISTERED": lambda queue, *names: refusals.queue_consumed(queue, names),
+    "CONSUMERS_REGISTERED": lambda queue, names: refusals.queue_consumed(queue, names),
 }

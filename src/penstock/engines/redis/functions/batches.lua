@@ -1,5 +1,6 @@
--- Batches: messages that are held until started, and end together. Members are elements of a set, so that a crash
--- cannot corrupt a count.
+-- Batches: messages that are held until started, and end together. Members are elements of a sorted set, by the order
+-- of their sends, so that a crash cannot corrupt a count. A batch is started and cancelled in pieces: a hash has the
+-- batches that are not done, with the last member done; a sweep continues what a client left behind.
 --
 -- A batch belongs to a queue; on one server its members may be in other queues too. A message names its batch by b: q
 -- queue, n number, m member, l name. In the hash of batches: l name, state, total, cancelled, finish and abort
@@ -41,7 +42,7 @@ end
 function batches.get(queue, name, after)
     local batch = batches.resolve(queue, name, after)
     if not batch then
-        refuse("NO_BATCH", name, unpack(call("HKEYS", queue.key .. ":bn")))
+        refuse("NO_BATCH", name, call("HKEYS", queue.key .. ":bn"))
     end
     return batch
 end
@@ -92,7 +93,7 @@ function batches.join(queue, joined)
     batch.queues[queue.name] = true
     put(owner, batch)
     local member = whole(queues.next(owner, "member"))
-    call("SADD", owner.key .. ":bm" .. whole(batch.number), member)
+    call("ZADD", owner.key .. ":bm" .. whole(batch.number), member, member)
     if owner ~= queue then
         call("HSET", queue.key .. ":bv", owner.name .. "\n" .. whole(batch.number), 1)
     end
@@ -129,7 +130,7 @@ end
 -- A member has ended in the primary group.
 function batches.leave(queue, ref, state)
     local owner = owner_of(queue, ref)
-    if not owner or call("SREM", owner.key .. ":bm" .. whole(ref.n), ref.m) == 0 then
+    if not owner or call("ZREM", owner.key .. ":bm" .. whole(ref.n), ref.m) == 0 then
         return
     end
     local batch = batches.find(owner, ref.n)
@@ -141,7 +142,7 @@ function batches.leave(queue, ref, state)
 end
 
 function batches.remaining(queue, number)
-    return call("SCARD", queue.key .. ":bm" .. whole(number))
+    return call("ZCARD", queue.key .. ":bm" .. whole(number))
 end
 
 -- End the batch with its last member and send the end or abort message, in the same call, so exactly once.
@@ -195,41 +196,21 @@ function batches.open(key, now, given, args)
     return info(queue, batch)
 end
 
--- Members that have not ended, by queue: numbers of held ones and positions.
-local function members(queue, batch)
-    local where = pairs_of(call("HGETALL", queue.key .. ":bl" .. whole(batch.number)))
-    local found = {}
-    for _, member in ipairs(call("SMEMBERS", queue.key .. ":bm" .. whole(batch.number))) do
-        local kind, number, name = where[member]:match("^(.)(%d+)\n(.*)$")
-        found[name] = found[name] or { h = {}, p = {} }
-        local own = found[name][kind]
-        own[#own + 1] = tonumber(number)
-    end
-    local names = {}
-    for name, own in pairs(found) do
-        names[#names + 1] = name
-        table.sort(own.h)
-        table.sort(own.p)
+-- A piece of the members that have not ended, in the order of their sends: by queue the numbers of held ones and
+-- positions, the names of the queues, and the last member, unless there are no more.
+local function members(queue, batch, after)
+    local number, found, names = whole(batch.number), {}, {}
+    local piece = call("ZRANGEBYSCORE", queue.key .. ":bm" .. number, "(" .. after, "+inf", "LIMIT", 0, STEPS)
+    for i, where in ipairs(#piece > 0 and call("HMGET", queue.key .. ":bl" .. number, unpack(piece)) or {}) do
+        local kind, at, name = where:match("^(.)(%d+)\n(.*)$")
+        if not found[name] then
+            found[name] = { h = {}, p = {} }
+            names[#names + 1] = name
+        end
+        table.insert(found[name][kind], tonumber(at))
     end
     table.sort(names)
-    return found, names
-end
-batches.members = members
-
-function batches.start(key, now, given)
-    local queue = queues.ensure(key, now)
-    check_owner(queue, given.name)
-    local batch = batches.resolve(queue, given.name, given.after) or create(queue, given.name, given.after)
-    if batch.state == "open" then
-        batch.state = "running"
-        put(queue, batch)
-        local found, names = members(queue, batch)
-        for _, name in ipairs(names) do
-            promotion.promote_batch(queues.find(queues.other(queue, name), now), found[name].h)
-        end
-        batches.end_if_done(queue, batches.find(queue, batch.number))
-    end
-    return info(queue, batches.find(queue, batch.number))
+    return found, names, #piece == STEPS and piece[#piece] or nil
 end
 
 -- Members that the group has not delivered: unread, or waiting for a retry.
@@ -241,60 +222,113 @@ local function unleased(queue, group, positions)
         local is_skipped = call("ZSCORE", group.skips, whole(position))
         if message and not is_skipped and (row and row.state ~= "leased"
                 or not row and position > cursors.position(queue, group, log.lane_of(message))) then
-            found[#found + 1] = { position, row ~= nil }
+            found[#found + 1] = { position, row }
         end
     end
     return found
 end
 
+function batches.cancel_tracked(queue, group, position, row, reason)
+    tracked.remove(group, position)
+    outcomes.finish(queue, group, {
+        event = "batch_cancel", state = "cancelled", first = position, last = position,
+        reason = reason or "batch " .. row.b.l .. " was cancelled", attempt = row.attempt,
+    }, nil, true)
+end
+
 local function cancel_unleased(queue, group, found, reason)
     local is_primary = groups.is_primary(queue, group)
     for _, one in ipairs(found) do
-        local position, is_tracked = one[1], one[2]
-        local attempt = 0
-        if not is_tracked then
+        local position, row = one[1], one[2]
+        if not row then
             cursors.skip(group, position)
-        elseif is_primary then
-            attempt = tracked.remove(group, position).attempt
-        end
-        if not is_tracked or is_primary then
             outcomes.finish(queue, group, {
                 event = "batch_cancel", state = "cancelled", first = position, last = position, reason = reason,
-                attempt = attempt,
+                attempt = 0,
             }, nil, is_primary)
+        elseif is_primary then
+            batches.cancel_tracked(queue, group, position, row, reason)
         end
     end
 end
 
--- Cancel the unleased members in all queues of the batch except one. All groups are read before any is changed, because
--- members leave the batch when the primary group is changed.
-function batches.cancel_members(queue, batch, reason, without)
-    local found, names = members(queue, batch)
+-- Cancel the unleased ones of a piece of members. All groups are read before any is changed, because members leave the
+-- batch when the primary group is changed.
+local function cancel_members(queue, own, reason)
+    promotion.withdraw(queue, own.h, { event = "batch_cancel", state = "cancelled", reason = reason })
+    local affected = {}
+    for _, group in ipairs(groups.leasing(queue)) do
+        affected[#affected + 1] = { group, unleased(queue, group, own.p) }
+    end
+    for _, one in ipairs(affected) do
+        cancel_unleased(queue, one[1], one[2], reason)
+    end
+end
+
+-- Promote or cancel the next piece of members of a batch that was started or cancelled; return whether there are more.
+local function continue_batch(queue, number)
+    local after = call("HGET", queue.key .. ":bs", whole(number))
+    local batch = after and batches.find(queue, number)
+    if not batch then
+        call("HDEL", queue.key .. ":bs", whole(number))
+        return false
+    end
+    local found, names, last = members(queue, batch, after)
     for _, name in ipairs(names) do
         local own = queues.find(queues.other(queue, name), queue.now)
-        if own and name ~= without then
-            promotion.withdraw(own, found[name].h, { event = "batch_cancel", state = "cancelled", reason = reason })
-            local affected = {}
-            for _, group in ipairs(groups.leasing(own)) do
-                affected[#affected + 1] = { group, unleased(own, group, found[name].p) }
-            end
-            for _, one in ipairs(affected) do
-                cancel_unleased(own, one[1], one[2], reason)
-            end
+        if batch.state == "running" then
+            promotion.promote_batch(own, found[name].h)
+        else
+            cancel_members(own, found[name], "batch " .. batch.l .. " was cancelled")
         end
     end
+    if last then
+        call("HSET", queue.key .. ":bs", whole(number), last)
+        return true
+    end
+    call("HDEL", queue.key .. ":bs", whole(number))
+    batches.end_if_done(queue, batches.find(queue, number))
+    return false
+end
+
+-- A batch that is started or cancelled, and whether the caller is to continue it.
+local function change(queue, batch, state)
+    if state then
+        batch.state = state
+        put(queue, batch)
+        call("HSET", queue.key .. ":bs", whole(batch.number), 0)
+    end
+    local has_more = continue_batch(queue, batch.number)
+    return { info(queue, batches.find(queue, batch.number)), has_more and 1 or 0 }
+end
+
+function batches.start(key, now, given)
+    local queue = queues.ensure(key, now)
+    check_owner(queue, given.name)
+    local batch = batches.resolve(queue, given.name, given.after) or create(queue, given.name, given.after)
+    return change(queue, batch, batch.state == "open" and "running")
 end
 
 function batches.cancel(key, now, given)
     local queue = queues.get(key, now)
     local batch = batches.get(queue, given.name, given.after)
-    if batch.state == "open" or batch.state == "running" then
-        batch.state = "cancelling"
-        put(queue, batch)
-        batches.cancel_members(queue, batch, "batch " .. batch.l .. " was cancelled")
-        batches.end_if_done(queue, batches.find(queue, batch.number))
+    return change(queue, batch, (batch.state == "open" or batch.state == "running") and "cancelling")
+end
+
+-- The next piece of a batch that is being started or cancelled; nothing where it was flushed meanwhile.
+function batches.continue(key, now, given)
+    local queue = queues.find(key, now)
+    local batch = queue and batches.find(queue, given.number)
+    return batch and change(queue, batch)
+end
+
+-- A piece of each batch that a client left behind; return whether there is more.
+function batches.sweep(queue)
+    local has_more = false
+    for _, number in ipairs(call("HKEYS", queue.key .. ":bs")) do
+        has_more = continue_batch(queue, tonumber(number)) or has_more
     end
-    return info(queue, batches.find(queue, batch.number))
+    return has_more
 end
 
 function batches.describe(key, now, given)
@@ -375,7 +409,18 @@ end
 function batches.abandon(queue, batch)
     batch.state, batch.ended_at = "cancelled", queue.now
     put(queue, batch)
-    batches.cancel_members(queue, batch, "batch " .. batch.l .. " was flushed with queue " .. queue.name, queue.name)
+    local reason = "batch " .. batch.l .. " was flushed with queue " .. queue.name
+    local after = 0
+    repeat
+        local found, names, last = members(queue, batch, after)
+        for _, name in ipairs(names) do
+            local own = queues.find(queues.other(queue, name), queue.now)
+            if own and name ~= queue.name then
+                cancel_members(own, found[name], reason)
+            end
+        end
+        after = last
+    until not after
 end
 
 -- The members that batches of other queues have in a queue.
@@ -388,7 +433,7 @@ function batches.visiting(queue)
         if batch then
             local own = {}
             local where = pairs_of(call("HGETALL", owner.key .. ":bl" .. number))
-            for _, member in ipairs(call("SMEMBERS", owner.key .. ":bm" .. number)) do
+            for _, member in ipairs(call("ZRANGE", owner.key .. ":bm" .. number, 0, -1)) do
                 if where[member]:match("\n(.*)$") == queue.name then
                     own[#own + 1] = member
                 end
@@ -411,13 +456,13 @@ end
 
 -- When the newest member that is held was sent.
 function batches.newest_member(queue, batch)
-    local newest = 0
-    local found, names = members(queue, batch)
-    for _, name in ipairs(names) do
-        local own = queues.find(queues.other(queue, name), queue.now)
-        for _, number in ipairs(own and found[name].h or {}) do
-            newest = max(newest, held.find(own, number).c)
+    local number = whole(batch.number)
+    for _, member in ipairs(call("ZREVRANGE", queue.key .. ":bm" .. number, 0, -1)) do
+        local kind, at, name = call("HGET", queue.key .. ":bl" .. number, member):match("^(.)(%d+)\n(.*)$")
+        local own = kind == "h" and queues.find(queues.other(queue, name), queue.now)
+        if own then
+            return held.find(own, tonumber(at)).c
         end
     end
-    return newest
+    return 0
 end

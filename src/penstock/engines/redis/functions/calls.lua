@@ -12,6 +12,9 @@ local LIVE = { held = true, ready = true, leased = true }
 local END = 9007199254740991
 -- Elements of a sorted set that are read at a time, where a loop may end before the last.
 local AT_A_TIME = 100
+-- Messages that one call promotes, reclaims or ends besides those that it was asked for. Other clients wait for a call,
+-- so the caller calls again for the rest.
+local STEPS = 1000
 
 -- The queues that this call has opened, by key: two parts of a call share one state.
 local opened = {}

@@ -69,24 +69,56 @@ function consumers.heartbeat(key, now, given)
     put(group, given.name, row)
     if row.beats % row.per_sweep == 0 then
         consumers.remove_missing(queue, group)
+        consumers.end_leases(queue, group, STEPS)
     end
     return found_info(group, given.name)
 end
 
+-- Remove a consumer whose leases are to end at once. The hash of leaving consumers says up to which token: the consumer
+-- may register again and receive before the last of them has ended.
+local function leave(queue, group, name)
+    call("HDEL", group.consumers, name)
+    call("HSET", group.leaving, name, whole(queue.token))
+end
+
+-- End leases of a consumer that has left, at most `limit`; return how many.
+local function end_leases_of(queue, group, name, limit)
+    local token = tonumber(call("HGET", group.leaving, name) or 0)
+    local count = lapsed.reclaim_from(queue, group, name, token, limit)
+    if count < limit then
+        call("HDEL", group.leaving, name)
+    end
+    return count
+end
+
+-- The same for every consumer that has left.
+function consumers.end_leases(queue, group, limit)
+    local count = 0
+    for _, name in ipairs(call("HKEYS", group.leaving)) do
+        if count < limit then
+            count = count + end_leases_of(queue, group, name, limit - count)
+        end
+    end
+    return count
+end
+
+-- Deregister, or with `again` go on with the leases: how many have ended, and whether there are more.
 function consumers.deregister(key, now, given)
     local queue = queues.get(key, now)
     local group = groups.get(queue, given.group)
-    call("HDEL", group.consumers, given.name)
-    return lapsed.reclaim(queue, group, given.name)
+    if not given.again then
+        leave(queue, group, given.name)
+    end
+    local count = end_leases_of(queue, group, given.name, STEPS)
+    return { count, call("HEXISTS", group.leaving, given.name) }
 end
 
--- Remove consumers that missed too many heartbeats. Their leases end at once.
+-- Remove consumers that missed too many heartbeats.
 function consumers.remove_missing(queue, group)
     local count = 0
     for _, row in ipairs(every(group)) do
         if row.heartbeat_at + (row.missed + 1) * row.seconds * 1000000 < queue.now then
-            call("HDEL", group.consumers, row.name)
-            lapsed.reclaim(queue, group, row.name)
+            leave(queue, group, row.name)
             call("HSET", group.removed_consumers, row.name, whole(queue.now))
             count = count + 1
         end

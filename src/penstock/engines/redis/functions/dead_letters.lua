@@ -67,40 +67,50 @@ function letters.list(key, now, given)
     return { queue.salt, found }
 end
 
--- Positions of dead letters: of the given messages, or the oldest of an outcome.
-local function positions(queue, group, given)
+-- A piece of the dead letters after the first `skip`: those of an outcome, the oldest first.
+local function piece_of(group, given)
     local found = {}
+    for _, member in ipairs(call("ZRANGE", group.letter_times, given.skip, given.skip + STEPS - 1)) do
+        found[#found + 1] = tonumber(member)
+    end
+    return found, #found == STEPS
+end
+
+local function located(queue, ids)
+    local found = {}
+    for _, id in ipairs(ids) do
+        found[#found + 1] = log.locate(queue, id)
+    end
+    return found, false
+end
+
+-- Do something with the dead letters of given ids, or with a piece of those of an outcome: how many it was done with,
+-- how many letters stay, and whether there are more.
+local function with_letters(key, now, given, change)
+    local queue = queues.find(key, now)
+    local group = queue and reader(queue, given.group)
+    if not group then
+        return { 0, 0, 0 }
+    end
+    local count, stay, positions, has_more = 0, 0, nil, nil
     if given.ids then
-        for place, id in ipairs(given.ids) do
-            local position = place <= given.limit and log.locate(queue, id)
-            if position then
-                found[#found + 1] = position
-            end
-        end
-        return found
+        positions, has_more = located(queue, given.ids)
+    else
+        positions, has_more = piece_of(group, given)
     end
-    -- Of one outcome they may be anywhere; otherwise the first ones are the oldest.
-    local last = given.outcome and -1 or given.limit - 1
-    for _, member in ipairs(call("ZRANGE", group.letter_times, 0, last)) do
-        local position = tonumber(member)
-        if #found < given.limit and (not given.outcome or letters.find(group, position).o == given.outcome) then
-            found[#found + 1] = position
+    for _, position in ipairs(positions) do
+        local letter = count < given.limit and letters.find(group, position)
+        if letter and (not given.outcome or letter.o == given.outcome) and change(queue, group, position, letter) then
+            count = count + 1
+        else
+            stay = stay + 1
         end
     end
-    return found
+    return { count, stay, has_more and 1 or 0 }
 end
 
 function letters.purge(key, now, given)
-    local queue = queues.find(key, now)
-    local group = queue and reader(queue, given.group)
-    local count = 0
-    for _, position in ipairs(group and positions(queue, group, given) or {}) do
-        local letter = letters.find(group, position)
-        if letter and (not given.outcome or letter.o == given.outcome) then
-            count = count + letters.delete(queue, group, position)
-        end
-    end
-    return count
+    return with_letters(key, now, given, letters.delete)
 end
 
 -- Give the message its address back, unless another live message has it.
@@ -117,11 +127,10 @@ local function retake(queue, group, message)
     return true
 end
 
-local function redrive_one(queue, group, position, outcome)
-    local letter = letters.find(group, position)
-    local message = letter and (not outcome or letter.o == outcome) and log.at(queue, position)
+local function redrive_one(queue, group, position, letter)
+    local message = log.at(queue, position)
     if not message or not retake(queue, group, message) then
-        return 0
+        return false
     end
     letters.delete(queue, group, position)
     outcomes.uncount(group, letter.o, 1)
@@ -135,17 +144,11 @@ local function redrive_one(queue, group, position, outcome)
         lane = log.lane_of(message), p = message.p or 0, s = message.s or 0, state = "ready", attempt = 0,
         until_at = queue.now, x = message.x and message.x + moved, d = message.d and message.d + moved, token = 0,
     })
-    return 1
+    return true
 end
 
 function letters.redrive(key, now, given)
-    local queue = queues.find(key, now)
-    local group = queue and reader(queue, given.group)
-    local count = 0
-    for _, position in ipairs(group and positions(queue, group, given) or {}) do
-        count = count + redrive_one(queue, group, position, given.outcome)
-    end
-    return count
+    return with_letters(key, now, given, redrive_one)
 end
 
 -- -- stack traces -------------------------------------------------------------------------------------------------

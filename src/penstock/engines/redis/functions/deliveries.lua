@@ -52,9 +52,16 @@ local function record(receive, first, last, attempt, consumer)
     })
 end
 
+-- Lease a retry; false when it ends instead, because its batch was cancelled.
 local function take_retry(receive, position)
     local queue, group = receive.queue, receive.group
-    local row, message = tracked.find(group, position), log.at(queue, position)
+    local row = tracked.find(group, position)
+    if groups.is_primary(queue, group) and batches.is_cancelled(queue, row.b) then
+        batches.cancel_tracked(queue, group, position, row)
+        receive.steps = receive.steps + 1
+        return false
+    end
+    local message = log.at(queue, position)
     row.attempt = row.attempt + 1
     row.state, row.token, row.consumer = "leased", take_token(receive), next_consumer(receive)
     row.until_at = decisions.lease_end(row.x, row.d, queue.now, receive.lease_seconds)
@@ -62,6 +69,7 @@ local function take_retry(receive, position)
     record(receive, position, position, row.attempt, row.consumer)
     message.x, message.d, message.b, message.p = row.x, row.d, row.b or message.b, row.p > 0 and row.p or nil
     add_row(receive, row_of(queue, message, row.attempt, row.until_at))
+    return true
 end
 
 -- Collects positions that are leased together into ranges of one consumer.
@@ -143,7 +151,7 @@ local function take_checked(receive, lane, room)
     local queue, group = receive.queue, receive.group
     local add, flush = ranges_of(receive, lane)
     local upto, taken, passed = lane.position, 0, 0
-    while taken < room do
+    while taken < room and receive.steps < STEPS do
         local run = log.runs(queue, lane.name, upto, END, 1)[1]
         if not run then
             break
@@ -151,10 +159,12 @@ local function take_checked(receive, lane, room)
         for _, message in ipairs(log.read(queue, run[1], run[2], min(PIECE, room - taken))) do
             if cursors.is_skipped(group, message.position) then
                 call("ZREM", group.skips, whole(message.position))
+                receive.steps = receive.steps + 1
             else
                 local event = ended_event(queue, message)
                 if event then
                     deliveries.end_skipped(queue, group, message, event, lane.name)
+                    receive.steps = receive.steps + 1
                 else
                     lease_one(receive, lane, message, add)
                     taken = taken + 1
@@ -206,8 +216,11 @@ local function fill(receive)
     local retries, next_retry = tracked.ready(receive.group, receive.limit), 1
     local function take_retries(priority)
         while retries[next_retry] and retries[next_retry][2] <= priority and receive.taken < receive.limit do
-            take_retry(receive, retries[next_retry][1])
-            next_retry = next_retry + 1
+            if take_retry(receive, retries[next_retry][1]) then
+                next_retry = next_retry + 1
+            else
+                retries, next_retry = tracked.ready(receive.group, receive.limit), 1
+            end
         end
     end
     for _, lane in ipairs(lanes) do
@@ -216,6 +229,9 @@ local function fill(receive)
             return
         end
         take_unread(receive, lane, receive.limit)
+        if receive.steps >= STEPS then
+            return
+        end
     end
     take_retries(END)
 end
@@ -278,7 +294,7 @@ local function fill_in_order(receive)
         local position, shard, lane = turn[3], turn[4], turn[5]
         local retries = waiting[shard]
         local has_retries = retries and #retries > 0
-        if not blocked[shard] and receive.taken < receive.limit then
+        if not blocked[shard] and receive.taken < receive.limit and receive.steps < STEPS then
             local is_taken = true
             if lane and not has_retries then
                 take_unread(receive, lane, most)
@@ -287,7 +303,7 @@ local function fill_in_order(receive)
                 take_unread(receive, lane, 1)
                 blocked[shard] = true
             elseif not lane and has_retries and retries[1][1] == position and retries[1][2] == "ready" then
-                take_retry(receive, position)
+                is_taken = take_retry(receive, position)
                 table.remove(retries, 1)
             else
                 is_taken = false
@@ -309,24 +325,24 @@ local function begin(queue, group, shares, lease_seconds)
     lease_seconds = lease_seconds or queue.policy.lease_seconds
     return {
         queue = queue, group = group, shares = shares, limit = limit, lease_seconds = lease_seconds,
-        ends_at = queue.now + microseconds(lease_seconds), token = 0, rows = {}, taken = 0, share = 0, edge = 0,
+        ends_at = queue.now + microseconds(lease_seconds), token = 0, rows = {}, taken = 0, share = 0, edge = 0, steps = 0,
+        has_skips = call("EXISTS", group.skips) == 1,
     }
 end
 
-local function prepare(receive)
-    local queue, group = receive.queue, receive.group
-    local limit = max(receive.limit, promotion.AT_ONCE)
-    promotion.promote(queue, limit)
-    promotion.make_ready(queue, group, limit)
-    lapsed.reclaim(queue, group)
-    lapsed.expire_tracked(queue, group)
-    receive.has_skips = call("EXISTS", group.skips) == 1
+-- Handle what is due in the group; return whether that was all. A message that is ready must not wait for a worse one.
+local function prepare(queue, group)
+    local left = STEPS - promotion.promote(queue, STEPS)
+    for _, handle in ipairs({ promotion.make_ready, lapsed.reclaim, lapsed.expire_tracked }) do
+        left = left > 0 and left - handle(queue, group, left) or 0
+    end
+    return left > 0
 end
 
+-- The token and the rows; and whether there may be more, because the call met too many messages that had ended.
 local function receive_for(queue, group, shares, lease_seconds)
     local receive = begin(queue, group, shares, lease_seconds)
     if not queue.policy.paused then
-        prepare(receive)
         if queue.policy.ordered then
             fill_in_order(receive)
         else
@@ -337,11 +353,11 @@ local function receive_for(queue, group, shares, lease_seconds)
             call("HSET", group.key, "used_at", whole(queue.now))
         end
     end
-    return { receive.token, receive.rows }
+    return { receive.token, receive.rows }, receive.taken == 0 and receive.steps >= STEPS
 end
 
 -- Receive for one consumer or several. In an ordered queue each consumer gets its own receive, because a lease may hold
--- several messages of one key.
+-- several messages of one key. Without rows the caller is to call again.
 function deliveries.receive(key, now, given)
     local name = given.group
     if given.needs_group then
@@ -355,15 +371,16 @@ function deliveries.receive(key, now, given)
             refuse("CONSUMER_REMOVED", share[1])
         end
     end
-    local found = {}
-    if queue.policy.ordered then
-        for i, share in ipairs(given.shares) do
-            found[i] = receive_for(queue, group, { share }, given.lease_seconds)
-        end
-    else
-        found[1] = receive_for(queue, group, given.shares, given.lease_seconds)
+    if not queue.policy.paused and not prepare(queue, group) then
+        return { group.name, queue.salt, false }
     end
-    return { group.name, queue.salt, found }
+    local found, has_more = {}, true
+    for i, share in ipairs(queue.policy.ordered and given.shares or { given.shares }) do
+        local is_cut
+        found[i], is_cut = receive_for(queue, group, queue.policy.ordered and { share } or share, given.lease_seconds)
+        has_more = has_more and is_cut
+    end
+    return { group.name, queue.salt, not has_more and found }
 end
 
 -- Receive messages that are ready, by position.

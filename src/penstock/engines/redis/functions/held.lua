@@ -4,9 +4,6 @@
 -- Hashes by number: the stored message (with `o`: waits for its batch) and its payload; sorted sets by due time, expiry
 -- and deadline.
 
-local AT_ONCE = 1000
-promotion.AT_ONCE = AT_ONCE
-
 function held.find(queue, number)
     local row = call("HGET", queue.key .. ":h", whole(number))
     local message = row and unpacked(row) or nil
@@ -121,9 +118,9 @@ local function release(queue, numbers, event)
     end
 end
 
--- Append the queue's held messages that are due.
+-- Append the queue's held messages that are due, at most `limit` of them.
 function promotion.promote(queue, limit)
-    local due = numbers_upto(queue, ":hd", limit or AT_ONCE)
+    local due = numbers_upto(queue, ":hd", limit)
     if #due > 0 then
         release(queue, due, "due")
     end
@@ -163,9 +160,9 @@ function promotion.withdraw(queue, numbers, step)
     end
 end
 
--- Make due retries of the group ready.
+-- Make due retries of the group ready, at most `limit` of them.
 function promotion.make_ready(queue, group, limit)
-    local due = tracked.upto(group, "d", queue.now, limit or AT_ONCE)
+    local due = tracked.upto(group, "d", queue.now, limit)
     for _, position in ipairs(due) do
         promotion.ready_now(queue, group, position, tracked.find(group, position))
     end

@@ -2,7 +2,8 @@
 --
 -- First attempts are leased as ranges, one element for a whole receive, in two sorted sets: by last position and by
 -- end. A message is tracked once it differs from its neighbours: it is retried, or its lease ends at a time of its own.
--- Tracked messages are a hash by position, with sorted sets of the held, ready, leased and expiring ones.
+-- Tracked messages are a hash by position, with sorted sets of the held, ready and leased ones, and of those that wait by
+-- expiry and by deadline.
 
 local function range_of(member)
     local row = unpacked(member)
@@ -60,9 +61,15 @@ function leases.between(group, first, last)
     return found
 end
 
-function leases.lapsed(group, now)
+-- The range with the first position.
+function leases.first(group)
+    local member = call("ZRANGE", group.leases, 0, 0)[1]
+    return member and range_of(member)
+end
+
+function leases.lapsed(group, now, limit)
     local found = {}
-    for _, member in ipairs(call("ZRANGEBYSCORE", group.lease_ends, "-inf", whole(now))) do
+    for _, member in ipairs(call("ZRANGEBYSCORE", group.lease_ends, "-inf", whole(now), "LIMIT", 0, limit or -1)) do
         found[#found + 1] = range_of(member)
     end
     return found
@@ -79,16 +86,16 @@ local function place(group, position, row, add)
     if row.state == "ready" then
         member, score = format("%07.0f:", row.p) .. member, 0
     end
-    local ends_at = row.state ~= "leased" and (row.x and row.d and min(row.x, row.d) or row.x or row.d)
+    local ends = row.state ~= "leased" and { x = row.x, e = row.d } or {}
     if add then
         call("ZADD", set, whole(score), member)
-        if ends_at then
-            call("ZADD", group.tracked .. "x", whole(ends_at), padded(position))
+        for name, at in pairs(ends) do
+            call("ZADD", group.tracked .. name, whole(at), padded(position))
         end
     else
         call("ZREM", set, member)
-        if ends_at then
-            call("ZREM", group.tracked .. "x", padded(position))
+        for name in pairs(ends) do
+            call("ZREM", group.tracked .. name, padded(position))
         end
     end
 end
@@ -134,6 +141,15 @@ function tracked.ready(group, limit)
         found[#found + 1] = { tonumber(position), tonumber(priority) }
     end
     return found
+end
+
+-- The first position that is tracked.
+function tracked.first(group)
+    local first
+    for _, position in ipairs(call("HKEYS", group.tracked)) do
+        first = min(first or END, tonumber(position))
+    end
+    return first
 end
 
 -- Every tracked message in log order: position and row.

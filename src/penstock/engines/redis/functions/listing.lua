@@ -112,7 +112,7 @@ function listing.fitting(key, now, given)
             return min(max(1, count - 1), given.limit)
         end
     end
-    for _, lease in ipairs(group and leases.lapsed(group, now) or {}) do
+    for _, lease in ipairs(group and leases.lapsed(group, now, given.limit) or {}) do
         for _, message in ipairs(log.read(queue, lease.first, lease.last)) do
             if is_full(message.payload) then
                 return min(max(1, count - 1), given.limit)

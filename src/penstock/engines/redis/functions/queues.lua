@@ -100,7 +100,7 @@ local function group_of(queue, name, id)
         leases = queue.key .. ":le" .. id, lease_ends = queue.key .. ":lx" .. id, cursors = queue.key .. ":c" .. id,
         tracked = queue.key .. ":t" .. id, skips = queue.key .. ":s" .. id, letters = queue.key .. ":d" .. id,
         letter_times = queue.key .. ":dz" .. id, consumers = queue.key .. ":co" .. id,
-        removed_consumers = queue.key .. ":rc" .. id,
+        removed_consumers = queue.key .. ":rc" .. id, leaving = queue.key .. ":lv" .. id,
     }
 end
 
@@ -188,10 +188,16 @@ function groups.ensure_primary(queue)
     end
 end
 
-function groups.delete_keys(queue, group)
-    call("DEL", group.key, group.leases, group.lease_ends, group.cursors, group.tracked, group.tracked .. "d",
-        group.tracked .. "r", group.tracked .. "l", group.tracked .. "x", group.skips, group.letters,
-        group.letter_times, group.consumers, group.removed_consumers)
+-- The server frees unlinked keys in the background.
+function groups.delete_messages(group)
+    call("UNLINK", group.leases, group.lease_ends, group.cursors, group.tracked, group.tracked .. "d",
+        group.tracked .. "r", group.tracked .. "l", group.tracked .. "x", group.tracked .. "e", group.skips,
+        group.letters, group.letter_times)
+end
+
+function groups.delete_keys(group)
+    groups.delete_messages(group)
+    call("UNLINK", group.key, group.consumers, group.removed_consumers, group.leaving)
 end
 
 function groups.forget(key, now, given)
@@ -204,7 +210,7 @@ function groups.forget(key, now, given)
         refuse("PRIMARY_GROUP", group.name)
     end
     audit.forget_group(queue, group)
-    groups.delete_keys(queue, group)
+    groups.delete_keys(group)
     call("HDEL", queue.key .. ":gs", group.name)
     return 1
 end
@@ -231,7 +237,7 @@ function queues.declare(key, now, given)
     if before.primary_group ~= after.primary_group then
         local former = before.primary_group and groups.find(queue, before.primary_group)
         if former and not groups.is_used(queue, former) then
-            groups.delete_keys(queue, former)
+            groups.delete_keys(former)
             call("HDEL", queue.key .. ":gs", former.name)
         end
         call("HSET", key, "primary", after.primary_group and call("HEXISTS", key .. ":gs", after.primary_group) or 0)
@@ -241,6 +247,7 @@ end
 
 function groups.recheck_expiry(queue, group, since)
     for _, one in ipairs(group and { group } or groups.every(queue)) do
+        call("HDEL", one.key, "checked:ex", "checked:dl")
         if one.expired_upto > (since or 0) then
             call("HSET", one.key, "expired_upto", whole(since or 0))
             one.expired_upto = since or 0

@@ -156,7 +156,7 @@ end
 local OUTCOMES = { "succeeded", "rejected", "failed", "lease_expired", "expired", "cancelled" }
 local OWN_KEYS = {
     ":log", ":ln", ":h", ":hp", ":hd", ":hx", ":hl", ":id", ":ad", ":a", ":as", ":ar", ":ae", ":kp", ":kz", ":wz",
-    ":mk", ":rm", ":rw", ":ex", ":dl", ":b", ":bn", ":bv",
+    ":mk", ":rm", ":rw", ":ex", ":dl", ":b", ":bn", ":bs", ":bv",
 }
 
 -- How many messages a flush would remove.
@@ -178,7 +178,7 @@ local function abandon(queue)
         if batch.state ~= "finished" and batch.state ~= "cancelled" then
             batches.abandon(queue, batch)
         end
-        call("DEL", queue.key .. ":bm" .. number, queue.key .. ":bl" .. number)
+        call("UNLINK", queue.key .. ":bm" .. number, queue.key .. ":bl" .. number)
     end
 end
 
@@ -193,9 +193,7 @@ local function flush_group(queue, group)
     if group.stream then
         call("HSET", group.key, "stream", whole(group.table == "messages" and queue.last or queue.entry))
     end
-    call("DEL", group.leases, group.lease_ends, group.cursors, group.tracked, group.tracked .. "d",
-            group.tracked .. "r",
-        group.tracked .. "l", group.tracked .. "x", group.skips, group.letters, group.letter_times)
+    groups.delete_messages(group)
 end
 
 -- Remove every message. The queue's batches are removed too; batches of other queues continue without the members they
@@ -213,11 +211,10 @@ function removal.flush_queue(queue)
         flush_group(queue, group)
     end
     for _, lane in ipairs(log.lanes(queue)) do
-        call("DEL", queue.key .. ":r" .. lane.name)
+        call("UNLINK", queue.key .. ":r" .. lane.name)
     end
-    call("DEL", queue.key .. ":rw")
     for _, suffix in ipairs(OWN_KEYS) do
-        call("DEL", queue.key .. suffix)
+        call("UNLINK", queue.key .. suffix)
     end
     queue.trimmed, queue.held, queue.lanes, queue.groups = queue.last, 0, nil, nil
     call("HSET", queue.key, "trimmed", whole(queue.last), "held", 0)
@@ -239,7 +236,7 @@ function removal.clear(key, now)
     local gone = groups.every(queue)
     local count = removal.flush_queue(queue)
     for _, group in ipairs(gone) do
-        groups.delete_keys(queue, group)
+        groups.delete_keys(group)
     end
     call("DEL", queue.key .. ":gs")
     call("HSET", queue.key, "primary", 0)
@@ -257,12 +254,12 @@ function removal.delete(key, now)
     end
     if #named > 0 then
         table.sort(named)
-        refuse("CONSUMERS_REGISTERED", unpack(named))
+        refuse("CONSUMERS_REGISTERED", named)
     end
     local gone = groups.every(queue)
     local count = removal.flush_queue(queue)
     for _, group in ipairs(gone) do
-        groups.delete_keys(queue, group)
+        groups.delete_keys(group)
     end
     sink.drop_all(queue)
     call("DEL", queue.key .. ":gs")

@@ -40,12 +40,8 @@ end
 -- The first position that is not finished in a group.
 local function first_unfinished(queue, group)
     local first = cursors.first_unread(queue, group) or END
-    local lease = leases.between(group, 0, END)[1]
-    if lease then
-        first = min(first, lease.first)
-    end
-    local one = tracked.every(group)[1]
-    return one and min(first, one[1]) or first
+    local lease = leases.first(group)
+    return min(first, lease and lease.first or END, tracked.first(group) or END)
 end
 
 local function finished_position(queue, readers)
@@ -227,29 +223,37 @@ function retention.trim_cursors(queue, upto)
     end
 end
 
--- Delete dead letters past their retention, and the messages that only they kept.
+-- Delete dead letters past their retention, at most STEPS, and then the messages that only they kept. Return how many
+-- letters, and whether there is more.
 function retention.purge(queue)
     local before, count = queue.now - microseconds(queue.policy.dead_letter_seconds), 0
     for _, group in ipairs(groups.every(queue)) do
-        for _, member in ipairs(call("ZRANGEBYSCORE", group.letter_times, "-inf", whole(before))) do
+        local due = call("ZRANGEBYSCORE", group.letter_times, "-inf", whole(before), "LIMIT", 0, STEPS - count)
+        for _, member in ipairs(due) do
             count = count + letters.delete(queue, group, tonumber(member))
         end
     end
     if count > 0 then
-        retention.trim_kept(queue)
+        call("HSET", queue.key, "kept_after", 0)
     end
-    return count
+    return count, count == STEPS or retention.trim_kept(queue)
 end
 
--- Trim messages that nothing keeps any more and that no stream of the audit still needs.
+-- Trim messages that nothing keeps any more and that no stream of the audit still needs: a piece after the one of the
+-- sweep before. Return whether there are more.
 function retention.trim_kept(queue)
+    local after = call("HGET", queue.key, "kept_after")
+    if not after then
+        return false
+    end
     local followed, every = END, groups.every(queue)
     for _, group in ipairs(retention.active(queue, queue.policy)) do
         if group.stream and group.table ~= "messages" then
             followed = min(followed, group.stream)
         end
     end
-    for _, member in ipairs(call("ZRANGE", queue.key .. ":kz", 0, -1)) do
+    local piece = call("ZRANGEBYSCORE", queue.key .. ":kz", "(" .. after, "+inf", "LIMIT", 0, STEPS)
+    for _, member in ipairs(piece) do
         local position = tonumber(member)
         local numbers = audit.numbers(queue, position)
         if not is_kept(every, position) and (numbers[#numbers] or 0) <= followed then
@@ -259,16 +263,23 @@ function retention.trim_kept(queue)
             audit.trim(queue, position, position)
         end
     end
+    if #piece == STEPS then
+        call("HSET", queue.key, "kept_after", piece[#piece])
+        return true
+    end
+    call("HDEL", queue.key, "kept_after")
+    return false
 end
 
 -- -- the sweep of one queue ---------------------------------------------------------------------------------------
 
-local function expire_held(queue)
+-- End held messages whose time has come, at most `limit` of them.
+local function expire_held(queue, limit)
     local over, numbers = {}, {}
-    for _, number in ipairs(held.upto(queue, ":hx", -1)) do
+    for _, number in ipairs(held.upto(queue, ":hx", limit)) do
         over[number] = "expire"
     end
-    for _, number in ipairs(queues.at_most_once(queue) and held.upto(queue, ":hl", -1) or {}) do
+    for _, number in ipairs(queues.at_most_once(queue) and held.upto(queue, ":hl", limit) or {}) do
         over[number] = over[number] or "deadline"
     end
     for number in pairs(over) do
@@ -282,63 +293,96 @@ local function expire_held(queue)
     return #numbers
 end
 
--- Unread messages whose time has come since the group was last looked at.
-local function expire_unread(queue, group)
-    local over, positions = {}, {}
-    for _, set in ipairs(queues.at_most_once(queue) and { ":ex", ":dl" } or { ":ex" }) do
-        local since = "(" .. whole(group.expired_upto)
-        for _, member in ipairs(call("ZRANGEBYSCORE", queue.key .. set, since, whole(queue.now))) do
-            if not over[member] then
-                over[member] = true
-                positions[#positions + 1] = tonumber(member)
-            end
+-- Positions of an index of times that are due and that the group was not checked for: at most `limit`. An earlier call
+-- that did not check all has left the last member that it checked.
+local function due_since(queue, group, set, limit)
+    local last = call("HGET", group.key, "checked" .. set)
+    local rank = last and call("ZRANK", queue.key .. set, last)
+    rank = rank and rank + 1 or call("ZCOUNT", queue.key .. set, "-inf", whole(group.expired_upto))
+    local found = {}
+    local piece = limit > 0 and call("ZRANGE", queue.key .. set, rank, rank + limit - 1, "WITHSCORES") or {}
+    for i = 1, #piece, 2 do
+        if tonumber(piece[i + 1]) > queue.now then
+            return found, true
         end
+        found[#found + 1] = tonumber(piece[i])
     end
-    table.sort(positions)
-    local count = 0
-    for _, position in ipairs(positions) do
-        local message = log.at(queue, position)
-        local lane = log.lane_of(message)
-        if position > cursors.position(queue, group, lane) and not cursors.is_skipped(group, position) then
-            cursors.skip(group, position)
-            local is_expired = message.x and message.x <= queue.now
-            deliveries.end_skipped(queue, group, message, is_expired and "expire" or "deadline", lane)
-            count = count + 1
-        end
+    if #found > 0 then
+        call("HSET", group.key, "checked" .. set, whole(found[#found]))
     end
-    if count > 0 or queue.now - group.expired_upto > LOOK_BACK then
-        group.expired_upto = queue.now
-        call("HSET", group.key, "expired_upto", whole(queue.now))
-    end
-    return count
+    return found, limit > #found
 end
 
--- One pass: counts of reclaimed, promoted, expired, trimmed, purged messages and removed consumers, and whether there
--- is more to do.
+-- End unread messages whose time has come since the group was last checked; return how many were checked and ended.
+local function expire_unread(queue, group, limit)
+    local checked, count, is_done = 0, 0, true
+    for _, set in ipairs(queues.at_most_once(queue) and { ":ex", ":dl" } or { ":ex" }) do
+        local positions, is_last = due_since(queue, group, set, limit - checked)
+        table.sort(positions)
+        for _, position in ipairs(positions) do
+            local message = log.at(queue, position)
+            local lane = log.lane_of(message)
+            if position > cursors.position(queue, group, lane) and not cursors.is_skipped(group, position) then
+                cursors.skip(group, position)
+                local is_expired = message.x and message.x <= queue.now
+                deliveries.end_skipped(queue, group, message, is_expired and "expire" or "deadline", lane)
+                count = count + 1
+            end
+        end
+        checked, is_done = checked + #positions, is_done and is_last
+    end
+    if is_done and (checked > 0 or queue.now - group.expired_upto > LOOK_BACK) then
+        group.expired_upto = queue.now
+        call("HSET", group.key, "expired_upto", whole(queue.now))
+        call("HDEL", group.key, "checked:ex", "checked:dl")
+    end
+    return checked, count
+end
+
+-- Handle what is due, at most STEPS messages: counts of reclaimed, promoted and expired ones and of removed consumers,
+-- and whether there is more.
+local function handle_due(queue)
+    local left, promoted, reclaimed, expired, removed = STEPS, 0, 0, 0, 0
+    local function work(handle, ...)
+        local done, counted = 0, 0
+        if left > 0 then
+            done, counted = handle(queue, ...)
+        end
+        left = left - done
+        return counted or done
+    end
+    for _, group in ipairs(groups.every(queue)) do
+        removed = removed + consumers.remove_missing(queue, group)
+        work(consumers.end_leases, group, left)
+    end
+    promoted = work(promotion.promote, left)
+    expired = work(expire_held, left)
+    for _, group in ipairs(groups.leasing(queue)) do
+        promoted = promoted + work(promotion.make_ready, group, left)
+        reclaimed = reclaimed + work(lapsed.reclaim, group, left)
+        expired = expired + work(lapsed.expire_tracked, group, left) + work(expire_unread, group, left)
+    end
+    return reclaimed, promoted, expired, removed, left <= 0
+end
+
+-- A piece of the maintenance pass: counts of reclaimed, promoted, expired, trimmed, purged messages and removed
+-- consumers, and whether there is more to do.
 function retention.sweep(key, now)
     local queue = queues.find(key, now)
     if not queue then
         return { 0, 0, 0, 0, 0, 0, 0 }
     end
-    local removed = 0
-    for _, group in ipairs(groups.every(queue)) do
-        removed = removed + consumers.remove_missing(queue, group)
-    end
-    local promoted = promotion.promote(queue)
-    local has_more = promoted == promotion.AT_ONCE
-    local reclaimed, expired = 0, 0
+    local reclaimed, promoted, expired, removed, has_more = handle_due(queue)
+    local purged, trimmed = 0, 0
+    has_more = has_more or batches.sweep(queue)
     if not has_more then
-        expired = expire_held(queue)
-        for _, group in ipairs(groups.leasing(queue)) do
-            promoted = promoted + promotion.make_ready(queue, group)
-            reclaimed = reclaimed + lapsed.reclaim(queue, group)
-            expired = expired + lapsed.expire_tracked(queue, group) + expire_unread(queue, group)
-        end
+        purged, has_more = retention.purge(queue)
     end
-    local purged = retention.purge(queue)
-    local trimmed, more_to_trim = retention.trim(queue)
-    batches.trim(queue, now - microseconds(queue.policy.history_seconds), cursors.sent_from(queue, queue.trimmed + 1)
-            or END)
-    sink.drop_abandoned(queue)
-    return { reclaimed, promoted, expired, trimmed, purged, removed, (has_more or more_to_trim) and 1 or 0 }
+    if not has_more then
+        trimmed, has_more = retention.trim(queue)
+        batches.trim(queue, now - microseconds(queue.policy.history_seconds),
+            cursors.sent_from(queue, queue.trimmed + 1) or END)
+        sink.drop_abandoned(queue)
+    end
+    return { reclaimed, promoted, expired, trimmed, purged, removed, has_more and 1 or 0 }
 end

@@ -284,26 +284,58 @@ end
 
 -- -- lapsed leases ------------------------------------------------------------------------------------------------
 
-local function lapsed_flights(queue, group, consumer)
-    local found, ended = {}, leases.lapsed(group, queue.now)
-    if consumer then
-        for _, lease in ipairs(leases.between(group, 0, END)) do
-            if lease.consumer == consumer and lease.ends_at > queue.now then
-                ended[#ended + 1] = lease
-            end
+-- Leases of an ordered queue end by whole receives of a shard: one call must know which message was the first.
+local function whole_receives(queue, ended, rows, limit)
+    local counts, chosen, total = {}, {}, 0
+    local function add(mark, count)
+        if not counts[mark] and total < limit then
+            chosen[mark] = true
         end
+        counts[mark] = (counts[mark] or 0) + count
+        total = total + count
+    end
+    local function mark_of(token, shard)
+        return whole(token) .. ":" .. whole(shard)
     end
     for _, lease in ipairs(ended) do
-        for position = lease.first, lease.last do
+        lease.mark = mark_of(lease.token, log.lane(queue, lease.lane).shard)
+        add(lease.mark, lease.last - lease.first + 1)
+    end
+    for _, one in ipairs(rows) do
+        one.mark = mark_of(one[2].token, one[2].s)
+        add(one.mark, 1)
+    end
+    local function kept(list)
+        local found = {}
+        for _, one in ipairs(list) do
+            if chosen[one.mark] then
+                found[#found + 1] = one
+            end
+        end
+        return found
+    end
+    return kept(ended), kept(rows), END
+end
+
+-- Drop leases and return their messages as flights, at most `limit` of them; the rest stays leased.
+local function drop_leases(queue, group, ended, rows, limit)
+    local found = {}
+    if queues.keeps_order(queue) then
+        ended, rows, limit = whole_receives(queue, ended, rows, limit)
+    end
+    for _, lease in ipairs(ended) do
+        local last = min(lease.last, lease.first + limit - #found - 1)
+        for position = lease.first, last do
             found[#found + 1] = leases.flight_in(queue, lease, position)
         end
-        leases.drop(group, lease)
+        if last >= lease.first then
+            leases.split(group, lease, lease.first, last)
+        end
     end
-    for _, position in ipairs(tracked.upto(group, "l", consumer and END or queue.now)) do
-        local row = tracked.find(group, position)
-        if row.until_at <= queue.now or row.consumer == consumer then
-            found[#found + 1] = leases.tracked_flight(queue, position, row)
-            tracked.remove(group, position)
+    for _, one in ipairs(rows) do
+        if #found < limit then
+            found[#found + 1] = leases.tracked_flight(queue, one[1], one[2])
+            tracked.remove(group, one[1])
         end
     end
     table.sort(found, function(one, other)
@@ -312,10 +344,9 @@ local function lapsed_flights(queue, group, consumer)
     return found
 end
 
--- End lapsed leases of the group, and with `consumer` all leases of that consumer. Every lease is dropped before any
--- message is settled: an ordered queue must not release what has lapsed.
-function lapsed.reclaim(queue, group, consumer)
-    local flights = lapsed_flights(queue, group, consumer)
+-- Settle messages whose leases were dropped. All are dropped before any is settled: an ordered queue must not release
+-- what has lapsed.
+local function end_leases(queue, group, flights, reason)
     local heads = {}
     for _, flight in ipairs(flights) do
         -- In an ordered queue the consumer was processing the first message of its lease; the others did not fail. At
@@ -326,21 +357,53 @@ function lapsed.reclaim(queue, group, consumer)
             event = heads[mark] and "release" or event
             heads[mark] = true
         end
-        local reason = consumer and flight.consumer == consumer and filled(REASONS.consumer_gone, consumer) or nil
         flight.lease = nil
         settlements.conclude(queue, group, flight, event, reason)
     end
     return #flights
 end
 
--- End retries of the group that expired before they were delivered again.
-function lapsed.expire_tracked(queue, group)
+local function rows_of(group, positions)
+    local found = {}
+    for place, position in ipairs(positions) do
+        found[place] = { position, tracked.find(group, position) }
+    end
+    return found
+end
+
+-- End about `limit` lapsed leases of the group; return how many.
+function lapsed.reclaim(queue, group, limit)
+    local most = queues.keeps_order(queue) and -1 or limit
+    local ended = leases.lapsed(group, queue.now, most)
+    local rows = rows_of(group, tracked.upto(group, "l", queue.now, most))
+    return end_leases(queue, group, drop_leases(queue, group, ended, rows, limit))
+end
+
+-- End about `limit` leases of a consumer that is gone, which it got up to a token; return how many.
+function lapsed.reclaim_from(queue, group, consumer, token, limit)
+    local ended, rows = {}, {}
+    for _, lease in ipairs(leases.between(group, 0, END)) do
+        if lease.consumer == consumer and lease.token <= token then
+            ended[#ended + 1] = lease
+        end
+    end
+    for _, one in ipairs(rows_of(group, tracked.upto(group, "l", END))) do
+        if one[2].consumer == consumer and one[2].token <= token then
+            rows[#rows + 1] = one
+        end
+    end
+    local flights = drop_leases(queue, group, ended, rows, limit)
+    return end_leases(queue, group, flights, filled(REASONS.consumer_gone, consumer))
+end
+
+-- End retries of the group that expired before they were delivered again, at most `limit` of them.
+function lapsed.expire_tracked(queue, group, limit)
     local count = 0
-    for _, position in ipairs(tracked.upto(group, "x", queue.now)) do
-        local row = tracked.find(group, position)
-        local event = row.x and row.x <= queue.now and "expire" or queues.at_most_once(queue) and "deadline"
-        if event then
-            tracked.remove(group, position)
+    for _, kind in ipairs(queues.at_most_once(queue) and { { "x", "expire" }, { "e", "deadline" } } or { { "x",
+            "expire" } }) do
+        local set, event = kind[1], kind[2]
+        for _, position in ipairs(count < limit and tracked.upto(group, set, queue.now, limit - count) or {}) do
+            local row = tracked.remove(group, position)
             outcomes.finish(queue, group, {
                 event = event, state = "expired", first = position, last = position, by = "system",
                 reason = REASONS[event], attempt = row.attempt,
