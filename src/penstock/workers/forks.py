@@ -9,6 +9,18 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
+# How many forks lie between this process and the first. Reading it is far cheaper than asking for the process id.
+_forks = 0
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
+
 
 def ends_copies(call: Callable[..., Any], is_async: bool) -> Callable[..., Any]:
     """Wrap a call so that a process forked during it exits at its end."""
@@ -17,11 +29,11 @@ def ends_copies(call: Callable[..., Any], is_async: bool) -> Callable[..., Any]:
 
 def _called(call: Callable[..., Any]) -> Callable[..., Any]:
     def called(*arguments: Any) -> Any:
-        process = os.getpid()
+        forks = _forks
         try:
             return call(*arguments)
         finally:
-            if os.getpid() != process:
+            if _forks != forks:
                 _exit()
 
     return called
@@ -29,11 +41,11 @@ def _called(call: Callable[..., Any]) -> Callable[..., Any]:
 
 def _awaited(call: Callable[..., Any]) -> Callable[..., Any]:
     async def awaited(*arguments: Any) -> Any:
-        process = os.getpid()
+        forks = _forks
         try:
             return await call(*arguments)
         finally:
-            if os.getpid() != process:
+            if _forks != forks:
                 _exit()
 
     return awaited

@@ -35,28 +35,27 @@ class WorkSlot:
     def end(self) -> bool:
         """Called by the slot; returns whether it decides the outcome. If not, the call was given up, and another slot
         has replaced this one."""
-        if self._take_claim():
-            return True
-        self.is_over = True
-        self.given_up = self.given_up or "its call was given up"
-        return False
-
-    def give_up(self, reason: str) -> list[AnyDelivery]:
-        """Called by others; returns the messages of the call, none when the call has just ended."""
-        several = self.several
-        if not self._take_claim():
-            return []
-        self.given_up, self.is_over = reason, True
-        return several
-
-    def _take_claim(self) -> bool:
         try:
             self._claim.pop()
         except IndexError:
+            self.is_over = True
+            self.given_up = self.given_up or "its call was given up"
             return False
         self.delivery = None
         self.several = []
         return True
+
+    def give_up(self, reason: str) -> list[AnyDelivery]:
+        """Called by others; returns the messages of the call, none when the call has just ended."""
+        several = self.several
+        try:
+            self._claim.pop()
+        except IndexError:
+            return []
+        self.delivery = None
+        self.several = []
+        self.given_up, self.is_over = reason, True
+        return several
 
 
 class Slots(ABC):
