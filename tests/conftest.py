@@ -80,4 +80,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for engine in EVERY_ENGINE:
         found = capabilities(engine)
         flags = f"facets {', '.join(sorted(found.facets))}; receives_lightly={found.receives_lightly}"
+        flags += f", rolls_back={found.rolls_back}"
         terminalreporter.write_line(f"engine {engine.name} through {' and '.join(CLIENTS)}: {flags}")

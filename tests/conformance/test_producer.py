@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock import DuplicateAddress, InvalidInput, Outgoing, PayloadTooLarge, Queue, Store
+from penstock import DuplicateAddress, InvalidInput, Outgoing, PayloadTooLarge, Queue, Store, StoreUnavailable
 from tests.conformance.assertions import assert_books_balance, payloads, take_all
 
 LONG = 3_600  # longer than any test: only a full batch or a flush sends
@@ -113,6 +113,30 @@ def test_a_thousand_messages_arrive_in_order(queue: Queue) -> None:
         for number in range(1_000):
             producer.send(number)
     assert payloads(take_all(queue)) == list(range(1_000))
+
+
+@pytest.mark.parametrize("is_executed", [False, True])
+def test_a_batch_is_sent_once_when_its_reply_or_itself_was_lost(
+    queue: Queue, monkeypatch: pytest.MonkeyPatch, is_executed: bool
+) -> None:
+    """Chaos, seed 5 on Redis: the first message alone was taken for the batch."""
+    producer = queue.producer(batch_size=100, linger_seconds=LONG)
+    for number in range(5):
+        producer.send(number)
+    real = queue.engine.send
+
+    def lose(*values: Any, **options: Any) -> None:
+        monkeypatch.undo()
+        if is_executed:
+            real(*values, **options)
+        raise StoreUnavailable("the connection is gone")
+
+    monkeypatch.setattr(queue.engine, "send", lose)
+    with pytest.raises(StoreUnavailable):
+        producer.flush()
+    producer.close()
+    assert payloads(take_all(queue)) == list(range(5))
+    assert_books_balance(queue, sent=5)
 
 
 def test_a_closed_producer_takes_nothing_more(queue: Queue) -> None:

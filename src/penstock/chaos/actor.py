@@ -16,6 +16,7 @@ from collections.abc import Callable
 import penstock
 from penstock.chaos.client_role import ClientRole
 from penstock.chaos.history import Recorder
+from penstock.chaos.operator_role import OperatorRole
 from penstock.chaos.plan import ActorPlan
 from penstock.chaos.ports.http import HttpPort
 from penstock.chaos.ports.port import LOST, Port
@@ -43,6 +44,8 @@ def main(text: str) -> None:
         run_worker(plan, recorder)
     elif plan.role == "follower":
         run_follower(plan, recorder)
+    elif plan.role == "operator":
+        repeat(OperatorRole(plan, recorder, opened(plan)).step)
     else:
         role = StoreRole(plan, recorder, opened(plan))
         steps = {"sweeper": role.sweep, "batcher": role.run_batch, "sender": role.send_in_transaction}

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 import penstock
 from penstock.chaos.proxy import LOOPBACK, Proxy
 
-DEFAULT_PORT = "5432"
+ENGINES = {"sqlite": "sqlite", "postgres": "postgres", "postgresql": "postgres", "mysql": "mariadb",
+           "mariadb": "mariadb", "redis": "redis", "rediss": "redis", "redis+unix": "redis"}  # fmt: skip
+PORTS = {"postgres": 5432, "mariadb": 3306, "redis": 6379}
 
 
-def is_postgres(url: str) -> bool:
-    return url.startswith("postgres")
+def engine_of(url: str) -> str:
+    return ENGINES.get(url.partition("://")[0], "")
 
 
 def check_url(url: str) -> None:
@@ -22,13 +24,35 @@ def check_url(url: str) -> None:
         raise penstock.InvalidUrl("an embedded server of the run's own is asked for with --server embedded")
 
 
-def through_proxy(url: str) -> tuple[Proxy, str]:
-    """A proxy in front of a PostgreSQL server, and the URL that leads through it. The name of the host stays, so that
-    certificates and password files fit."""
+def through_proxy(url: str) -> tuple[Proxy | None, str]:
+    """A proxy in front of the server, and the URL that leads through it. None, and the URL itself, where nothing can
+    stand between: a file, the nodes of a cluster, or TLS whose certificate names the host."""
+    if engine_of(url) == "postgres":
+        return _postgres(url)
+    if engine_of(url) == "sqlite":
+        return None, url
+    parts = urlsplit(url)
+    options = dict(parse_qsl(parts.query))
+    if "," in parts.netloc or parts.scheme == "rediss" or "ssl_ca" in options:
+        return None, url
+    if parts.scheme == "redis+unix":
+        proxy, path = Proxy(unquote(parts.path)), f"/{options.pop('db', '0')}"
+    elif "unix_socket" in options:
+        proxy, path = Proxy(options.pop("unix_socket")), parts.path
+    else:
+        proxy, path = Proxy((parts.hostname or "localhost", parts.port or PORTS[engine_of(url)])), parts.path
+    user, at, _ = parts.netloc.rpartition("@")
+    scheme = parts.scheme.removesuffix("+unix")
+    query = f"?{urlencode(options)}" if options else ""
+    return proxy, f"{scheme}://{user}{at}{LOOPBACK}:{proxy.port}{path}{query}"
+
+
+def _postgres(url: str) -> tuple[Proxy, str]:
+    """The name of the host stays, so that certificates and password files fit."""
     from psycopg.conninfo import conninfo_to_dict
 
     settings = {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}
-    host, port = settings.get("host", "/tmp"), settings.get("port", DEFAULT_PORT)
+    host, port = settings.get("host", "/tmp"), settings.get("port", str(PORTS["postgres"]))
     if "," in host:
         raise penstock.InvalidUrl("chaos takes a URL with one host")
     if host.startswith("/"):

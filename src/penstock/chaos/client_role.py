@@ -10,15 +10,15 @@ from typing import Any
 
 import penstock
 from penstock.chaos.history import Recorder
-from penstock.chaos.plan import AUDIT_GROUP, LEASE_SECONDS, POISON, ActorPlan
+from penstock.chaos.plan import AUDIT_GROUP, LEASE_SECONDS, POISON, REPLAY_GROUP, ActorPlan
 from penstock.chaos.ports.port import LOST, Denied, Item, Port, Taken
 from penstock.chaos.ports.python import PythonPort, outgoing
 
 Step = Callable[[], None]
 TRIES = 6
 SENDS = {"work": 6, "once": 2, "ordered": 2, "jobs": 2, "stream": 2}
-RECEIVES = {("work", "default"): 6, ("work", AUDIT_GROUP): 3, ("once", "default"): 2, ("ordered", "default"): 4,
-            ("batches", "default"): 2, ("ticks", "default"): 1}  # fmt: skip
+RECEIVES = {("work", "default"): 6, ("work", AUDIT_GROUP): 3, ("work", REPLAY_GROUP): 2, ("once", "default"): 2,
+            ("ordered", "default"): 4, ("batches", "default"): 2, ("ticks", "default"): 1}  # fmt: skip
 PLANS = {"ack": 70, "nak": 8, "reject": 2, "reschedule": 4, "extend": 5, "forget": 4, "late": 1, "repeat": 6}
 
 
@@ -111,7 +111,7 @@ class ClientRole:
             plan = self.random.choices([*PLANS], [*PLANS.values()])[0]
             if taken.message.startswith(POISON) and group == "default":
                 plan = self.random.choice(["nak", "nak", "forget"])
-            elif group == AUDIT_GROUP and plan == "reject":
+            elif group != "default" and plan == "reject":
                 plan = "ack"
             self._carry_out(plan, self.plan.queues[kind], group, taken)
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -55,6 +56,16 @@ class Crew:
         self._end(member)
         member.process = self._run(member.plan)
         member.thaw_at = None
+
+    def restart_all(self, meanwhile: Callable[[], None]) -> None:
+        """Everybody is killed, something is done while nobody lives, and others take their places."""
+        for member in [*self.members, *self._leaving]:
+            self._end(member)
+        self._leaving = []
+        meanwhile()
+        for member in self.members:
+            member.process = self._run(member.plan)
+            member.thaw_at = None
 
     def retire(self, member: Member) -> None:
         """Politely: it ends in its own time, and another process takes its place at once."""

@@ -6,8 +6,8 @@ import random
 import time
 
 import penstock
-from penstock.chaos.history import Event, Recorder
-from penstock.chaos.plan import LEASE_SECONDS, POISON, QUEUES
+from penstock.chaos.history import Event, Recorder, clock
+from penstock.chaos.plan import LEASE_SECONDS, POISON, QUEUES, REPLAY_GROUP
 from penstock.chaos.ports.port import message_of
 from penstock.chaos.ports.python import taken
 
@@ -29,22 +29,35 @@ class Drain:
         """Until a whole round hands out nothing that begins a while after the last delivery: on a busy machine one call
         may take longer than that while. A queue that does not come to rest is told to the checker."""
         places = [(self.queues[one.kind], group) for one in QUEUES if one.kind in self.queues for group in one.groups]
+        self._come_to_rest(places, QUIET_SECONDS)
+        for queue, group in places:
+            self.note_dead_letters(queue, group)
+            self.recorder.note("drained", queue=queue, group=group)
+
+    def replay(self) -> None:
+        """Once more from the start, with nobody else about: everything that is still readable must come again."""
+        queue = self.queues["work"]
+        call = self.recorder.invoke("seek", queue=queue, group=REPLAY_GROUP, target="start")
+        self.store.queue(queue).seek(REPLAY_GROUP, "start")
+        self.recorder.answer("seek", "ok", call)
+        # Every lease from before has ended.
+        self._come_to_rest([(queue, REPLAY_GROUP)], 0)
+        self.recorder.note("replayed", queue=queue, group=REPLAY_GROUP)
+
+    def _come_to_rest(self, places: list[tuple[str, str]], quiet_seconds: float) -> None:
         began = round_began = quiet_since = time.monotonic()
         while True:
             handed = [queue for queue, group in places if self._empty(queue, group)]
             self.store.sweep()
             if handed:
                 quiet_since = time.monotonic()
-            elif round_began - quiet_since > QUIET_SECONDS:
+            elif round_began - quiet_since > quiet_seconds:
                 break
             if time.monotonic() - began > LONGEST_SECONDS:
                 self.recorder.note("stuck", queue=", ".join(handed), seconds=LONGEST_SECONDS)
                 break
             time.sleep(0.1)
             round_began = time.monotonic()
-        for queue, group in places:
-            self.note_dead_letters(queue, group)
-            self.recorder.note("drained", queue=queue, group=group)
 
     def collect_dead_letters(self) -> None:
         """Note dead letters and remove them: a long run would gather too many."""
@@ -82,11 +95,12 @@ class Drain:
     def note_dead_letters(self, queue: str, group: str) -> list[str]:
         ids: list[str] = []
         before: penstock.DeadLetter | None = None
+        asked = clock()
         while letters := self.store.queue(queue).dead_letters(LIMIT, group, before=before):
             for letter in letters:
                 message = message_of(letter.payload, letter.headers)
                 about = {"queue": queue, "group": group, "message": message}
-                self.recorder.note("dead", outcome=str(letter.outcome), attempts=letter.attempts, **about)
+                self.recorder.note("dead", outcome=str(letter.outcome), attempts=letter.attempts, asked=asked, **about)
             ids += [letter.id for letter in letters]
             before = letters[-1]
         return ids

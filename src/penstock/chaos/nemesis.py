@@ -12,7 +12,7 @@ from penstock.chaos.history import Recorder
 from penstock.chaos.plan import LEASE_SECONDS
 from penstock.chaos.proxy import Proxy
 from penstock.chaos.serve_process import ServeProcess
-from penstock.chaos.server import OwnServer
+from penstock.chaos.server import Crashing
 
 # How likely each fault is, relative to the others.
 SHARES = {"kill": 6, "stop": 2, "freeze": 5, "cut": 5, "serve": 1, "server": 1}
@@ -30,7 +30,7 @@ class Nemesis:
         recorder: Recorder,
         proxies: list[Proxy],
         serve_process: ServeProcess | None,
-        server: OwnServer | None,
+        server: Crashing | None,
     ) -> None:
         self._dice = random.Random(seed)
         self._crew = crew

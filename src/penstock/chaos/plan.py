@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 PROTOCOLS = ("python", "async", "resp", "http", "sql")
-FAULTS = ("kill", "stop", "freeze", "cut", "hold", "rollback", "cancel", "serve", "server")
+FAULTS = ("kill", "stop", "freeze", "cut", "hold", "rollback", "cancel", "serve", "server", "restore")
+SERVERS = ("sqlite", "embedded", "pooled", "pair", "async-pair", "mariadb", "redis")
 LEASE_SECONDS = 1.5
 BACKOFF_SECONDS = 0.2
 POISON = "poison"
 AUDIT_GROUP = "audit"
+# Moved to and fro by the operator.
+REPLAY_GROUP = "replay"
 # Backoffs are exact, so that a message that comes back early can be told.
 _BACKOFF = {
     "backoff_base_seconds": BACKOFF_SECONDS,
@@ -48,7 +51,7 @@ class QueuePlan:
 
 # Finished messages of two queues are removed a second after their end: retention runs all the time.
 QUEUES = (
-    QueuePlan("work", {"max_retries": 4, **_BACKOFF}, ("default", AUDIT_GROUP)),
+    QueuePlan("work", {"max_retries": 4, **_BACKOFF}, ("default", AUDIT_GROUP, REPLAY_GROUP)),
     QueuePlan("once", {"max_retries": 3, "delivery": "at_most_once", **_BACKOFF}),
     QueuePlan("ordered", {"max_retries": 3, "ordered": True, "shards": 3, "history_seconds": 1, **_BACKOFF}),
     QueuePlan("batches", {"max_retries": 20, **_BACKOFF}),
@@ -89,5 +92,7 @@ class ActorPlan:
         return Path(self.folder)
 
     @property
-    def is_postgres(self) -> bool:
-        return self.url.startswith("postgres")
+    def engine(self) -> str:
+        from penstock.chaos.address import engine_of
+
+        return engine_of(self.url)

@@ -15,19 +15,20 @@ from pathlib import Path
 
 import penstock
 from penstock.chaos import history
-from penstock.chaos.address import check_url, is_postgres, through_proxy
+from penstock.chaos.address import check_url, engine_of, through_proxy
 from penstock.chaos.checker import check
 from penstock.chaos.checker.smallest import smallest
 from penstock.chaos.checker.timeline import Violation
 from penstock.chaos.crew import Crew
 from penstock.chaos.drain import Drain
-from penstock.chaos.history import Event, Recorder
+from penstock.chaos.history import Event, Recorder, clock
 from penstock.chaos.nemesis import Nemesis
 from penstock.chaos.plan import AUDIT_GROUP, FAULTS, PROTOCOLS, QUEUES, ActorPlan
 from penstock.chaos.ports.port import LOST
+from penstock.chaos.postgres_server import OwnPair, OwnPostgres
 from penstock.chaos.proxy import Proxy
 from penstock.chaos.serve_process import ServeProcess
-from penstock.chaos.server import OwnPair, OwnServer
+from penstock.chaos.server import Crashing, OwnFile, OwnMariadb, OwnPooler, OwnRedis, OwnStore, Restored
 from penstock.chaos.store_roles import insist, undo_prepared
 from penstock.chaos.watch import Watch
 
@@ -43,7 +44,8 @@ PATIENCE_SECONDS = 60
 
 @dataclass(frozen=True)
 class RunOptions:
-    """`url` is None with a server of the run's own: "embedded", or with a standby that takes over, "pair" when commits
+    """`url` is None with a store of the run's own, of the kind that `server` names: "sqlite", "mariadb" or "redis", or
+    a PostgreSQL server, "embedded", behind a pooler ("pooled"), or with a standby that takes over, "pair" when commits
     wait for it and "async-pair" when they do not."""
 
     url: str | None
@@ -111,8 +113,9 @@ class Course:
 
     def __init__(self, options: RunOptions, folder: Path, stack: ExitStack, tell: Callable[[str], None]) -> None:
         self.options = options
-        # A statement that is cancelled while it waits for the standby is committed here alone, and PostgreSQL says ok.
-        no_faults = () if options.server == "embedded" else ("cancel",)
+        # A statement that is cancelled while it waits for the standby is committed here alone, and PostgreSQL says ok;
+        # behind a pooler the setting that cancels it would be that of a session which others use.
+        no_faults = ("cancel",) if options.server in ("pair", "async-pair", "pooled") else ()
         self.faults = [fault for fault in options.faults if fault not in no_faults]
         self.tell = tell
         self.histories = folder / "histories"
@@ -120,25 +123,30 @@ class Course:
         self.recorder = Recorder(self.histories, "run")
         prefix = f"chaos-{options.seed}-{secrets.token_hex(3)}"
         self.queues = {one.kind: f"{prefix}-{one.kind}" for one in QUEUES if self._takes_part(one.kind)}
-        self.server = self._own_server(folder, stack) if options.url is None else None
-        self.url = self._own_url(stack, self.server) if self.server is not None else str(options.url)
+        self.own = self._own_store(folder, stack) if options.url is None else None
+        self.url = self._own_url(stack, self.own) if self.own is not None else str(options.url)
         check_url(self.url)
-        self.store = stack.enter_context(penstock.connect(self.url))
-        if self.server is not None:
+        self.engine = engine_of(self.url)
+        self.store = penstock.connect(self.url)
+        stack.callback(lambda: self.store.close())
+        if self.own is not None:
             self.store.migrate()
         self.crew = Crew(folder)
         self._set_up()
         stack.callback(self._remove)
-        proxies = self._front(stack)
+        proxies = self._front(folder, stack)
         self.serve_process = self._serve_process(folder, stack)
         if self.serve_process is not None:
             proxies += self.serve_process.proxies
         stack.callback(self.crew.close)
         self.watch = Watch(self.url, self.serve_process if "serve" not in options.faults else None)
-        crashing = self.server if options.server == "embedded" else None
+        own: object = self.own
+        crashing = own if isinstance(own, Crashing) and not isinstance(own, OwnPair) else None
         self.nemesis = Nemesis(
             options.seed, self.faults, self.crew, self.recorder, proxies, self.serve_process, crashing
         )
+        self._copied_at: int | None = None
+        self._is_restored = "restore" not in self.faults or isinstance(self.own, OwnPair)
 
     @property
     def _is_long(self) -> bool:
@@ -147,16 +155,24 @@ class Course:
     def _takes_part(self, kind: str) -> bool:
         return kind != "stream" or "resp" in self.options.protocols
 
-    def _own_server(self, folder: Path, stack: ExitStack) -> OwnServer:
+    def _own_store(self, folder: Path, stack: ExitStack) -> OwnStore:
         place, kind = folder / "server", self.options.server
-        server = OwnServer(place) if kind == "embedded" else OwnPair(place, synchronous=kind == "pair")
-        stack.callback(server.close)
-        return server
+        kinds: dict[str, Callable[[], OwnStore]] = {
+            "sqlite": lambda: OwnFile(place),
+            "mariadb": lambda: OwnMariadb(place),
+            "redis": lambda: OwnRedis(place),
+            "pair": lambda: OwnPair(place, synchronous=True),
+            "async-pair": lambda: OwnPair(place, synchronous=False),
+        }
+        own = kinds.get(kind, lambda: OwnPostgres(place))()
+        stack.callback(own.close)
+        return own
 
-    def _own_url(self, stack: ExitStack, server: OwnServer) -> str:
-        """Of the server that is the primary now, by a proxy that nobody cuts."""
-        self._road, url = through_proxy(server.url)
-        stack.callback(self._road.close)
+    def _own_url(self, stack: ExitStack, own: OwnStore) -> str:
+        """Of the server that is in use now, by a proxy that nobody cuts."""
+        self._road, url = through_proxy(own.url)
+        if self._road is not None:
+            stack.callback(self._road.close)
         return url
 
     def _set_up(self) -> None:
@@ -170,12 +186,17 @@ class Course:
         self.store.schedule(name, "* * * * * *", name, {"chaos": "tick"}, catch_up="all")
         self.recorder.note("schedule", queue=name)
 
-    def _front(self, stack: ExitStack) -> list[Proxy]:
-        """The URL of the clients leads through a proxy where there is a server."""
-        self.client_url = self.url
-        if not is_postgres(self.url):
+    def _front(self, folder: Path, stack: ExitStack) -> list[Proxy]:
+        """The URL of the clients leads through a proxy where there is a server, and through the pooler."""
+        url = self.url
+        if self.options.url is None and self.options.server == "pooled":
+            assert self._road is not None
+            pooler = OwnPooler(folder / "pooler", self._road.port)
+            stack.callback(pooler.close)
+            url = pooler.url
+        proxy, self.client_url = through_proxy(url)
+        if proxy is None:
             return []
-        proxy, self.client_url = through_proxy(self.url)
         stack.callback(proxy.close)
         return [proxy]
 
@@ -194,17 +215,15 @@ class Course:
         self.crew.await_begin(self.histories)
         self.tell(f"disturbing for {self.options.seconds:g} s")
         ends = time.monotonic() + self.options.seconds
-        drain = Drain(self.store, self.recorder, self.queues)
         collect_at = time.monotonic() + COLLECT_SECONDS
         while time.monotonic() < ends or not self._has_seen_enough(ends):
             self.nemesis.disturb()
-            if isinstance(self.server, OwnPair) and time.monotonic() > ends - self.options.seconds / 2:
-                self._fail_over(self.server)
+            self._turn(1 - (ends - time.monotonic()) / self.options.seconds)
             if self._is_long and time.monotonic() > collect_at:
                 # A frozen process may hold what the run itself would wait for.
                 self.crew.thaw_due(everybody=True)
                 with contextlib.suppress(*LOST):
-                    drain.collect_dead_letters()
+                    Drain(self.store, self.recorder, self.queues).collect_dead_letters()
                 collect_at = time.monotonic() + COLLECT_SECONDS
             self.crew.thaw_due()
             self.watch.sample(self.options.samples_seconds)
@@ -213,9 +232,9 @@ class Course:
                 problems.append(problem)
         self.tell("draining")
         self.crew.thaw_due(everybody=True)
-        problems += self.crew.stop("client", "batcher", "sender", "worker", "sweeper")
+        problems += self.crew.stop("client", "batcher", "sender", "worker", "sweeper", "operator")
         try:
-            self._drain(drain)
+            self._drain(Drain(self.store, self.recorder, self.queues))
         except penstock.PenstockError as error:
             # What was seen until now is still judged.
             problems.append(f"the drain ended with {type(error).__name__}: {error}")
@@ -226,20 +245,55 @@ class Course:
         counts = counted(history.read(self.histories), self.nemesis.counts)
         return time.monotonic() > ends + PATIENCE_SECONDS or all(counts[name] >= WANTED[name] for name in WANTED)
 
+    def _turn(self, share: float) -> None:
+        """What happens once in a run, when this share of it is over."""
+        if isinstance(self.own, OwnPair) and share > 0.5 and not self.own.has_failed_over:
+            self._fail_over(self.own)
+        if isinstance(self.own, Restored) and not self._is_restored:
+            if self._copied_at is None and share > 0.4:
+                self._copied_at = clock()
+                self.own.copy()
+            elif self._copied_at is not None and share > 0.55:
+                self._restore(self.own, self._copied_at)
+
     def _fail_over(self, pair: OwnPair) -> None:
-        """Once, halfway: for the clients it is a crash, after which the same address leads to the standby."""
-        if pair.has_failed_over:
-            return
+        """For the clients it is a crash, after which the same address leads to the standby."""
         self.recorder.note("crash")
         pair.fail_over()
         self.recorder.note("crash")
-        self._road.lead_to(pair.socket)
+        self._lead_to(pair.socket)
         self.nemesis.counts["failover"] += 1
 
+    def _restore(self, own: Restored, copied_at: int) -> None:
+        """The store is as it was when it was copied. Clients of a server live on; a file is replaced while nobody has
+        it open."""
+        self.crew.thaw_due(everybody=True)
+
+        def restore() -> None:
+            own.restore()
+            self.recorder.note("restore", since=copied_at)
+
+        if isinstance(own, OwnPostgres):
+            restore()
+            self._lead_to(own.socket)
+        else:
+            self.store.close()
+            serve = self.serve_process
+            self.crew.restart_all(restore if serve is None else lambda: serve.restart(restore))
+            self.store = penstock.connect(self.url)
+        self._is_restored = True
+        self.nemesis.counts["restore"] += 1
+
+    def _lead_to(self, socket: str) -> None:
+        assert self._road is not None
+        self._road.lead_to(socket)
+
     def _start_crew(self) -> None:
-        roles = ["worker", "worker", "sweeper", "batcher", "sender", *(["follower"] if "stream" in self.queues else [])]
+        roles = ["worker", "worker", "sweeper", "batcher", "operator"]
+        roles += ["sender"] if self.engine != "redis" else []
+        roles += ["follower"] if "stream" in self.queues else []
         for protocol in self.options.protocols:
-            if protocol != "sql" or is_postgres(self.url):
+            if protocol != "sql" or self.engine == "postgres":
                 self._start("client", protocol)
         for role in roles:
             self._start(role, "python")
@@ -270,20 +324,22 @@ class Course:
         schedule = next(one for one in self.store.schedules() if one.name == self.queues["ticks"])
         if schedule.next_at is None:
             return 0.0
-        return max(0.0, schedule.next_at.timestamp() - 1 - before) if is_postgres(self.url) else 0.0
+        return max(0.0, schedule.next_at.timestamp() - 1 - before) if self.engine != "sqlite" else 0.0
 
     def _drain(self, drain: Drain) -> None:
         insist(lambda: self.store.pause_schedule(self.queues["ticks"]))
-        if is_postgres(self.url):
+        if self.engine == "postgres":
             undo_prepared(self.url, self.queues["work"])
         events = history.read(self.histories)
         drain.start_left_batches(events)
         drain.run()
+        if not self._is_long:
+            drain.replay()
         drain.read_audits(events, self.options.seed)
 
     def _remove(self) -> None:
         """The queues of the run, with all they hold."""
-        if self.server is not None:
+        if self.own is not None:
             return
         self.store.unschedule(self.queues["ticks"])
         for name in self.queues.values():

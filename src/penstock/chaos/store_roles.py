@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
 
 import penstock
 from penstock.chaos.history import Recorder, clock
@@ -98,12 +99,12 @@ class StoreRole:
 
     def send_in_transaction(self) -> None:
         """Sends that commit late or are rolled back, with other sends overtaking them. On SQLite an open transaction
-        blocks every writer, so it is short."""
+        blocks every writer and on MariaDB its queue, so it is short there."""
         time.sleep(self.random.uniform(0.02, 0.3))
         kind = self.random.choice([kind for kind in ("work", "stream", "jobs") if kind in self.plan.queues])
         items = [Item(self.name(kind)) for _ in range(self.random.randint(1, 3))]
         commits = "rollback" not in self.plan.faults or self.random.random() < 0.6
-        longest = (1.5 if self.plan.is_postgres else 0.1) if "hold" in self.plan.faults else 0
+        longest = (1.5 if self.plan.engine == "postgres" else 0.1) if "hold" in self.plan.faults else 0
         call = self.recorder.invoke("send", queue=self.plan.queues[kind], messages=[item.described for item in items])
         begun_commit = False
         try:
@@ -122,8 +123,8 @@ class StoreRole:
     def _own_connection(self) -> Iterator[tuple[Any, Callable[[str], object]]]:
         """With every isolation level and, where the server allows it, two-phase commit. What a killed process leaves
         prepared is undone by the drain."""
-        if not self.plan.is_postgres:
-            with sqlite_connection(self.plan.url) as found:
+        if self.plan.engine != "postgres":
+            with (sqlite_connection if self.plan.engine == "sqlite" else mariadb_connection)(self.plan.url) as found:
                 yield found
             return
         level = self.random.choice(LEVELS)
@@ -137,10 +138,11 @@ class StoreRole:
         """Read on from the mark that this role keeps across kills; says whether anything was there."""
         mark = self.plan.histories / "follower.mark"
         after = mark.read_text() if mark.exists() else "0-0"
+        asked = clock()
         entries = port.follow(self.plan.queues["stream"], after, 50)
         if entries:
             described = [{"id": entry, "message": message} for entry, message in entries]
-            self.recorder.note("follow", queue=self.plan.queues["stream"], entries=described)
+            self.recorder.note("follow", queue=self.plan.queues["stream"], asked=asked, entries=described)
             fresh = mark.with_suffix(".new")
             fresh.write_text(entries[-1][0])
             fresh.replace(mark)
@@ -175,12 +177,28 @@ def sqlite_connection(url: str) -> Iterator[tuple[Any, Callable[[str], object]]]
 
 
 @contextmanager
+def mariadb_connection(url: str) -> Iterator[tuple[Any, Callable[[str], object]]]:
+    import pymysql
+
+    parts = urlsplit(url)
+    try:
+        with pymysql.connect(
+            host=parts.hostname, port=parts.port or 3306, user=unquote(parts.username or ""),
+            password=unquote(parts.password or ""), database=unquote(parts.path[1:]), connect_timeout=5,
+            init_command="set session transaction isolation level read committed",
+        ) as connection:  # fmt: skip
+            yield connection, lambda verb: connection.commit() if verb == "commit" else connection.rollback()
+    except pymysql.Error as error:
+        raise OSError(str(error)) from error
+
+
+@contextmanager
 def postgres_connection(url: str, level: int, gid: str | None) -> Iterator[tuple[Any, Callable[[str], object]]]:
     """The same on PostgreSQL, at this isolation level, and in two phases when there is a name for it."""
     import psycopg
 
     try:
-        with psycopg.connect(url, connect_timeout=5) as connection:
+        with psycopg.connect(url, connect_timeout=5, prepare_threshold=None) as connection:
             connection.isolation_level = psycopg.IsolationLevel(level)
             if gid is None or not _can_prepare(connection):
                 yield connection, lambda verb: connection.commit() if verb == "commit" else connection.rollback()

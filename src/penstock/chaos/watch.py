@@ -8,7 +8,7 @@ import statistics
 import time
 from pathlib import Path
 
-from penstock.chaos.address import is_postgres
+from penstock.chaos.address import engine_of
 from penstock.chaos.serve_process import ServeProcess
 
 # Of the first third after the start, and of the last one.
@@ -50,13 +50,14 @@ class Watch:
         return found
 
     def _store_bytes(self) -> int:
-        if is_postgres(self._url):
-            return _database_bytes(self._url)
+        engine = engine_of(self._url)
+        if engine != "sqlite":
+            return _postgres_bytes(self._url) if engine == "postgres" else 0
         path = Path(self._url.removeprefix("sqlite:///"))
         return sum(one.stat().st_size for one in (path, Path(f"{path}-wal")) if one.exists())
 
 
-def _database_bytes(url: str) -> int:
+def _postgres_bytes(url: str) -> int:
     import psycopg
 
     try:

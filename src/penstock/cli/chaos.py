@@ -12,7 +12,7 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from penstock.chaos.plan import FAULTS, PROTOCOLS
+from penstock.chaos.plan import FAULTS, PROTOCOLS, SERVERS
 from penstock.cli.format import escaped, fields_table, sentence
 from penstock.cli.options import count_option, seconds_option
 from penstock.cli.session import CliSession
@@ -26,10 +26,7 @@ STYLES = {"ok": "bold green", "unknown": "bold yellow"}
 CODES = {"ok": 0, "unknown": 2}
 
 
-class OwnServerKind(StrEnum):
-    EMBEDDED = "embedded"
-    PAIR = "pair"
-    ASYNC_PAIR = "async-pair"
+OwnServerKind = StrEnum("OwnServerKind", {name: name for name in SERVERS})  # type: ignore[misc]
 
 
 def chaos(
@@ -49,8 +46,9 @@ def chaos(
         OwnServerKind | None,
         typer.Option(
             metavar="KIND",
-            help="Start a PostgreSQL of the run's own instead: `embedded` crashes, `pair` and `async-pair` fail over "
-            "to a synchronous or asynchronous standby.",
+            help="Use a store of the run's own instead: `sqlite`, `mariadb`, `redis`, or a PostgreSQL, `embedded`, "
+            "`pooled` behind PgBouncer, or `pair` and `async-pair`, which fail over to a synchronous or asynchronous "
+            "standby.",
         ),
     ] = None,
     keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the histories in this directory.")] = None,

@@ -2,7 +2,7 @@
 
 A batch is one transaction. When the reply to its commit is lost, the outcome is unknown. Messages therefore get ids
 before the first try: sending an id again is the same send. Each such id costs an index entry, so only the first message
-of a batch gets one; whether it was stored tells whether the batch was.
+of a batch gets one where the engine rolls back; whether it was stored tells whether the batch was.
 """
 
 from __future__ import annotations
@@ -84,10 +84,12 @@ class _Part:
         self._was_tried = False
         # With an id on every message the whole batch can be sent again.
         self._is_safe = len(gathered) == 1 or any(one.draft[2].id is not None for one in gathered)
-        for one in gathered if self._is_safe else gathered[:1]:
-            _assign_id(one)
 
     def put(self, engine: Engine, queue: str) -> None:
+        if not self._was_tried:
+            self._is_safe = self._is_safe or not engine.capabilities.rolls_back
+            for one in self.gathered if self._is_safe else self.gathered[:1]:
+                _assign_id(one)
         if not (self._was_tried and not self._is_safe and self._is_stored(engine, queue)):
             self._was_tried = True
             engine.send(queue, [one.draft for one in self.gathered])

@@ -25,6 +25,7 @@ LAWS: tuple[Law, ...] = (
     leases.a_lease_ends,
     endings.one_ending,
     endings.nothing_returns_after_its_end,
+    endings.removed_messages_are_gone,
     endings.dead_letters_have_a_cause,
     endings.one_dead_letter,
     times.never_early,

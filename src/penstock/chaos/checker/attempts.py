@@ -9,9 +9,9 @@ from penstock.chaos.checker.timeline import Delivered, Rules, Timeline, Violatio
 
 
 def attempts_grow(timeline: Timeline) -> Iterator[Violation]:
-    """A later delivery has a higher attempt, unless the message was rescheduled. A crash of the server may forget a
-    receive of an at_least_once queue, with its attempt. Ordered queues and workers that stop give messages back
-    without counting."""
+    """A later delivery has a higher attempt, unless the message was rescheduled, redriven or sought. A crash of the
+    server may forget a receive of an at_least_once queue, with its attempt, and a restore of any queue. Ordered queues
+    and workers that stop give messages back without counting."""
     for (queue, _, message), several in timeline.delivered.items():
         for first, second in itertools.pairwise(several):
             if second.asked <= first.at or second.token == first.token:
@@ -19,7 +19,10 @@ def attempts_grow(timeline: Timeline) -> Iterator[Violation]:
             # By anybody: the reply of the first receive may have come late, after another one had the message.
             if any(one.settled("reschedule") and one.asked < second.at for one in several):
                 continue
+            if timeline.revivals(first.place, before=second.at):
+                continue
             forgets = not timeline.rule(queue).at_most_once and timeline.crashed_between(first.asked, second.at)
+            forgets = forgets or first.is_void
             least = first.attempt + (0 if _gives_back(timeline.rule(queue)) else 1)
             if second.attempt < least and not forgets:
                 text = f"{message}: attempt {second.attempt} after attempt {first.attempt}"
@@ -35,6 +38,8 @@ def attempts_have_no_gaps(timeline: Timeline) -> Iterator[Violation]:
     nothing can be said where they take part."""
     for (queue, group, message), several in timeline.delivered.items():
         if timeline.rule(queue).has_workers or any(one.settled("reschedule") for one in several):
+            continue
+        if timeline.revivals((queue, group, message)):
             continue
         seen = {one.attempt for one in several}
         missing = [number for number in range(1, max(seen) + 1) if number not in seen]
@@ -60,12 +65,14 @@ def retries_are_bounded(timeline: Timeline) -> Iterator[Violation]:
 
 
 def at_most_once_is_not_redelivered(timeline: Timeline) -> Iterator[Violation]:
-    """Without a nak or a reschedule that may have happened. An extend or a lost ack does not bring it back."""
+    """Without a nak, a reschedule or a redrive that may have happened. Neither an extend nor a lost ack brings it
+    back."""
     for (queue, group, message), several in timeline.delivered.items():
         if not timeline.rule(queue).at_most_once:
             continue
         for first, second in itertools.pairwise(_distinct(several)):
-            if not first.settled("nak", "reschedule"):
+            is_asked = first.settled("nak", "reschedule") or timeline.revivals(first.place, first.asked, second.at)
+            if not is_asked and not first.is_void:
                 text = f"{message} was handed to {first.process} and {second.process} in group {group} without a nak"
                 yield Violation("law 6: at_most_once is not redelivered without a nak", text, (message,))
 

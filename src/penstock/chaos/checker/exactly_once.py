@@ -50,7 +50,7 @@ def _missing(timeline: Timeline, batch: BatchRun, ended: bool, aborted: bool) ->
 def _too_early(timeline: Timeline, batch: BatchRun) -> Iterator[Violation]:
     """A member that is handed out after the end message was there had not finished."""
     for last in (batch.end, batch.abort):
-        told = [one.at for _, several in timeline.of(batch.queue, last) for one in several]
+        told = [one.at for _, several in timeline.of(batch.queue, last) for one in several if not one.is_void]
         for member in batch.members if told else ():
             for _, several in timeline.of(batch.queue, member):
                 if any(one.asked > min(told) for one in several):
@@ -59,7 +59,8 @@ def _too_early(timeline: Timeline, batch: BatchRun) -> Iterator[Violation]:
 
 
 def _seen(timeline: Timeline, queue: str, message: str) -> bool:
-    return any(several for _, several in timeline.of(queue, message))
+    """What a restore has undone is to come again."""
+    return any(not one.is_void for _, several in timeline.of(queue, message) for one in several)
 
 
 def _batches(timeline: Timeline) -> dict[str, BatchRun]:
@@ -73,6 +74,8 @@ def _batches(timeline: Timeline) -> dict[str, BatchRun]:
             batch.cancelled = "unknown" if event["verb"] == "cancel" and batch.cancelled == "no" else batch.cancelled
         elif event["type"] == "ok":
             asked = verbs[event["process"], event["call"]]
+            if timeline.is_void(asked["t"], event["t"]):
+                continue
             batch = found[asked["batch"]]
             if asked["verb"] == "start":
                 batch.started = "ok"
@@ -97,7 +100,7 @@ def ticks_are_sent_once(timeline: Timeline) -> Iterator[Violation]:
     for schedule in timeline.others["schedule"]:
         ids: dict[str, set[str]] = defaultdict(set)
         for delivered in timeline.deliveries():
-            if delivered.place[0] == schedule["queue"]:
+            if delivered.place[0] == schedule["queue"] and not delivered.is_void:
                 ids[delivered.place[2]].add(delivered.id)
         for tick, several in ids.items():
             if len(several) > 1:

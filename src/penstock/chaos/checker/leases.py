@@ -27,7 +27,7 @@ def stale_tokens_are_refused(timeline: Timeline) -> Iterator[Violation]:
     """No settlement succeeds after the message was handed to somebody else."""
     for (_, _, message), several in timeline.delivered.items():
         for one in several:
-            later = [other for other in several if _is_later(other, one)]
+            later = [other for other in several if _is_later(other, one) and not other.is_void]
             for settling in one.settlings:
                 if settling.state != "ok" or _is_repeat(one, settling.asked):
                     continue

@@ -63,7 +63,8 @@ def priorities_are_kept(timeline: Timeline) -> Iterator[Violation]:
     for one in timeline.receives.values():
         receives[one.queue, one.group].append(one)
     for (queue, group), several in receives.items():
-        if timeline.rule(queue).ordered or timeline.rule(queue).has_workers:
+        rules = timeline.rule(queue)
+        if rules.ordered or rules.has_workers or timeline.is_sought(queue, group):
             continue
         ready = _untouched(timeline, queue, group)
         for receive in _alone(several):
@@ -76,6 +77,8 @@ def _untouched(timeline: Timeline, queue: str, group: str) -> list[tuple[SentMes
     for sent in timeline.sent.values():
         several = timeline.delivered.get((queue, group, sent.message)) if sent.queue == queue else None
         plain = sent.is_ok and not sent.delay and sent.ttl is None and sent.batch is None
+        if several and plain and timeline.revivals(several[0].place):
+            continue
         if several and plain and several[0].attempt == 1 and sent.answered is not None:
             found.append((sent, several[0].asked))
     return found

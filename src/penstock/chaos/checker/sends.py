@@ -14,6 +14,8 @@ def acknowledged_sends_end(timeline: Timeline) -> Iterator[Violation]:
     for sent in timeline.sent.values():
         if not sent.is_ok:
             continue
+        if timeline.removal(sent.queue, sent.message) is not None:
+            continue
         for group in timeline.rule(sent.queue).groups:
             if (sent.queue, group) in drained and not _has_ended(timeline, sent, group):
                 found = len(timeline.delivered.get((sent.queue, group, sent.message), ()))
@@ -22,10 +24,18 @@ def acknowledged_sends_end(timeline: Timeline) -> Iterator[Violation]:
 
 
 def _has_ended(timeline: Timeline, sent: SentMessage, group: str) -> bool:
+    """After it was made ready for the last time. A group that was moved, but not back to the start when all was over,
+    may have passed it by."""
     place = (sent.queue, group, sent.message)
-    if timeline.letters.get(place):
+    if timeline.is_sought(sent.queue, group):
+        replayed = any((one["queue"], one["group"]) == (sent.queue, group) for one in timeline.others["replayed"])
+        if not replayed:
+            return True
+    since = max((one.asked for one in timeline.revivals(place) if one.state == "ok"), default=0)
+    if any(letter.asked >= since for letter in timeline.letters.get(place, ())):
         return True
-    if any(one.settled("ack", "reject") for one in timeline.delivered.get(place, ())):
+    settlings = (one for delivered in timeline.delivered.get(place, ()) for one in delivered.settlings)
+    if any(one.verb in ("ack", "reject") and one.state != "fail" and one.asked >= since for one in settlings):
         return True
     # Other groups than the primary one keep no dead letter of a message that expired or was cancelled unread.
     return group != timeline.rule(sent.queue).primary and (sent.ttl is not None or sent.batch is not None)
@@ -57,7 +67,8 @@ def a_send_is_one_message(timeline: Timeline) -> Iterator[Violation]:
     """One id for a message, wherever it is seen; and the id that the send returned."""
     ids: dict[str, set[str]] = defaultdict(set)
     for delivered in timeline.deliveries():
-        ids[delivered.place[2]].add(delivered.id)
+        if not delivered.is_void:
+            ids[delivered.place[2]].add(delivered.id)
     for message, seen in ids.items():
         sent = timeline.sent.get(message)
         known = seen | ({sent.id} if sent is not None and sent.id is not None else set())
@@ -74,7 +85,8 @@ def a_call_sends_all_or_nothing(timeline: Timeline) -> Iterator[Violation]:
             calls[sent.call].append(sent)
     for several in calls.values():
         seen = [one.message for one in several if timeline.was_seen(one)]
-        missing = [one.message for one in several if one.message not in seen]
+        gone = [one for one in several if timeline.removal(one.queue, one.message)]
+        missing = [one.message for one in several if one.message not in seen and one not in gone]
         if seen and missing:
             text = f"of one send {seen[0]} was seen and {missing[0]} was not"
             yield Violation("law 2: a send happens wholly or not at all", text, (seen[0], missing[0]))

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from penstock.chaos.checker.timeline import Timeline, Violation
+from penstock.chaos.checker.timeline import Timeline, Violation, asked_at
+from penstock.chaos.history import Event
 
 
 def positions_grow(timeline: Timeline) -> Iterator[Violation]:
     last: dict[str, tuple[int, str]] = {}
-    for event in timeline.others["follow"]:
+    for event in followed(timeline):
         for one in event["entries"]:
             position = int(one["id"].rpartition("-")[2])
             before = last.get(event["process"])
@@ -20,13 +21,20 @@ def positions_grow(timeline: Timeline) -> Iterator[Violation]:
             last[event["process"]] = (position, one["message"])
 
 
+def followed(timeline: Timeline) -> list[Event]:
+    """Without what was read before the store was restored to an earlier copy."""
+    return [one for one in timeline.others["follow"] if not timeline.is_void(asked_at(one), one["t"])]
+
+
 def followers_miss_nothing(timeline: Timeline) -> Iterator[Violation]:
     """What was acknowledged was read by the follower, which never goes back; it read to the end after the last send."""
     read: dict[str, set[str]] = defaultdict(set)
-    for event in timeline.others["follow"]:
+    for event in followed(timeline):
         read[event["queue"]] |= {one["message"] for one in event["entries"]}
     finished = {event["queue"] for event in timeline.others["followed"]}
     for sent in timeline.sent.values():
-        if sent.queue in finished and sent.is_ok and sent.message not in read[sent.queue]:
+        if sent.queue not in finished or timeline.removal(sent.queue, sent.message):
+            continue
+        if sent.is_ok and sent.message not in read[sent.queue]:
             text = f"{sent.message} was acknowledged, and the follower of {sent.queue} passed it by"
             yield Violation("law 8: a follower misses nothing", text, (sent.message,))

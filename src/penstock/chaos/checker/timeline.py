@@ -15,6 +15,9 @@ SLACK = 10_000
 # A worker keeps its leases alive while it runs: nothing is known of when they are over.
 HOUR = 3600 * SECOND
 AGAIN = ("nak", "reschedule")
+FOREVER = 2**62
+# Operators act on this group, unless they move another one.
+PRIMARY = "default"
 FINAL = {"succeeded", "rejected", "failed", "lease_expired", "expired", "cancelled"}
 Place = tuple[str, str, str]  # queue, group, message
 
@@ -43,7 +46,8 @@ class Rules:
 
 @dataclass
 class SentMessage:
-    """One message of a send; `state` is ok, fail or unknown. `conditional`: sent by the store itself, if at all."""
+    """One message of a send; `state` is ok, fail, unknown, or void when a restore may have undone it. `conditional`:
+    sent by the store itself, if at all."""
 
     message: str
     queue: str
@@ -77,7 +81,8 @@ class SettleCall:
 
 @dataclass
 class Delivered:
-    """A message handed to a client: asked for, known at, and surely held until (`ends`), surely not after (`over`)."""
+    """A message handed to a client: asked for, known at, and surely held until (`ends`), surely not after (`over`). A
+    restore of the store has undone a void one, or nobody knows whether it has."""
 
     place: Place
     process: str
@@ -89,6 +94,7 @@ class Delivered:
     ends: int
     over: int
     receive: tuple[str, int]
+    is_void: bool = False
     settlings: list[SettleCall] = field(default_factory=list)
 
     @property
@@ -102,8 +108,25 @@ class Delivered:
 
 
 class Letter(NamedTuple):
+    """A dead letter, looked up at a time."""
+
     outcome: str
     attempts: int
+    asked: int
+    at: int
+
+
+@dataclass
+class Intervention:
+    """An operator's redrive or remove of these messages, or the seek of a group."""
+
+    op: str
+    queue: str
+    group: str
+    messages: tuple[str, ...]
+    asked: int
+    state: str = "unknown"
+    answered: int | None = None
 
 
 @dataclass
@@ -125,7 +148,11 @@ class Timeline:
         self.receives: dict[tuple[str, int], Receive] = {}
         self.letters: dict[Place, list[Letter]] = defaultdict(list)
         events = list(events)
-        self.crashes: list[int] = [event["t"] for event in events if event["op"] == "crash"]
+        self.restores = [(event["since"], event["t"]) for event in events if event["op"] == "restore"]
+        crashes = (event["t"] for event in events if event["op"] == "crash")
+        self.crashes: list[int] = [*crashes, *(time for restore in self.restores for time in restore)]
+        self.interventions: list[Intervention] = []
+        self._acts: dict[tuple[str, str, str | None], list[Intervention]] = defaultdict(list)
         self.others: dict[str, list[Event]] = defaultdict(list)
         self._held: dict[tuple[Place, int], Delivered] = {}
         self._calls: dict[tuple[str, int], Any] = {}
@@ -139,6 +166,7 @@ class Timeline:
             several.sort(key=lambda one: one.at)
         self._release_followers()
         self._release_leavers(events)
+        self._release_removed()
 
     # -- questions -------------------------------------------------------------------------------------------------
 
@@ -162,6 +190,24 @@ class Timeline:
     def crashed_between(self, start: int, end: int) -> bool:
         """The server lost what was not on its disk: leases of at_least_once messages need not be."""
         return any(start <= crash <= end for crash in self.crashes)
+
+    def is_void(self, asked: int, answered: int) -> bool:
+        """A call that returned while the store went on after the copy that it was restored from; or one that was under
+        way when it was."""
+        return any(asked < end and answered > since for since, end in self.restores)
+
+    def revivals(self, place: Place, after: int = 0, before: int = FOREVER) -> list[Intervention]:
+        """Redrives and seeks between two times that may have made a message ready again that had ended."""
+        several = [*self._acts[place], *self._acts[(*place[:2], None)]]
+        return [one for one in several if _may_act(one) and one.asked < before and (one.answered or FOREVER) > after]
+
+    def removal(self, queue: str, message: str) -> Intervention | None:
+        """That may have happened."""
+        several = self._acts[queue, PRIMARY, message]
+        return next((one for one in several if one.op == "remove" and one.state != "fail"), None)
+
+    def is_sought(self, queue: str, group: str) -> bool:
+        return bool(self._acts[queue, group, None])
 
     # -- reading events --------------------------------------------------------------------------------------------
 
@@ -188,6 +234,8 @@ class Timeline:
         ids = event.get("ids") or [None] * len(self._calls.get(call, ()))
         for one, message_id in zip(self._calls.get(call, ()), ids, strict=False):
             one.state, one.answered, one.id = event["type"], event["t"], message_id
+            if one.state != "fail" and self.is_void(one.asked, event["t"]):
+                one.state, one.id = "void", None
 
     def _read_receive(self, event: Event) -> None:
         call = (event["process"], event["call"])
@@ -220,6 +268,8 @@ class Timeline:
             place, event["process"], one["id"], one["token"], one["attempt"], asked, event["t"],
             self._until_crash(queue, asked, ends), over, (event["process"], event["call"]),
         )  # fmt: skip
+        if self.is_void(asked, event["t"]):
+            delivered.is_void, delivered.ends, delivered.over = True, asked, FOREVER
         self.delivered[place].append(delivered)
         self._held[place, one["token"]] = delivered
         return delivered
@@ -257,6 +307,8 @@ class Timeline:
         elif call in self._calls:
             one = self._calls[call]
             one.state, one.answered, one.outcome = event["type"], event["t"], event.get("state")
+            if one.state == "ok" and self.is_void(one.asked, event["t"]):
+                one.state = "unknown"
 
     def _read_extend(self, event: Event) -> None:
         call = (event["process"], event["call"])
@@ -268,13 +320,46 @@ class Timeline:
             if held is not None:
                 length = _micro(asked["seconds"]) or 0
                 held.over = max(held.over, event["t"] + length)
-                if event["type"] == "ok":
+                if event["type"] == "ok" and not self.is_void(asked["t"], event["t"]):
                     ends = self._until_crash(asked["queue"], asked["t"], asked["t"] + length)
                     held.ends = max(held.ends, ends)
 
     def _read_dead(self, event: Event) -> None:
         place = (event["queue"], event["group"], event["message"])
-        self.letters[place].append(Letter(event["outcome"], event["attempts"]))
+        letter = Letter(event["outcome"], event["attempts"], asked_at(event), event["t"])
+        if not self.is_void(letter.asked, letter.at):
+            self.letters[place].append(letter)
+
+    def _read_intervention(self, event: Event) -> None:
+        call = (event["process"], event["call"])
+        if event["type"] == "invoke":
+            names = tuple(one["message"] for one in event.get("messages", ()))
+            one = Intervention(event["op"], event["queue"], event["group"], names, event["t"])
+            self._calls[call] = one
+            self.interventions.append(one)
+            for name in names or (None,):
+                self._acts[one.queue, one.group, name].append(one)
+        elif event["type"] != "unknown" and not self.is_void(self._calls[call].asked, event["t"]):
+            self._calls[call].state, self._calls[call].answered = event["type"], event["t"]
+
+    _read_redrive = _read_seek = _read_remove = _read_intervention
+
+    def _release_removed(self) -> None:
+        for removal in (one for one in self.interventions if one.op == "remove"):
+            for message in removal.messages:
+                for _, several in self.of(removal.queue, message):
+                    for delivered in several:
+                        delivered.ends = min(delivered.ends, removal.asked)
+
+
+def asked_at(event: Event) -> int:
+    """When something was looked up: at the latest when it was noted."""
+    asked: int = event["asked"] if "asked" in event else event["t"]
+    return asked
+
+
+def _may_act(one: Intervention) -> bool:
+    return one.op != "remove" and one.state != "fail"
 
 
 def _sent(one: Event, event: Event, call: tuple[str, int]) -> SentMessage:

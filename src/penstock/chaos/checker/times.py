@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from penstock.chaos.checker.timeline import SLACK, Delivered, Timeline, Violation
+from penstock.chaos.checker.timeline import FINAL, SLACK, Delivered, Timeline, Violation
 
 
 def never_early(timeline: Timeline) -> Iterator[Violation]:
@@ -18,6 +18,8 @@ def never_early(timeline: Timeline) -> Iterator[Violation]:
             yield Violation("law 4: never early", f"{message} was handed out {early:.3f} s early", (message,))
         for first, second in itertools.pairwise(several):
             due = _due(first, timeline.rule(queue).backoff)
+            if sent is not None and sent.ttl is not None and timeline.revivals(first.place, first.asked, second.at):
+                continue  # it may have expired while it waited
             if due is not None and second.asked > first.at and second.at < due - SLACK:
                 early = (due - second.at) / 1_000_000
                 text = f"{message} was handed out again {early:.3f} s early"
@@ -26,19 +28,20 @@ def never_early(timeline: Timeline) -> Iterator[Violation]:
 
 def _due(delivered: Delivered, backoff: int) -> int | None:
     for one in delivered.settlings:
-        if one.state == "ok" and one.verb in ("nak", "reschedule"):
+        if one.state == "ok" and one.verb in ("nak", "reschedule") and one.outcome not in FINAL:
             return one.asked + (backoff if one.delay is None else one.delay)
     return None
 
 
 def never_late(timeline: Timeline) -> Iterator[Violation]:
-    """Not by a receive that began after the message had surely expired; a reschedule moves that time along. When a send
-    whose reply was lost took effect is not known."""
-    for (_, _, message), several in timeline.delivered.items():
+    """Not by a receive that began after the message had surely expired; a reschedule or a redrive moves that time. When
+    a send whose reply was lost took effect is not known."""
+    for place, several in timeline.delivered.items():
+        message = place[2]
         sent = timeline.sent.get(message)
         if sent is None or sent.ttl is None or sent.answered is None or sent.state != "ok":
             continue
-        if any(one.settled("reschedule") for one in several):
+        if any(one.settled("reschedule") for one in several) or timeline.revivals(place):
             continue
         for one in several:
             late = one.asked - (sent.answered + sent.ttl)

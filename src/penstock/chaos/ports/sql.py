@@ -72,7 +72,9 @@ class SqlPort:
     def _open(self) -> psycopg.Connection[tuple[Any, ...]]:
         if self._connection is None or self._connection.closed:
             try:
-                self._connection = psycopg.connect(self._url, autocommit=True, connect_timeout=5)
+                self._connection = psycopg.connect(
+                    self._url, autocommit=True, connect_timeout=5, prepare_threshold=None
+                )
             except psycopg.Error as error:
                 raise Lost(str(error)) from error
         return self._connection

@@ -16,3 +16,5 @@ class Capabilities(msgspec.Struct, frozen=True):
     facets: frozenset[Facet] = EVERY_FACET
     receives_lightly: bool = True
     """An empty receive takes no lock that others wait for, so that callers need not check `ready_in` first."""
+    rolls_back: bool = True
+    """An exception of an operation of `together` undoes the calls that it has made."""

@@ -41,7 +41,8 @@ class QueueContract(Protocol):
         """The engine's clock, in microseconds."""
 
     def together(self, operations: Sequence[Operation]) -> list[Any]:
-        """Run calls of this engine in one transaction, each as a savepoint: a result or an exception for each."""
+        """Run calls of this engine in one transaction, each as a savepoint: a result or an exception for each.
+        Without `rolls_back` each call commits by itself."""
 
     def wait(self, seen: int, timeout_seconds: float) -> int:
         """Block until something was committed after `seen`, by this process or another, or until the timeout."""

@@ -45,7 +45,7 @@ AT_ONCE = 1000
 
 class RedisEngine(BatchCalls, InspectionCalls, PipelineCalls):
     name = "redis"
-    capabilities = Capabilities()
+    capabilities = Capabilities(rolls_back=False)
 
     def __init__(self, database: RedisDatabase) -> None:
         self.database = database

@@ -1,0 +1,205 @@
+"""The checker knows what operators and a restore may do to messages, and finds what they may not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from penstock.chaos.checker import check
+from tests.chaos.histories import Script
+
+
+def rejected(script: Script) -> None:
+    script.send(1, "x")
+    script.receive(2, ("x", 1, 1))
+    script.settle(2.1, "x", 1, "reject", state="rejected")
+
+
+def redriven() -> Script:
+    """Rejected, redriven, and handed out again from its first attempt."""
+    script = Script()
+    rejected(script)
+    script.act(3, "redrive", "x")
+    script.receive(4, ("x", 2, 1), by="c2")
+    script.settle(4.1, "x", 2, by="c2", state="succeeded")
+    script.drained()
+    return script
+
+
+def sought() -> Script:
+    """Acked, and handed out again after a seek to the start."""
+    script = Script()
+    script.send(1, "x")
+    script.receive(2, ("x", 1, 1))
+    script.settle(2.1, "x", 1, state="succeeded")
+    script.act(3, "seek")
+    script.receive(4, ("x", 2, 1), by="c2")
+    script.settle(4.1, "x", 2, by="c2", state="succeeded")
+    script.drained()
+    script.note("replayed", 99, queue="work", group="default")
+    return script
+
+
+def removed() -> Script:
+    script = Script()
+    script.send(1, "x")
+    script.receive(2, ("x", 1, 1))
+    script.act(2.2, "remove", "x")
+    script.settle(2.4, "x", 1, kind="fail")
+    script.drained()
+    return script
+
+
+def restored() -> Script:
+    """Copied at 3 and restored at 6: what happened meanwhile is undone, and comes again."""
+    script = Script()
+    script.send(1, "before")
+    script.send(1.1, "read before")
+    script.receive(2, ("read before", 1, 1))
+    script.settle(2.1, "read before", 1, state="succeeded")
+    script.send(4, "between")
+    script.receive(4.1, ("before", 2, 1), ("between", 2, 1), lease=5)
+    script.settle(4.2, "before", 2, state="succeeded")
+    script.note("restore", 6, since=3_000_000)
+    script.receive(7, ("before", 3, 1), by="c2")
+    script.settle(7.1, "before", 3, by="c2", state="succeeded")
+    script.drained()
+    return script
+
+
+@pytest.mark.parametrize("make", [redriven, sought, removed, restored], ids=lambda make: make.__name__)
+def test_what_operators_and_restores_do_is_no_violation(make: Callable[[], Script]) -> None:
+    assert check(make().sorted()) == []
+
+
+def redrive_what_was_acked() -> Script:
+    script = redriven()
+    for event in script.events:
+        if event.get("verb") == "reject":
+            event["verb"] = "ack"
+    return script
+
+
+def redrive_nothing() -> Script:
+    script = Script()
+    rejected(script)
+    script.act(3, "redrive", "x", kind="fail")
+    script.receive(4, ("x", 2, 1), by="c2")
+    script.settle(4.1, "x", 2, by="c2", state="succeeded")
+    return script
+
+
+def lose_what_was_redriven() -> Script:
+    script = Script()
+    rejected(script)
+    script.act(3, "redrive", "x")
+    script.drained()
+    return script
+
+
+def end_twice_after_one_redrive() -> Script:
+    script = redriven()
+    script.receive(5, ("x", 3, 1), by="c3")
+    script.settle(5.1, "x", 3, "reject", by="c3", state="rejected")
+    return script
+
+
+def bury_twice_after_one_redrive() -> Script:
+    script = Script()
+    rejected(script)
+    script.dead("x", "rejected", 1, at=2.5)
+    script.act(3, "redrive", "x")
+    script.receive(4, ("x", 2, 1))
+    script.settle(4.1, "x", 2, "reject", state="rejected")
+    script.dead("x", "rejected", 1)
+    script.dead("x", "rejected", 1)
+    return script
+
+
+def redeliver_at_most_once_without_a_redrive() -> Script:
+    script = Script(at_most_once=True)
+    script.send(1, "x")
+    script.receive(2, ("x", 1, 1), lease=0.5)
+    script.act(3, "redrive", "x", kind="fail")
+    script.receive(4, ("x", 2, 1), by="c2")
+    script.settle(4.1, "x", 2, by="c2")
+    return script
+
+
+def seek_past_a_message() -> Script:
+    script = sought()
+    script.send(1.5, "passed by")
+    return script
+
+
+def hand_out_a_lease_again_by_a_seek() -> Script:
+    """Open leases stay as they are."""
+    script = Script()
+    script.send(1, "x")
+    script.receive(2, ("x", 1, 1), lease=9)
+    script.act(3, "seek")
+    script.receive(4, ("x", 2, 1), by="c2")
+    return script
+
+
+def deliver_what_was_removed() -> Script:
+    script = removed()
+    script.receive(4, ("x", 2, 2), by="c2")
+    return script
+
+
+def settle_what_was_removed() -> Script:
+    script = Script()
+    script.send(1, "x")
+    script.receive(2, ("x", 1, 1), lease=5)
+    script.act(2.2, "remove", "x")
+    script.settle(2.4, "x", 1, state="succeeded")
+    return script
+
+
+def bury_what_was_removed() -> Script:
+    script = removed()
+    script.dead("x", "rejected", 1)
+    return script
+
+
+def lose_what_was_there_before_the_copy() -> Script:
+    script = restored()
+    script.send(2.5, "lost")
+    return script
+
+
+def lose_what_was_sent_after_the_restore() -> Script:
+    script = restored()
+    script.send(8, "lost")
+    return script
+
+
+def undo_an_ack_from_before_the_copy() -> Script:
+    script = restored()
+    script.receive(8, ("read before", 4, 2), by="c3")
+    return script
+
+
+PLANTED: list[tuple[str, Callable[[], Script]]] = [
+    ("law 7: what has ended", redrive_what_was_acked),
+    ("law 7: what has ended", redrive_nothing),
+    ("law 1: no acknowledged send is lost", lose_what_was_redriven),
+    ("law 7: one ending", end_twice_after_one_redrive),
+    ("law 5: one dead letter", bury_twice_after_one_redrive),
+    ("law 6", redeliver_at_most_once_without_a_redrive),
+    ("law 1: no acknowledged send is lost", seek_past_a_message),
+    ("law 3: at most one live lease", hand_out_a_lease_again_by_a_seek),
+    ("law 7: what was removed is gone", deliver_what_was_removed),
+    ("law 7: what was removed is gone", settle_what_was_removed),
+    ("law 7: what was removed is gone", bury_what_was_removed),
+    ("law 1: no acknowledged send is lost", lose_what_was_there_before_the_copy),
+    ("law 1: no acknowledged send is lost", lose_what_was_sent_after_the_restore),
+    ("law 7: what has ended", undo_an_ack_from_before_the_copy),
+]
+
+
+@pytest.mark.parametrize(("law", "make"), PLANTED, ids=[make.__name__ for _, make in PLANTED])
+def test_a_planted_violation_is_found_under_its_law(law: str, make: Callable[[], Script]) -> None:
+    assert any(one.law.startswith(law) for one in check(make().sorted()))
