@@ -180,7 +180,9 @@ class Course:
             if one.kind in self.queues:
                 name = self.queues[one.kind]
                 policy = {**({"history_seconds": LONG_HISTORY_SECONDS} if self._is_long else {}), **one.policy}
-                self.store.queue(name, **policy).receive(1, one.groups[-1] if one.groups else AUDIT_GROUP)
+                queue = self.store.queue(name, **policy)
+                for group in one.groups or (AUDIT_GROUP,):
+                    queue.receive(1, group)
                 self.recorder.note("queue", **one.event(name))
         name = self.queues["ticks"]
         self.store.schedule(name, "* * * * * *", name, {"chaos": "tick"}, catch_up="all")
