@@ -14,7 +14,7 @@ from socket import create_connection
 import penstock
 from penstock.chaos.proxy import LOOPBACK, Proxy, free_port
 
-START_SECONDS = 120
+START_SECONDS = 300
 # It does not start while its store is away.
 AWAY_SECONDS = 30
 
