@@ -11,11 +11,8 @@ from penstock.client.aio.call import Operation, Phase
 from penstock.client.aio.executor import AsyncExecutor
 from penstock.domain.errors import NotFound
 from penstock.engines.contract import Engine, Receipt
+from penstock.servers.reply_size import MAX_BYTES, SMALL_LIMIT
 
-# Up to this many messages are received whatever their size. Of more, only as many as fit into MAX_BYTES together,
-# except in an ordered queue, where each request has its own lease.
-SMALL_LIMIT = 16
-MAX_BYTES = 4 * 1024 * 1024
 MAX_OPERATIONS = 1_000
 
 
@@ -98,7 +95,8 @@ class SharedReceive(msgspec.Struct, frozen=True, eq=False):
             return [[engine.receive(queue, group, requests[0].consumer, room, self.lease_seconds, needs_group)]]
         if engine.policy(queue).ordered:
             # A lease may hold several messages of a key, which must not be processed concurrently.
-            shares = [(one.consumer, one.limit) for one in requests for _ in range(one.times)]
+            single = [ReceiveRequest(one.consumer, one.limit) for one in requests for _ in range(one.times)]
+            shares = [(one.consumer, one.limit) for one in _cut(single, room)]
             receipts = iter(engine.receive_each(queue, group, shares, self.lease_seconds, needs_group))
             return [[next(receipts) for _ in range(one.times)] for one in requests]
         given = requests if room == wanted else _cut(requests, room)

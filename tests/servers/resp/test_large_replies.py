@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock import AsyncStore
+from penstock import AsyncStore, Outgoing
 from penstock.settings import RespSettings
 from tests.servers.resp.client import Client, Talk
 
@@ -84,9 +84,54 @@ async def test_a_claim_takes_no_more_than_a_reply_may_have(client: Client) -> No
         if cursor == b"0-0":
             break
     assert got == ids
+    cursor, entries, _ = await client("XAUTOCLAIM", "s", "g", "e", 0, ids[-1], "COUNT", 1)
+    assert (cursor, [entry[0] for entry in entries]) == (b"0-0", ids[-1:])
     cursor, justids, _ = await client("XAUTOCLAIM", "s", "g", "f", 0, "0-0", "COUNT", 100, "JUSTID")
     assert (cursor, justids) == (b"0-0", ids), "ids alone are small"
     assert await client("XCLAIM", "s", "g", "e", 0, *ids, "JUSTID") == ids
+
+
+async def test_a_pipeline_on_an_ordered_queue_is_given_no_more_than_a_reply_may_have(
+    client: Client, talk: Talk, store: AsyncStore
+) -> None:
+    queue = await store.queue("q", ordered=True, shards=8)
+    await queue.send_many([Outgoing(payload=b" " * MEBIBYTE, key=str(number)) for number in range(24)])
+    await client("XGROUP", "CREATE", "q", "g", "0")
+    other = await talk()
+    for _ in range(3):
+        other.send("XREADGROUP", "GROUP", "g", "c", "STREAMS", "q", ">")
+    replies = [await other.reply() for _ in range(3)]
+    brought = [len(reply[0][1]) for reply in replies if reply is not None]
+    assert brought
+    assert sum(brought) <= 8
+    assert await in_progress(store, "q", "g") == sum(brought)
+
+
+@pytest.mark.parametrize("command", [("XREAD",), ("XREADGROUP", "GROUP", "g", "c")], ids=lambda one: one[0])
+async def test_many_streams_share_the_bytes_of_a_reply(command: tuple[str, ...], client: Client) -> None:
+    names = [f"s{number}" for number in range(6)]
+    for name in names:
+        await client("XGROUP", "CREATE", name, "g", "0", "MKSTREAM")
+        await add(client, name, 3)
+    place = ">" if "GROUP" in command else "0"
+    found = await client(*command, "STREAMS", *names, *[place] * 6)
+    assert [pair[0].decode() for pair in found] == names, "no stream waits for those named before it"
+    assert sum(len(pair[1]) for pair in found) <= 10
+    held = await client("XREADGROUP", "GROUP", "g", "c", "STREAMS", *names, *["0"] * 6)
+    if "GROUP" in command:
+        assert [len(pair[1]) for pair in held] == [len(pair[1]) for pair in found]
+
+
+async def test_inspection_returns_no_more_than_a_reply_may_have(client: Client, store: AsyncStore) -> None:
+    queue = await store.queue("q")
+    await queue.send_many([b" " * MEBIBYTE] * 20)
+    assert 1 <= len(await client("QPEEK", "q", "LIMIT", 100)) <= 4
+    described = await client("XINFO", "STREAM", "q", "FULL", "COUNT", 0)
+    assert 1 <= len(described[described.index(b"entries") + 1]) <= 4
+    for delivery in await queue.receive(limit=20):
+        await delivery.reject("broken")
+    assert 1 <= len(await client("QDEAD", "q", "LIMIT", 100)) <= 4
+    assert len(await client("QDEAD", "q", "LIMIT", 1)) == 1
 
 
 async def test_exec_stops_to_bring_messages_when_its_reply_is_large(client: Client, store: AsyncStore) -> None:

@@ -14,12 +14,12 @@ from penstock.client.aio.call import Operation, Phase
 from penstock.domain.errors import PenstockError, StoreError
 from penstock.servers.access import DEFAULT, Right, User
 from penstock.servers.logins import TooManyLogins
+from penstock.servers.reply_size import MAX_BYTES
 from penstock.servers.resp.encoder import RESP2, Encoded, Reply, Simple, encode
 from penstock.servers.resp.errors import CommandError, unknown_command
 from penstock.servers.resp.message_leases import NAMELESS, Holder
 from penstock.servers.resp.pending import BlockingCall, Pending
 from penstock.servers.resp.table import Command, Order
-from penstock.servers.shared_receive import MAX_BYTES
 
 if TYPE_CHECKING:
     from penstock.servers.resp.server import Server

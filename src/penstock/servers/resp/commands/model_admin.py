@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 
+from penstock.domain.results import DeadLetter
 from penstock.domain.validation import check_integer
 from penstock.servers.permissions import Needs
+from penstock.servers.reply_size import SMALL_LIMIT, first_piece
 from penstock.servers.resp.arguments import Count, GroupName, MessageIds, QueueName, Text, Words, read_name, read_text
 from penstock.servers.resp.commands.replies import to_reply
 from penstock.servers.resp.encoder import OK, Reply
@@ -32,11 +34,19 @@ def dead(
     outcome: Text | None = None,
     limit: Count = 100,
 ) -> Begun:
-    """Messages that ended without success, newest first."""
+    """Messages that ended without success, newest first, as many as fit into a reply."""
     check_integer("LIMIT", limit, 1, MAX_LIMIT)
-    return session.backend.read(
-        lambda: session.backend.local.queue(queue).dead_letters(limit, group, outcome), to_reply
-    )
+    dead_letters = session.backend.local.queue(queue).dead_letters
+
+    def letters() -> Iterator[DeadLetter]:
+        last, left = None, limit
+        while page := dead_letters(min(left, SMALL_LIMIT), group, outcome, last):
+            yield from page
+            last, left = page[-1], left - len(page)
+            if not left:
+                return
+
+    return session.backend.read(lambda: first_piece(letters(), lambda one: len(one.payload)), to_reply)
 
 
 @command("QREDRIVE", Order.TURN, Needs.REDRIVE, FAMILY)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from penstock.domain.message import Message
 from penstock.domain.validation import check_integer
 from penstock.servers.permissions import Needs
+from penstock.servers.reply_size import MAX_BYTES, SMALL_LIMIT
 from penstock.servers.resp.arguments import Count, GroupName, MessageId, QueueName
 from penstock.servers.resp.commands.replies import to_reply
 from penstock.servers.resp.session import Begun, ClientSession
@@ -15,9 +17,14 @@ MAX_LIMIT = 10_000
 
 @command("QPEEK", Order.ALONE, Needs.READ_MESSAGES, FAMILY, brings_messages=True)
 def peek(session: ClientSession, queue: QueueName, *, group: GroupName | None = None, limit: Count = 10) -> Begun:
-    """Return the messages that a group would receive next, without receiving them."""
+    """Return the messages that a group would receive next, without receiving them, as many as fit into a reply."""
     check_integer("LIMIT", limit, 1, MAX_LIMIT)
-    return session.backend.read(lambda: session.backend.local.queue(queue).peek(limit, group), to_reply)
+
+    def operation() -> list[Message]:
+        count = limit if limit <= SMALL_LIMIT else session.backend.engine.fitting(queue, group, limit, MAX_BYTES)
+        return session.backend.local.queue(queue).peek(count, group)
+
+    return session.backend.read(operation, to_reply)
 
 
 @command("QFIND", Order.ALONE, Needs.READ_MESSAGES, FAMILY, brings_messages=True)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 from penstock.domain.message import Message
 from penstock.domain.timestamps import to_time
+from penstock.servers.reply_size import MAX_BYTES, SMALL_LIMIT, first_piece, pieces
 from penstock.servers.resp.commands.entries import entry_id, message_entry
 from penstock.servers.resp.encoder import NO_ARRAY, Encoded, Reply, encode
 from penstock.servers.resp.errors import CommandError
 from penstock.servers.resp.session import ClientSession
-from penstock.servers.shared_receive import MAX_BYTES, SMALL_LIMIT
 
 # Payload bytes of a chunk, unless one entry is larger.
 PIECE_BYTES = 1024 * 1024
@@ -31,10 +31,10 @@ def first_entries(session: ClientSession, queue: str, after: int, limit: int) ->
     """Inside an operation: the next entries after a position, as many as a reply may have."""
     upto = _settled(session, queue, None)
     if limit > SMALL_LIMIT:
-        places = session.backend.engine.places(queue, after, upto, limit)
+        places = first_piece(session.backend.engine.places(queue, after, upto, limit), _size)
         if not places:
             return []
-        upto = next(_pieces(places, MAX_BYTES))[-1][0]
+        upto = places[-1][0]
     return _unexpired(session, queue, after, upto, limit, False)
 
 
@@ -44,7 +44,7 @@ def check_size(
     """Inside an operation: refuse a range that is too large for one reply, because a part would look complete."""
     end = _settled(session, queue, upto)
     places = session.backend.engine.places(queue, after, end, limit, backwards=backwards)
-    size = sum(place[2] for place in places)
+    size = sum(map(_size, places))
     if len(places) > 1 and size > MAX_BYTES:
         raise CommandError(
             f"ERR the entries of this range have {size} bytes, and inside MULTI a range may have {MAX_BYTES}: "
@@ -84,7 +84,7 @@ async def range_in_pieces(
 
     places = await read(look)
     head = b"*%d\r\n" % len(places)
-    for piece in _pieces(places, PIECE_BYTES):
+    for piece in pieces(places, _size, PIECE_BYTES):
         data = await read(partial(_encoded, session, queue, piece))
         if len(piece) == len(places):
             return Encoded(head + data)
@@ -93,18 +93,8 @@ async def range_in_pieces(
     return Encoded(head)
 
 
-def _pieces(places: list[Place], size: int) -> Iterator[list[Place]]:
-    """Split into chunks, each with a limited number of bytes or with one entry."""
-    piece: list[Place] = []
-    left = size
-    for place in places:
-        if piece and place[2] > left:
-            yield piece
-            piece, left = [], size
-        piece.append(place)
-        left -= place[2]
-    if piece:
-        yield piece
+def _size(place: Place) -> int:
+    return place[2]
 
 
 def _encoded(session: ClientSession, queue: str, piece: list[Place]) -> bytes:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from penstock.domain.message import Message
 from penstock.domain.results import LeaseInfo
-from penstock.engines.contract import POSITION, Receipt
+from penstock.engines.contract import PAYLOAD, POSITION, Receipt
 from penstock.servers.access import Right
+from penstock.servers.reply_size import first_piece, pieces
 from penstock.servers.resp.arguments import GroupName, Name, QueueName, Words
 from penstock.servers.resp.commands.bounds import after_bound, upto_bound
 from penstock.servers.resp.commands.entries import (
@@ -23,13 +23,13 @@ from penstock.servers.resp.commands.entries import (
     row_entry,
     row_name,
 )
+from penstock.servers.resp.commands.stream_group_read import find_lease
 from penstock.servers.resp.commands.stream_groups import check_group
 from penstock.servers.resp.commands.stream_pending import MOST, lease_name
 from penstock.servers.resp.encoder import Reply
 from penstock.servers.resp.errors import CommandError, quoted
 from penstock.servers.resp.session import Begun, ClientSession
 from penstock.servers.resp.table import Order, command
-from penstock.servers.shared_receive import MAX_BYTES
 
 FAMILY = "stream"
 # Entries that XAUTOCLAIM examines for each that it may claim, as in Redis.
@@ -58,6 +58,14 @@ class _Claim(msgspec.Struct):
         return None if at is None else min(at, now)
 
 
+class _Wanted(NamedTuple):
+    """An entry to take over, with its lease if it is in flight."""
+
+    id: str
+    position: int
+    lease: LeaseInfo | None
+
+
 def _brings_entries(values: list[Any]) -> bool:
     """True without JUSTID. The word is valid only as that option: elsewhere the call is an error."""
     words: list[bytes] = values[-1]
@@ -74,36 +82,33 @@ def claim(session: ClientSession, queue: QueueName, group: GroupName, consumer: 
         at += 1
     names, asked = [word for word in words[1:at] if is_whole_id(word)], _claim_options(words[at:])
 
-    def operation() -> Receipt:
+    def operation() -> list[Receipt]:
         check_group(session, queue, group, "XCLAIM")
         if asked.last is not None:
             _advance_cursor(session, queue, group, asked.last)
-        now, size = session.backend.engine.now() // 1000, 0
-        ids: dict[str, LeaseInfo | None] = {}
-        for message, lease in _wanted(session, queue, group, names):
-            if not (asked.force if lease is None else session.backend.claims.stats(lease, now).idle >= idle):
-                continue
-            size += 0 if asked.just_ids else len(message.payload)
-            if ids and size > MAX_BYTES:
-                break
-            ids[message.id] = lease
-        return _take_over(session, queue, group, consumer, ids, asked)
+        now = session.backend.engine.now() // 1000
+        wanted = [
+            one
+            for one in _wanted(session, queue, group, names, asked.force)
+            if one.lease is None or session.backend.claims.stats(one.lease, now).idle >= idle
+        ]
+        return _take_over(session, queue, group, consumer, wanted, asked)[0]
 
-    return session.backend.write(operation, lambda receipt: _claimed(session, consumer, receipt, asked.just_ids))
+    return session.backend.write(operation, lambda receipts: _claimed(session, consumer, receipts, asked.just_ids))
 
 
-def _wanted(
-    session: ClientSession, queue: str, group: str, names: list[bytes]
-) -> Iterator[tuple[Message, LeaseInfo | None]]:
-    """Yield the entries with exactly these ids, with their leases if they are in flight."""
+def _wanted(session: ClientSession, queue: str, group: str, names: list[bytes], force: bool) -> Iterator[_Wanted]:
+    """Yield the entries with exactly these ids that are in flight, and with `force` the others too."""
     engine = session.backend.engine
     for name in names:
+        lease = find_lease(session.backend, queue, group, name)
         position = read_parts(name)[1] or 0
-        if 0 < position < BEYOND:
+        if lease is not None:
+            yield _Wanted(lease.id, position, lease)
+        elif force and 0 < position < BEYOND:
             for one in engine.browse(queue, position - 1, position, 1):
                 if message_entry_id(one).encode() == name:
-                    leases = engine.leases(queue, group, ids=[one.id])
-                    yield one, leases[0] if leases else None
+                    yield _Wanted(one.id, position, None)
 
 
 def _advance_cursor(session: ClientSession, queue: str, group: str, last: Bound) -> None:
@@ -115,14 +120,34 @@ def _advance_cursor(session: ClientSession, queue: str, group: str, last: Bound)
 
 
 def _take_over(
-    session: ClientSession, queue: str, group: str, consumer: str, ids: dict[str, LeaseInfo | None], asked: _Claim
+    session: ClientSession, queue: str, group: str, consumer: str, wanted: list[_Wanted], asked: _Claim
+) -> tuple[list[Receipt], int]:
+    """Inside an operation: take over as many entries as fit into a reply, and return how many were tried. Ids alone
+    always fit: the entries are taken over in pieces, and their payloads dropped."""
+
+    def size_of(one: _Wanted) -> int:
+        places = session.backend.engine.places(queue, one.position - 1, one.position, 1)
+        return places[0][2] if places else 0
+
+    if not asked.just_ids:
+        piece = first_piece(wanted, size_of)
+        return [_take_over_piece(session, queue, group, consumer, piece, asked)], len(piece)
+    receipts = [
+        _without_payloads(_take_over_piece(session, queue, group, consumer, piece, asked))
+        for piece in pieces(wanted, size_of)
+    ]
+    return receipts, len(wanted)
+
+
+def _take_over_piece(
+    session: ClientSession, queue: str, group: str, consumer: str, wanted: list[_Wanted], asked: _Claim
 ) -> Receipt:
-    """Inside an operation. Idle times and delivery counts differ from the store's only where the client set them."""
+    """Idle times and delivery counts differ from the store's only where the client set them."""
     engine, claims = session.backend.engine, session.backend.claims
     now = engine.now() // 1000
-    before = {lease.position: claims.deliveries_of(lease) for lease in ids.values() if lease is not None}
-    seconds = session.server.stream_lease_seconds
-    receipt = engine.take_over(queue, group, consumer, list(ids), seconds, counts=not asked.just_ids, force=asked.force)
+    before = {one.position: claims.deliveries_of(one.lease) for one in wanted if one.lease is not None}
+    seconds, ids = session.server.stream_lease_seconds, list(dict.fromkeys([one.id for one in wanted]))
+    receipt = engine.take_over(queue, group, consumer, ids, seconds, counts=not asked.just_ids, force=asked.force)
     for row in receipt.rows:
         deliveries = asked.deliveries
         if deliveries is None and (known := before.get(row[POSITION])) is not None:
@@ -131,12 +156,18 @@ def _take_over(
     return receipt
 
 
-def _claimed(session: ClientSession, consumer: str, receipt: Receipt, just_ids: bool) -> Reply:
-    session.backend.consumers.note_seen(receipt.queue, receipt.group, consumer)
-    if receipt.rows:
-        session.backend.consumers.note_active(receipt.queue, receipt.group, [consumer])
-    session.backend.entry_leases.note(session.holder, receipt, row_name)
-    return [row_name(row, receipt) if just_ids else row_entry(row) for row in receipt.rows]
+def _without_payloads(receipt: Receipt) -> Receipt:
+    rows = [(*row[:PAYLOAD], b"", *row[PAYLOAD + 1 :]) for row in receipt.rows]
+    return msgspec.structs.replace(receipt, rows=rows)
+
+
+def _claimed(session: ClientSession, consumer: str, receipts: list[Receipt], just_ids: bool) -> Reply:
+    for receipt in receipts:
+        session.backend.consumers.note_seen(receipt.queue, receipt.group, consumer)
+        if receipt.rows:
+            session.backend.consumers.note_active(receipt.queue, receipt.group, [consumer])
+        session.backend.entry_leases.note(session.holder, receipt, row_name)
+    return [row_name(row, one) if just_ids else row_entry(row) for one in receipts for row in one.rows]
 
 
 def _idle(word: bytes) -> int:
@@ -189,36 +220,21 @@ def claim_any(session: ClientSession, queue: QueueName, group: GroupName, consum
     count, just_ids = _claim_any_options(words[2:])
     engine, claims = session.backend.engine, session.backend.claims
 
-    def operation() -> tuple[str, Receipt]:
+    def operation() -> tuple[str, list[Receipt]]:
         check_group(session, queue, group, "XAUTOCLAIM")
-        now, size = engine.now() // 1000, 0
+        now = engine.now() // 1000
         looks = count * EXAMINED_PER_CLAIM
         leases = engine.leases(queue, group, after=after_bound(session, queue, start), limit=looks + 1)
-        ids: dict[str, LeaseInfo | None] = {}
-        following: LeaseInfo | None = leases[looks] if len(leases) > looks else None
-        for lease in leases[:looks]:
-            if len(ids) == count:
-                following = lease
-                break
-            if claims.stats(lease, now).idle < idle:
-                continue
-            size += 0 if just_ids else _size(session, queue, lease)
-            if ids and size > MAX_BYTES:
-                following = lease
-                break
-            ids[lease.id] = lease
-        cursor = "0-0" if following is None else lease_name(following)
-        return cursor, _take_over(session, queue, group, consumer, ids, _Claim(just_ids=just_ids))
+        due = [place for place, one in enumerate(leases[:looks]) if claims.stats(one, now).idle >= idle]
+        wanted = [_Wanted(leases[place].id, leases[place].position, leases[place]) for place in due[:count]]
+        receipts, taken = _take_over(session, queue, group, consumer, wanted, _Claim(just_ids=just_ids))
+        examined = due[taken - 1] + 1 if taken == count or taken < len(due) else looks
+        return lease_name(leases[examined]) if examined < len(leases) else "0-0", receipts
 
-    def finish(found: tuple[str, Receipt]) -> Reply:
+    def finish(found: tuple[str, list[Receipt]]) -> Reply:
         return [found[0], _claimed(session, consumer, found[1], just_ids), []]
 
     return session.backend.write(operation, finish)
-
-
-def _size(session: ClientSession, queue: str, lease: LeaseInfo) -> int:
-    places = session.backend.engine.places(queue, lease.position - 1, lease.position, 1)
-    return places[0][2] if places else 0
 
 
 def _claim_any_options(words: list[bytes]) -> tuple[int, bool]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from typing import NamedTuple
 
 import msgspec
 
 from penstock.domain.errors import PenstockError
+from penstock.domain.message import Message
 from penstock.domain.results import LeaseInfo
 from penstock.domain.timestamps import EPOCH
-from penstock.engines.contract import Receipt
+from penstock.engines.contract import PAYLOAD, Receipt
 from penstock.servers.access import Right
+from penstock.servers.reply_size import count_for_next, first_piece
 from penstock.servers.resp.arguments import Words, read_count, read_name
 from penstock.servers.resp.backend import Backend, portions
 from penstock.servers.resp.commands.bounds import after_bound
@@ -32,7 +35,7 @@ from penstock.servers.resp.errors import CommandError, quoted
 from penstock.servers.resp.pending import BlockingCall, Pending
 from penstock.servers.resp.session import Begun, ClientSession
 from penstock.servers.resp.table import Order, command
-from penstock.servers.shared_receive import MAX_BYTES, ReceiveRequest
+from penstock.servers.shared_receive import ReceiveRequest
 
 FAMILY = "stream"
 READ_USAGE = (
@@ -58,6 +61,14 @@ class _Reading(msgspec.Struct, frozen=True):
     def is_shared(self) -> bool:
         """Whether it reads new entries of one stream, in a receive shared with other clients."""
         return len(self.streams) == 1 and self.streams[0][1] == b">" and not self.noack
+
+
+class _Read(NamedTuple):
+    """What was read of one stream, with the bytes of its payloads. New entries have a receipt."""
+
+    entries: list[Entry]
+    size: int
+    receipt: Receipt | None
 
 
 def _common(words: list[bytes]) -> list[bytes] | None:
@@ -167,12 +178,16 @@ def _begin_reading(session: ClientSession, reading: _Reading, times: int) -> Pen
     if reading.is_shared:
         return _receive(session, reading, times, reading.streams[0][0])
 
-    def operation() -> list[tuple[str, list[Entry], Receipt | None]]:
-        return [(queue, *_read_one(session, reading, queue, place)) for queue, place in reading.streams]
+    def operation() -> list[_Read]:
+        found: list[_Read] = []
+        for queue, place in reading.streams:
+            count = count_for_next(reading.count, sum([one.size for one in found]))
+            found.append(_read_one(session, msgspec.structs.replace(reading, count=count), queue, place))
+        return found
 
-    def finish(found: Sequence[tuple[str, list[Entry], Receipt | None]]) -> Reply:
+    def finish(found: Sequence[_Read]) -> Reply:
         pairs = []
-        for (queue, entries, receipt), (_, place) in zip(found, reading.streams, strict=True):
+        for (queue, place), (entries, _, receipt) in zip(reading.streams, found, strict=True):
             if receipt is not None and not reading.noack:
                 session.backend.entry_leases.note(session.holder, receipt, row_name)
             if receipt is not None and receipt.rows:
@@ -250,31 +265,26 @@ def _milliseconds_of(lease: LeaseInfo) -> int:
     return (lease.created_at - EPOCH) // MICROSECOND // 1000
 
 
-def _read_one(
-    session: ClientSession, reading: _Reading, queue: str, place: bytes
-) -> tuple[list[Entry], Receipt | None]:
+def _read_one(session: ClientSession, reading: _Reading, queue: str, place: bytes) -> _Read:
     if place != b">":
-        return _held(session, reading, queue, place), None
+        held = _held(session, reading, queue, place)
+        return _Read([message_entry(one) for one in held], sum([len(one.payload) for one in held]), None)
     [[receipt]] = _receive(session, reading, 1, queue).call()
     if reading.noack and receipt.rows:
         session.backend.ack_receipt(receipt)
-    return [row_entry(row) for row in receipt.rows], receipt
+    size = sum([len(row[PAYLOAD]) for row in receipt.rows])
+    return _Read([row_entry(row) for row in receipt.rows], size, receipt)
 
 
-def _held(session: ClientSession, reading: _Reading, queue: str, place: bytes) -> list[Entry]:
+def _held(session: ClientSession, reading: _Reading, queue: str, place: bytes) -> list[Message]:
     """The pending entries of the consumer after an id, as many as fit into a reply. Counts as a delivery."""
     engine = session.backend.engine
     check_group(session, queue, reading.group, "XREADGROUP")
     milliseconds, position = read_parts(place)
     after = after_bound(session, queue, Bound(milliseconds, position, is_open=True))
     leases = engine.leases(queue, reading.group, consumer=reading.consumer, after=after, limit=reading.count)
-    now, size = engine.now() // 1000, 0
-    found: list[Entry] = []
-    for one in leases:
-        message = engine.find(queue, one.id)
-        size += len(message.payload)
-        if found and size > MAX_BYTES:
-            break
+    now = engine.now() // 1000
+    found = first_piece((engine.find(queue, one.id) for one in leases), lambda message: len(message.payload))
+    for one in leases[: len(found)]:
         session.backend.claims.note_again(one, now)
-        found.append(message_entry(message))
     return found

@@ -14,7 +14,7 @@ from penstock.servers.resp.claim_options import MILLISECOND
 from penstock.servers.resp.commands.entries import message_entry, message_entry_id
 from penstock.servers.resp.commands.entries_read import entries_read
 from penstock.servers.resp.commands.keyspace import exists
-from penstock.servers.resp.commands.stream_chunks import browse
+from penstock.servers.resp.commands.stream_chunks import browse, first_entries
 from penstock.servers.resp.commands.stream_groups import check_group
 from penstock.servers.resp.commands.stream_pending import MOST, lease_name
 from penstock.servers.resp.consumers import ConsumerActivity
@@ -74,7 +74,7 @@ def _stream(session: ClientSession, queue: str, words: list[bytes]) -> Reply:
     }
     if words:
         count = _full(words)
-        reply["entries"] = [message_entry(one) for one in browse(session, queue, 0, None, count)]
+        reply["entries"] = [message_entry(one) for one in first_entries(session, queue, 0, count)]
         reply["groups"] = [_group_in_full(session, queue, name, count) for name in engine.stats(queue)]
         return reply
     reply["groups"] = len(engine.groups(queue))

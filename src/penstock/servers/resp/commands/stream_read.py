@@ -13,9 +13,10 @@ from typing import NamedTuple
 import msgspec
 
 from penstock.servers.access import Right
+from penstock.servers.reply_size import count_for_next
 from penstock.servers.resp.arguments import Words
 from penstock.servers.resp.commands.bounds import upto_bound
-from penstock.servers.resp.commands.entries import Bound, message_entry, read_parts
+from penstock.servers.resp.commands.entries import Bound, Entry, message_entry, read_parts
 from penstock.servers.resp.commands.stream_chunks import browse, first_entries
 from penstock.servers.resp.commands.stream_group_read import WITHOUT_COUNT, read_options, read_streams
 from penstock.servers.resp.encoder import NO_ARRAY, Pairs, Reply
@@ -111,12 +112,14 @@ def _place(session: ClientSession, queue: str, word: bytes) -> _Place:
 
 def _entries(session: ClientSession, count: int, places: list[_Place]) -> Reply:
     """Inside an operation."""
-    pairs = []
+    pairs: list[tuple[str, list[Entry]]] = []
+    used = 0
     for queue, after, is_last_only in places:
         if is_last_only:
             found = browse(session, queue, after, None, 1, backwards=True)
         else:
-            found = first_entries(session, queue, after, count)
+            found = first_entries(session, queue, after, count_for_next(count, used))
+        used += sum([len(one.payload) for one in found])
         if found:
             pairs.append((queue, [message_entry(one) for one in found]))
     return Pairs(pairs) if pairs else NO_ARRAY

@@ -9,6 +9,7 @@ import msgspec
 
 from penstock.domain.message import Draft, Message
 from penstock.servers.access import Right
+from penstock.servers.reply_size import SMALL_LIMIT
 from penstock.servers.resp.arguments import Blob, QueueName, Words, read_count
 from penstock.servers.resp.backend import NOW, sent
 from penstock.servers.resp.commands.bounds import after_bound, upto_bound
@@ -21,7 +22,6 @@ from penstock.servers.resp.encoder import NO_ARRAY, Replies, Reply
 from penstock.servers.resp.errors import CommandError, quoted, wrong_arity
 from penstock.servers.resp.session import Begun, ClientSession
 from penstock.servers.resp.table import Order, command
-from penstock.servers.shared_receive import SMALL_LIMIT
 
 FAMILY = "stream"
 MAX_ENTRIES = 1_000_000
