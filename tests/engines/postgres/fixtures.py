@@ -12,22 +12,26 @@ import pytest
 
 import penstock
 from penstock import Queue, Store
-from tests.engines.postgres.server import fresh_database
+from tests.engines.postgres.server import fresh_database, remove_database
 
 Begin = Callable[[Callable[[], Any]], Future[Any]]
 WAITING = "from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
 
 
 @pytest.fixture
-def postgres_url() -> str:
+def postgres_url() -> Iterator[str]:
     """A database of the test's own, with the schema in it."""
-    return fresh_database()
+    url = fresh_database()
+    yield url
+    remove_database(url)
 
 
 @pytest.fixture
-def bare_postgres_url() -> str:
+def bare_postgres_url() -> Iterator[str]:
     """A database of the test's own, without the schema."""
-    return fresh_database(migrated=False)
+    url = fresh_database(migrated=False)
+    yield url
+    remove_database(url)
 
 
 @pytest.fixture

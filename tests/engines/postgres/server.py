@@ -15,7 +15,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -285,6 +285,14 @@ class Databases:
                 self._folders[name] = folder
         return running.url(name)
 
+    def remove(self, url: str) -> None:
+        name = str(conninfo_to_dict(url)["dbname"])
+        if name in self.pools:
+            self.pools.pop(name).close()
+        # A prepared transaction that a test has left keeps its database.
+        with suppress(psycopg.errors.ObjectInUse):
+            self._admin().execute(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name)))
+
     def _copy(self, admin: psycopg.Connection, template: str, name: str) -> None:
         """By copying files, which takes a third of the time that copying through the log of changes takes."""
         copy = sql.SQL("create database {} template {} strategy file_copy")
@@ -327,6 +335,11 @@ def fresh_database(migrated: bool = True, folder: Path | None = None) -> str:
     """The URL of a database with nothing but the schema in it, or with nothing at all. With a folder it may be one that
     a test with another folder has used before."""
     return _databases.fresh(migrated, folder)
+
+
+def remove_database(url: str) -> None:
+    """Databases are kept in memory, a dozen megabytes each: hundreds of them would fill it."""
+    _databases.remove(url)
 
 
 def shared_pool(url: str) -> ConnectionPool[Any]:
