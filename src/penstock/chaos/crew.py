@@ -14,8 +14,8 @@ from pathlib import Path
 from penstock.chaos.history import SUFFIX
 from penstock.chaos.plan import ActorPlan
 
-# A process may need half a minute to start on a busy machine, and must have started to end.
-END_SECONDS = 120
+# A process may need minutes to start on a busy machine, and must have started to end.
+END_SECONDS = 300
 
 
 @dataclass
@@ -96,7 +96,7 @@ class Crew:
 
     def _said(self, member: Member) -> str:
         newest = max(self.folder.glob(f"{member.plan.process}-*.err"), key=lambda path: path.stat().st_mtime)
-        return newest.read_text(errors="replace")[-1500:]
+        return newest.read_text(errors="replace")[-6000:]
 
     def stop(self, *roles: str) -> list[str]:
         """End the input of these roles and wait for them; tells of those that failed or did not end."""
