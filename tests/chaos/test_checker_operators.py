@@ -73,6 +73,27 @@ def test_what_operators_and_restores_do_is_no_violation(make: Callable[[], Scrip
     assert check(make().sorted()) == []
 
 
+def follow(script: Script, at: float, id: str, message: str) -> None:
+    entries = [{"id": id, "message": message}]
+    script.note("follow", at, "f", queue="stream", asked=round((at - 0.1) * 1_000_000), entries=entries)
+
+
+def test_a_follower_does_not_read_again_what_it_read_between_the_copy_and_the_restore() -> None:
+    """Seed 403 on PostgreSQL. Positions begin again where the copy ended."""
+    script = restored()
+    script.queue("stream", groups=[], primary=None)
+    script.send(2, "early", queue="stream")
+    script.send(4, "undone", queue="stream")
+    script.send(8, "late", queue="stream")
+    follow(script, 4.1, "1-1", "early")
+    follow(script, 4.2, "4-2", "undone")
+    follow(script, 8.1, "8-2", "late")
+    script.note("followed", 9, "f", queue="stream")
+    assert check(script.sorted()) == []
+    script.events = [one for one in script.events if one["op"] != "follow" or one["entries"][0]["message"] != "late"]
+    assert {one.law for one in check(script.sorted())} == {"law 8: a follower misses nothing"}
+
+
 def redrive_what_was_acked() -> Script:
     script = redriven()
     for event in script.events:

@@ -18,7 +18,7 @@ Step = Callable[[], None]
 TRIES = 6
 SENDS = {"work": 6, "once": 2, "ordered": 2, "jobs": 2, "stream": 2}
 RECEIVES = {("work", "default"): 6, ("work", AUDIT_GROUP): 3, ("work", REPLAY_GROUP): 2, ("once", "default"): 2,
-            ("ordered", "default"): 4, ("batches", "default"): 2, ("ticks", "default"): 1}  # fmt: skip
+            ("ordered", "default"): 4, ("batches", "default"): 2, ("ticks", "default"): 2}  # fmt: skip
 PLANS = {"ack": 70, "nak": 8, "reject": 2, "reschedule": 4, "extend": 5, "forget": 4, "late": 1, "repeat": 6}
 
 
@@ -116,7 +116,7 @@ class ClientRole:
             self._carry_out(plan, self.plan.queues[kind], group, taken)
 
     def receive(self, queue: str, group: str) -> list[Taken]:
-        limit = self.random.choice([1, 1, 4, 10])
+        limit = self.random.choice([1, 4, 10, 10])
         call = self.recorder.invoke("receive", queue=queue, group=group, limit=limit, lease=LEASE_SECONDS)
         try:
             several = self.port.receive(queue, group, self.name, limit, LEASE_SECONDS)

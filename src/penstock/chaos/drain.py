@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from pathlib import Path
 
 import penstock
 from penstock.chaos.history import Event, Recorder, clock
@@ -59,8 +60,12 @@ class Drain:
             time.sleep(0.1)
             round_began = time.monotonic()
 
-    def collect_dead_letters(self) -> None:
-        """Note dead letters and remove them: a long run would gather too many."""
+    def collect(self, mark: Path | None) -> None:
+        """What a long run would gather without bound: dead letters are noted and removed, ticks are taken out, and the
+        stream is trimmed up to the mark of its follower. Nothing else ends the entries of a stream."""
+        self._empty(self.queues["ticks"], "default")
+        if mark is not None:
+            self.store.queue(self.queues["stream"]).trim(upto=int(mark.read_text().rpartition("-")[2]))
         for one in QUEUES:
             for group in one.groups if one.kind in self.queues else ():
                 queue = self.queues[one.kind]

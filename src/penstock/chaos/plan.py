@@ -16,6 +16,8 @@ POISON = "poison"
 AUDIT_GROUP = "audit"
 # Moved to and fro by the operator.
 REPLAY_GROUP = "replay"
+# The file that keeps how far the follower has read.
+FOLLOWER_MARK = "follower.mark"
 # Backoffs are exact, so that a message that comes back early can be told.
 _BACKOFF = {
     "backoff_base_seconds": BACKOFF_SECONDS,

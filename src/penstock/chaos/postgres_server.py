@@ -20,6 +20,8 @@ SETTINGS = {"listen_addresses": "''", "checkpoint_timeout": "30s", "max_connecti
             "max_prepared_transactions": "10"}  # fmt: skip
 
 LAG_SECONDS = 2.0
+# How long `pg_ctl` waits, on a machine with much else to do.
+WAIT = ("-w", "-t", "300", "-s")
 
 
 class OwnPostgres:
@@ -43,13 +45,13 @@ class OwnPostgres:
     def start(self) -> None:
         options = " ".join(f"-c {name}={value}" for name, value in SETTINGS.items())
         self._run(
-            "pg_ctl", "-D", str(self._data), "-w", "-s", "-l", str(self.folder / "log"),
+            "pg_ctl", "-D", str(self._data), *WAIT, "-l", str(self.folder / "log"),
             "-o", f"-k {self.folder} {options}", "start",
         )  # fmt: skip
 
     def crash(self) -> None:
         """As a kill -9 of every process would: nothing is written out, and recovery runs at the next start."""
-        self._run("pg_ctl", "-D", str(self._data), "-w", "-s", "-m", "immediate", "stop")
+        self._run("pg_ctl", "-D", str(self._data), *WAIT, "-m", "immediate", "stop")
 
     def copy(self) -> None:
         self._run("pg_dump", "-Fc", "-h", str(self.folder), "-U", "postgres", "-f", str(self.folder / "dump"))
@@ -109,7 +111,7 @@ class OwnPair(OwnPostgres):
         self.crash()
         self.has_failed_over = True
         self.folder, self._data = self._follower.folder, self._follower._data
-        self._run("pg_ctl", "-D", str(self._data), "-w", "-s", "promote")
+        self._run("pg_ctl", "-D", str(self._data), *WAIT, "promote")
 
     def close(self) -> None:
         self.crash()

@@ -23,7 +23,7 @@ from penstock.chaos.crew import Crew
 from penstock.chaos.drain import Drain
 from penstock.chaos.history import Event, Recorder, clock
 from penstock.chaos.nemesis import Nemesis
-from penstock.chaos.plan import AUDIT_GROUP, FAULTS, PROTOCOLS, QUEUES, ActorPlan
+from penstock.chaos.plan import FAULTS, FOLLOWER_MARK, PROTOCOLS, QUEUES, ActorPlan
 from penstock.chaos.ports.port import LOST
 from penstock.chaos.postgres_server import OwnPair, OwnPostgres
 from penstock.chaos.proxy import Proxy
@@ -39,7 +39,7 @@ LONG_HISTORY_SECONDS = 20
 COLLECT_SECONDS = 10
 # What a run must have seen at least: one in which nothing happened proves nothing. A busy machine gets more time.
 WANTED = {"sends": 20, "deliveries": 20}
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 240
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class Course:
             options.seed, self.faults, self.crew, self.recorder, proxies, self.serve_process, crashing
         )
         self._copied_at: int | None = None
-        self._is_restored = "restore" not in self.faults or isinstance(self.own, OwnPair)
+        self._is_restored = "restore" not in self.faults or not isinstance(own, Restored) or isinstance(own, OwnPair)
 
     @property
     def _is_long(self) -> bool:
@@ -181,7 +181,7 @@ class Course:
                 name = self.queues[one.kind]
                 policy = {**({"history_seconds": LONG_HISTORY_SECONDS} if self._is_long else {}), **one.policy}
                 queue = self.store.queue(name, **policy)
-                for group in one.groups or (AUDIT_GROUP,):
+                for group in one.groups:
                     queue.receive(1, group)
                 self.recorder.note("queue", **one.event(name))
         name = self.queues["ticks"]
@@ -218,14 +218,14 @@ class Course:
         self.tell(f"disturbing for {self.options.seconds:g} s")
         ends = time.monotonic() + self.options.seconds
         collect_at = time.monotonic() + COLLECT_SECONDS
-        while time.monotonic() < ends or not self._has_seen_enough(ends):
+        while time.monotonic() < ends or not self._has_turned() or not self._has_seen_enough(ends):
             self.nemesis.disturb()
             self._turn(1 - (ends - time.monotonic()) / self.options.seconds)
             if self._is_long and time.monotonic() > collect_at:
                 # A frozen process may hold what the run itself would wait for.
                 self.crew.thaw_due(everybody=True)
                 with contextlib.suppress(*LOST):
-                    Drain(self.store, self.recorder, self.queues).collect_dead_letters()
+                    Drain(self.store, self.recorder, self.queues).collect(self._follower_mark())
                 collect_at = time.monotonic() + COLLECT_SECONDS
             self.crew.thaw_due()
             self.watch.sample(self.options.samples_seconds)
@@ -243,6 +243,11 @@ class Course:
         problems += self.crew.stop("follower")
         return problems
 
+    def _follower_mark(self) -> Path | None:
+        """How far the stream may be trimmed. A mark from before a restore says nothing of the positions after it."""
+        mark = self.histories / FOLLOWER_MARK
+        return mark if mark.exists() and self._copied_at is None else None
+
     def _has_seen_enough(self, ends: float) -> bool:
         counts = counted(history.read(self.histories), self.nemesis.counts)
         return time.monotonic() > ends + PATIENCE_SECONDS or all(counts[name] >= WANTED[name] for name in WANTED)
@@ -257,6 +262,9 @@ class Course:
                 self.own.copy()
             elif self._copied_at is not None and share > 0.55:
                 self._restore(self.own, self._copied_at)
+
+    def _has_turned(self) -> bool:
+        return self._is_restored and (not isinstance(self.own, OwnPair) or self.own.has_failed_over)
 
     def _fail_over(self, pair: OwnPair) -> None:
         """For the clients it is a crash, after which the same address leads to the standby."""

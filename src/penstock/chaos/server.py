@@ -15,7 +15,7 @@ from urllib.parse import quote
 import penstock
 from penstock.chaos.proxy import LOOPBACK
 
-START_SECONDS = 120
+START_SECONDS = 300
 SBIN = ("/usr/sbin", "/sbin")
 
 

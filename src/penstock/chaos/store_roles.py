@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 import penstock
 from penstock.chaos.history import Recorder, clock
-from penstock.chaos.plan import ActorPlan
+from penstock.chaos.plan import FOLLOWER_MARK, ActorPlan
 from penstock.chaos.ports.port import LOST, Item
 from penstock.chaos.ports.python import REFUSED, outgoing
 from penstock.chaos.ports.resp import RespPort
@@ -136,7 +136,7 @@ class StoreRole:
 
     def follow(self, port: RespPort) -> bool:
         """Read on from the mark that this role keeps across kills; says whether anything was there."""
-        mark = self.plan.histories / "follower.mark"
+        mark = self.plan.histories / FOLLOWER_MARK
         after = mark.read_text() if mark.exists() else "0-0"
         asked = clock()
         entries = port.follow(self.plan.queues["stream"], after, 50)

@@ -27,9 +27,10 @@ def followed(timeline: Timeline) -> list[Event]:
 
 
 def followers_miss_nothing(timeline: Timeline) -> Iterator[Violation]:
-    """What was acknowledged was read by the follower, which never goes back; it read to the end after the last send."""
+    """What was acknowledged was read by the follower, which never goes back; it read to the end after the last send.
+    What it read before a restore it does not read again."""
     read: dict[str, set[str]] = defaultdict(set)
-    for event in followed(timeline):
+    for event in timeline.others["follow"]:
         read[event["queue"]] |= {one["message"] for one in event["entries"]}
     finished = {event["queue"] for event in timeline.others["followed"]}
     for sent in timeline.sent.values():
