@@ -46,6 +46,12 @@ def _redis(folder: Path) -> str:
     return fresh_store()
 
 
+def _redis_cluster(folder: Path) -> str:
+    from tests.engines.redis.cluster import fresh_cluster_store
+
+    return fresh_cluster_store()
+
+
 def _warm(url: str) -> dict[str, Any]:
     """Reused connections."""
     from tests.engines.postgres.server import shared_pool
@@ -59,6 +65,7 @@ ENGINES = (
 )
 MARIADB = EngineRow("mariadb", _mariadb, "mysql://nobody@localhost/none")
 REDIS = EngineRow("redis", _redis, "redis://localhost/0")
+REDIS_CLUSTER = EngineRow("redis_cluster", _redis_cluster, "redis+cluster://localhost/")
 # The contract is tested on every engine; workers, servers and Spark, which use nothing else, on those above.
 EVERY_ENGINE = (*ENGINES, REDIS, MARIADB)
 # As parameters: `make quick` leaves out those that need a server process.
@@ -66,6 +73,7 @@ EVERY_ENGINE_MARKED = (
     *ENGINES,
     *(pytest.param(row, marks=pytest.mark.database_server) for row in EVERY_ENGINE if row not in ENGINES),
 )
+CLUSTER_MARKED = pytest.param(REDIS_CLUSTER, marks=pytest.mark.database_server)
 
 
 def capabilities(engine: EngineRow) -> Capabilities:

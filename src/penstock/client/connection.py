@@ -133,7 +133,8 @@ ENGINES = (
         _embedded_path, "open_postgres",
     ),
     EngineEntry(
-        ("redis", "rediss", "redis+unix"), "penstock.engines.redis", "open_redis", "Redis", "redis", "redis"
+        ("redis", "rediss", "redis+unix", "redis+cluster", "rediss+cluster"), "penstock.engines.redis", "open_redis",
+        "Redis", "redis", "redis",
     ),
     EngineEntry(
         ("mysql", "mariadb"), "penstock.engines.mariadb", "open_mariadb", "MariaDB or MySQL", "PyMySQL", "mariadb"

@@ -47,12 +47,16 @@ class BatchCalls:
 
     def _changed(self, queue: str, reply: list[Any]) -> BatchInfo:
         """Continue a batch with many members, piece by piece: others wait for each call."""
-        found, has_more = reply
-        while has_more:
+        found, has_more, others = reply
+        for other in others:
+            given = {"owner": queue, "number": found[0]}
+            while (later := self.database.write("batch_continue", other.decode(), (), **given)) and later[1]:
+                pass
+        while has_more or others:
             later = self.database.write("batch_continue", queue, number=found[0])
             if later is None:  # flushed meanwhile
                 break
-            found, has_more = later
+            found, has_more, others = later
         return rows.batch(queue, found)
 
     def batch(self, queue: str, name: str, after: int | None = None) -> BatchInfo:
@@ -66,21 +70,20 @@ class BatchCalls:
         return [bool(one) for one in found]
 
     def members(self, queue: str, name: str, number: int | None, limit: int, after: str | None) -> MessagePage:
-        place = place_of(after, (0, 0))
+        place = place_of(after, (0, 0, 0))
+        batch, own, others = self.database.read("members", queue, name=name, number=number)
+        listed = [(queue, own)]
+        for other in sorted(one.decode() for one in others):
+            listed.append((other, self.database.read("members", other, owner=queue, number=batch)[1]))
         found: list[Found] = []
-        for held, at, member_queue, message_id, created_at in self.database.read(
-            "members", queue, name=name, number=number
-        ):
-            if (held, at) > place:
-                position = None if held else at
-                summary = MessageSummary(
-                    message_id.decode(),
-                    State.HELD if held else State.READY,
-                    position,
-                    to_time(created_at),
-                    queue=member_queue.decode(),
-                )
-                found.append(((held, at), summary))
+        for index, (member_queue, members) in enumerate(listed):
+            for held, at, message_id, created_at in members:
+                if (held, at, index) > place:
+                    state, position = (State.HELD, None) if held else (State.READY, at)
+                    summary = MessageSummary(
+                        message_id.decode(), state, position, to_time(created_at), queue=member_queue
+                    )
+                    found.append(((held, at, index), summary))
         return members_with_states(page_of(found, limit), self._states_in_primary)
 
     def _states_in_primary(self, queue: str, ids: list[str]) -> list[MessageState | None]:

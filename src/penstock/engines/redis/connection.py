@@ -24,18 +24,32 @@ from penstock.domain.errors import (
 from penstock.domain.identity import SALT_BITS
 from penstock.domain.policy import Policy
 from penstock.domain.refusals import no_group, no_queue
-from penstock.engines.redis import refusals
+from penstock.engines.redis import notices, refusals
 from penstock.engines.redis.drafts import policy_text
 from penstock.engines.redis.durability import Durability
+from penstock.engines.redis.nodes import Nodes
 
 _pack = msgspec.msgpack.Encoder().encode
 # Verbs after which another call may find more to do, so that waiting calls look again.
 WAKING = frozenset(
     ("send", "settle", "ack_all", "declare", "flush", "clear", "delete", "remove", "trim", "seek", "forget", "redrive",
-     "purge", "batch_open", "batch_start", "batch_cancel", "batch_continue", "release", "take_over", "deregister")
+     "purge", "batch_open", "batch_start", "batch_cancel", "batch_continue", "release", "take_over", "deregister",
+     "deliver", "join_send")
 )  # fmt: skip
+# Verbs that change facts of the store.
+STORE_WRITES = frozenset(("record", "claim_sweep"))
+# Verbs with the same effect when they run twice, so that they are repeated after a lost reply.
+REPEATABLE = frozenset(("settle", "ack_all", "extend", "heartbeat", "keep_traces", "discard"))
+_READS = frozenset(("HGET", "HMGET", "HEXISTS", "HGETALL", "HKEYS", "SMEMBERS", "PUBLISH", "SADD"))
 # What the server says when it cannot run a call for now, by the first word of its error.
 _UNAVAILABLE = ("BUSY", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "NOREPLICAS", "UNBLOCKED")
+LIBRARY_ERRORS = (redis.exceptions.RedisError, redis.exceptions.RedisClusterException)
+_UNREACHABLE = (
+    redis.exceptions.ConnectionError,
+    redis.exceptions.TimeoutError,
+    redis.exceptions.ClusterError,
+    redis.exceptions.RedisClusterException,
+)
 
 
 class RedisDatabase:
@@ -43,25 +57,27 @@ class RedisDatabase:
 
     def __init__(
         self,
-        client: redis.Redis,
+        nodes: Nodes,
         name: str,
         prefix: str,
         clock: Callable[[], int] | None,
         random: Callable[[], float],
         durability: Durability,
     ) -> None:
-        self.client = client
+        self.nodes = nodes
         self.name = name
         self.prefix = prefix
         self.clock = clock
         self.random = random
         self._durability = durability
         self._has_waitaof: bool | None = None
+        # Loads the functions into nodes that lack them; False when no node has them.
+        self.spread: Callable[[], bool] = lambda: False
         self.on_commit: Callable[[], None] = lambda: None
         self.may_publish: Callable[[], bool] = lambda: False
 
     def close(self) -> None:
-        self.client.close()
+        self.nodes.close()
 
     # -- keys ------------------------------------------------------------------------------------------------------
 
@@ -95,20 +111,31 @@ class RedisDatabase:
                     self.on_commit()
                 return reply
             name = reply[2].decode()
-            self.command("SADD", f"{self.store_key}:queues", name)
+            self._run(f"{self.store_key}:queues", ("SADD", f"{self.store_key}:queues", name), waits=True)
             created[name] = True
             salt = int(self.random() * (1 << SALT_BITS))
             given = {**given, "create": {"names": created, "policy": policy_text(Policy()), "salt": salt}}
 
     def store_call(self, verb: str, key: str, **given: Any) -> Any:
-        return self._call(verb, key, "", given, ())
+        return self._call(verb, key, "", given, (), waits=verb in STORE_WRITES)
 
     def _call(
         self, verb: str, key: str, queue: str, given: dict[str, Any], payloads: Sequence[bytes], waits: bool = False
     ) -> Any:
         now = "" if self.clock is None else str(self.clock())
+        if self.nodes.is_cluster:
+            given["cluster"] = True
         words = ("FCALL", f"penstock_{verb}", 1, key, now, _pack(given), *payloads)
-        reply = self._confirmed(words) if waits and self._durability.is_awaited else self.command(*words)
+        is_repeatable = not waits or verb in REPEATABLE
+        try:
+            reply = self._run(key, words, waits=waits, is_repeatable=is_repeatable)
+        except SchemaMissing:
+            if not self.spread():
+                raise
+            reply = self._run(key, words, waits=waits, is_repeatable=is_repeatable)
+        if isinstance(reply, list) and reply and reply[0] == b"+":
+            _, reply, posted = reply
+            notices.deliver(self, queue, posted)
         if isinstance(reply, list) and reply and reply[0] == b"!" and reply[1] != b"NEW_QUEUE":
             raise self._refused(queue, reply[1].decode(), reply[2:])
         return reply
@@ -120,55 +147,61 @@ class RedisDatabase:
             return no_group(queue, values[0].decode(), self.group_names(queue))
         return refusals.error(code, queue, values)
 
-    def command(self, *words: Any) -> Any:
+    def command(self, name: str, key: str, *words: Any) -> Any:
+        return self._run(key, (name, key, *words), is_repeatable=name in _READS)
+
+    def each(self, *words: Any) -> list[tuple[str, Any]]:
+        """The reply of every node that takes writes, by its name."""
         try:
-            return self.client.execute_command(*words)  # type: ignore[no-untyped-call]  # the library has no types here
-        except redis.exceptions.RedisError as error:
+            return self.nodes.each(*words)
+        except LIBRARY_ERRORS as error:
             raise self.translated(error) from error
+
+    def _run(self, key: str, words: Sequence[Any], *, waits: bool = False, is_repeatable: bool = False) -> Any:
+        try:
+            wait = self._wait() if waits and self._durability.is_awaited else ()
+            if not wait:
+                return self.nodes.execute(key, words, is_repeatable=is_repeatable)
+            reply, confirmed = self.nodes.execute_all(key, [words, wait], is_repeatable=is_repeatable)
+        except LIBRARY_ERRORS as error:
+            raise self.translated(error) from error
+        self._check_copies(confirmed)
+        return reply
 
     # -- durability ------------------------------------------------------------------------------------------------
 
-    def _confirmed(self, words: Sequence[Any]) -> Any:
-        """Call on one connection, and wait on it until the disk or the replicas have what the call wrote."""
+    def _wait(self) -> tuple[Any, ...]:
+        """The command that waits until the disk or the replicas have what its connection wrote; nothing when the
+        server answers after its disk (appendfsync always)."""
         milliseconds = max(1, int(self._durability.confirm_seconds * 1000))
+        if self._durability.replicas:
+            return ("WAIT", self._durability.replicas, milliseconds)
+        return ("WAITAOF", 1, 0, milliseconds) if self._waits_for_disk() else ()
+
+    def _check_copies(self, confirmed: Any) -> None:
         wanted = self._durability.replicas
-        if wanted:
-            wait: tuple[Any, ...] = ("WAIT", wanted, milliseconds)
-        elif self._waits_for_disk():
-            wait = ("WAITAOF", 1, 0, milliseconds)
-        else:
-            return self.command(*words)  # appendfsync always: the answer comes after the disk
-        pipeline: Any = self.client.pipeline(transaction=False)
-        pipeline.execute_command(*words)
-        pipeline.execute_command(*wait)
-        try:
-            reply, confirmed = pipeline.execute(raise_on_error=False)
-        except redis.exceptions.RedisError as error:
-            raise self.translated(error) from error
-        for one in (reply, confirmed):
-            if isinstance(one, Exception):
-                raise self.translated(one) from one
         copies = confirmed if wanted else confirmed[0]
         if copies < (wanted or 1):
             where = f"{copies} of {wanted} replicas have it" if wanted else "it is not on the disk"
-            raise StoreUnavailable(f"{self.name}: the call took effect, but {where} after {milliseconds} ms")
-        return reply
+            seconds = self._durability.confirm_seconds
+            raise StoreUnavailable(f"{self.name}: the call took effect, but {where} after {seconds:g} s")
 
     def _waits_for_disk(self) -> bool:
         """Whether the server can be asked to wait for its disk. One that cannot must do so for every call."""
         if self._has_waitaof is None:
-            version = str(self.command("INFO", "server")["redis_version"])
-            self._has_waitaof = tuple(int(part) for part in version.split(".")[:2]) >= (7, 2)
-            found = self.command("CONFIG", "GET", "append*")
+            self._has_waitaof = all([self._writes_to_disk(info) for _, info in self.each("INFO", "server")])
+        return self._has_waitaof
+
+    def _writes_to_disk(self, info: dict[str, Any]) -> bool:
+        has_waitaof = tuple(int(part) for part in str(info["redis_version"]).split(".")[:2]) >= (7, 2)
+        for _, found in self.each("CONFIG", "GET", "append*"):
             settings = {text_of(name): text_of(value) for name, value in pairs_of(found)}
-            needed = "yes" if self._has_waitaof else "always"
-            if settings.get("appendonly") != "yes" or (needed == "always" and settings["appendfsync"] != "always"):
-                self._has_waitaof = None
+            if settings.get("appendonly") != "yes" or (not has_waitaof and settings["appendfsync"] != "always"):
                 raise StoreUnavailable(
                     f"{self.name} does not write to its disk as durability=aof needs: set appendonly yes"
-                    + ("" if needed == "yes" else " and appendfsync always, because this server has no WAITAOF")
+                    + ("" if has_waitaof else " and appendfsync always, because this server has no WAITAOF")
                 )
-        return self._has_waitaof
+        return has_waitaof
 
     def publish(self) -> None:
         """Wake waiting calls, of this process and others."""
@@ -210,7 +243,7 @@ class RedisDatabase:
             return DiskError(f"{self.name}: the server cannot write to its disk: {text}")
         if word == "WRONGTYPE" or "WRONGTYPE" in text:
             return NotAStore(f"{self.name}: a key with the prefix {self.prefix!r} is not one of Penstock: {text}")
-        if isinstance(error, redis.exceptions.ConnectionError | redis.exceptions.TimeoutError) or word in _UNAVAILABLE:
+        if isinstance(error, _UNREACHABLE) or word in _UNAVAILABLE:
             return StoreUnavailable(f"{self.name} cannot be reached: {text}")
         return StoreError(f"{self.name}: {text}")
 

@@ -28,8 +28,9 @@ def examine(engine: RedisEngine) -> list[Check]:
 
 
 def _server(engine: RedisEngine) -> Iterator[Check]:
-    version, product = migration.server_version(engine.database)
-    yield Check("server", "ok", f"{product} {version}")
+    versions = migration.server_versions(engine.database)
+    found = ", ".join(sorted({f"{product} {version}" for version, product in versions}))
+    yield Check("server", "ok", f"{found}, {len(versions)} primaries" if engine.database.nodes.is_cluster else found)
     if migration.is_current(engine.database):
         yield Check("schema", "ok", f"functions of version {library.VERSION}")
     else:
@@ -39,10 +40,13 @@ def _server(engine: RedisEngine) -> Iterator[Check]:
 
 
 def _durability(engine: RedisEngine) -> Iterator[Check]:
-    settings = migration.settings(engine.database, "append*")
-    if settings is None:
+    found = migration.settings(engine.database, "append*")
+    if found is None:
         yield Check("durability", "warning", "the user may not read the settings", "grant config|get to see them")
-    elif settings.get("appendonly") != "yes":
+        return
+    # Of a cluster the node that keeps least.
+    settings = min(found, key=lambda one: (one.get("appendonly") == "yes", one.get("appendfsync") == "always"))
+    if settings.get("appendonly") != "yes":
         finding = "appendonly is off: what was sent since the last snapshot is lost when the server ends"
         yield Check("durability", "warning", finding, "set appendonly yes and appendfsync always")
     elif settings.get("appendfsync") != "always":
@@ -55,9 +59,10 @@ def _durability(engine: RedisEngine) -> Iterator[Check]:
 
 
 def _memory(engine: RedisEngine) -> Iterator[Check]:
-    settings = migration.settings(engine.database, "maxmemory*") or {}
-    eviction = settings.get("maxmemory-policy", "noeviction")
-    if eviction != "noeviction" and settings.get("maxmemory", "0") != "0":
+    found = migration.settings(engine.database, "maxmemory*") or []
+    evictions = [one.get("maxmemory-policy", "noeviction") for one in found if one.get("maxmemory", "0") != "0"]
+    eviction = next((one for one in evictions if one != "noeviction"), None)
+    if eviction is not None:
         finding = f"maxmemory-policy is {eviction}: the server deletes messages when its memory is full"
         yield Check("memory", "error", finding, "set maxmemory-policy noeviction")
     else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -30,7 +31,7 @@ from penstock.domain.timestamps import SECOND, to_time
 from penstock.engines import flaws
 from penstock.engines.contract import Capabilities, Edge, Operation, Receipt
 from penstock.engines.flaws import Choices
-from penstock.engines.redis import doctor, migration, rows, schedules, sweep
+from penstock.engines.redis import doctor, joins, migration, rows, schedules, sweep
 from penstock.engines.redis import drafts as draft_forms
 from penstock.engines.redis.batches import BatchCalls
 from penstock.engines.redis.connection import RedisDatabase
@@ -52,6 +53,7 @@ class RedisEngine(BatchCalls, InspectionCalls, PipelineCalls):
         self.watch = ChannelWatch(database)
         database.on_commit = self.watch.committed
         database.may_publish = self.watch.is_due
+        database.spread = partial(migration.spread, database)
 
     # -- the store -------------------------------------------------------------------------------------------------
 
@@ -147,6 +149,9 @@ class RedisEngine(BatchCalls, InspectionCalls, PipelineCalls):
             raise InvalidInput("a Redis store has no transactions that a send could be part of: send without one")
         if not drafts:
             return []
+        if joins.is_needed(self.database, queue, drafts):
+            now, salt, sent = joins.send(self.database, queue, drafts, self._chance())
+            return [made_id(now, salt, one) if isinstance(one, int) else one.decode() for one in sent]
         given, payloads = draft_forms.packed(drafts)
         given |= {"is_checked": is_checked, "ticks": ticks}
         now, salt, sent = self.database.write("send", queue, payloads, **given, **self._chance())

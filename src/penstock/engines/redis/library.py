@@ -12,9 +12,9 @@ NAME = "penstock"
 VERSION = 1
 # Files in the order of loading: a file may use the tables that `calls` declares in any order.
 _FILES = (
-    "calls", "decisions", "queues", "log", "audit", "held", "leases", "outcomes", "messages", "batches", "cursors",
-    "deliveries", "settlements", "dead_letters", "consumers", "retention", "removal", "inspection", "counts", "listing",
-    "windows", "sink", "health", "store", "registration",
+    "calls", "decisions", "queues", "log", "audit", "held", "leases", "outcomes", "messages", "notices", "joins",
+    "batches", "cursors", "deliveries", "settlements", "dead_letters", "consumers", "retention", "removal",
+    "inspection", "counts", "listing", "windows", "sink", "health", "store", "registration",
 )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import redis
 
 from penstock.domain.errors import PenstockError
 from penstock.engines.commit_watch import CommitWatch
-from penstock.engines.redis.connection import RedisDatabase
+from penstock.engines.redis.connection import LIBRARY_ERRORS, RedisDatabase
 
 QUIET_SECONDS = 0.005
 SECOND_LOOK_SECONDS = 0.012
@@ -24,7 +24,7 @@ POLL_SECONDS = 0.1
 
 class ChannelWatch(CommitWatch):
     idle_rounds = 30
-    failures = (PenstockError, redis.exceptions.RedisError, OSError, ValueError)
+    failures = (PenstockError, *LIBRARY_ERRORS, OSError, ValueError)
 
     def __init__(self, database: RedisDatabase) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class ChannelWatch(CommitWatch):
             self._database.command("PUBLISH", self._database.channel, "")
 
     def _look(self) -> None:
-        subscription = self._database.client.pubsub(ignore_subscribe_messages=True)  # type: ignore[no-untyped-call]  # the library has none
+        subscription = self._database.nodes.pubsub()
         self._subscription = subscription
         try:
             subscription.subscribe(self._database.channel)

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import random as random_module
 from collections.abc import Callable
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
 import redis
+from redis.cluster import ClusterNode, RedisCluster
 
 from penstock.domain.errors import InvalidUrl
 from penstock.domain.validation import check_seconds, shown
+from penstock.engines.redis.cluster import Cluster
 from penstock.engines.redis.connection import RedisDatabase, no_retry
-from penstock.engines.redis.durability import parse
+from penstock.engines.redis.durability import Durability, parse
 from penstock.engines.redis.engine import RedisEngine
+from penstock.engines.redis.nodes import Nodes, SingleServer
 
 PREFIX = "penstock"
+PORT = 6379
+CLUSTER = "+cluster"
 # How long a call waits for the disk or the replicas.
 CONFIRM_SECONDS = 5
 _OWN = ("prefix", "durability", "confirm_seconds")
@@ -26,7 +31,8 @@ def open_redis(
     random: Callable[[], float] = random_module.random,
     busy_seconds: float = 10,
 ) -> RedisEngine:
-    """Connect with the first call. Without a clock the server's time counts."""
+    """Connect with the first call. Without a clock the server's time counts. Calls to a cluster wait that long while a
+    primary is replaced."""
     check_seconds("busy_seconds", busy_seconds)
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
@@ -35,19 +41,48 @@ def open_redis(
     if not prefix or "{" in prefix or "}" in prefix:
         raise InvalidUrl(f"prefix {shown(prefix)} must be a text without braces: it begins the name of every key")
     durability = parse(own.get("durability", "memory"), own.get("confirm_seconds", str(CONFIRM_SECONDS)))
-    scheme = "unix" if parts.scheme == "redis+unix" else parts.scheme
-    query = f"?{urlencode(options)}" if options else ""
-    address = f"{scheme}://{parts.netloc}{parts.path}{query}"
+    connect = _cluster if parts.scheme.endswith(CLUSTER) else _single
     try:
-        client = redis.Redis.from_url(
-            address,
+        name, nodes = connect(parts, f"?{urlencode(options)}" if options else "", busy_seconds, durability)
+    except ValueError as error:
+        raise InvalidUrl(f"not a URL of a Redis store: {error}") from None
+    return RedisEngine(RedisDatabase(nodes, name, prefix, clock, random, durability))
+
+
+def _single(parts: SplitResult, query: str, busy_seconds: float, durability: Durability) -> tuple[str, Nodes]:
+    scheme = "unix" if parts.scheme == "redis+unix" else parts.scheme
+    client = redis.Redis.from_url(
+        f"{scheme}://{parts.netloc}{parts.path}{query}",
+        socket_timeout=busy_seconds + durability.confirm_seconds,
+        socket_connect_timeout=busy_seconds,
+        retry=no_retry(),
+        protocol=2,
+    )
+    where = parts.path if scheme == "unix" else f"{parts.hostname or 'localhost'}:{parts.port or PORT}"
+    name = f"the Redis store at {where}"
+    return name, SingleServer(client, name)
+
+
+def _cluster(parts: SplitResult, query: str, busy_seconds: float, durability: Durability) -> tuple[str, Nodes]:
+    """Any of the hosts names the others."""
+    if parts.path not in ("", "/", "/0"):
+        raise InvalidUrl(f"a cluster has database 0 only, not {shown(parts.path)}: redis+cluster://host1,host2/")
+    login, at, hosts = parts.netloc.rpartition("@")
+    named = [urlsplit(f"//{host}") for host in hosts.split(",")]
+    addresses = [(one.hostname or "localhost", one.port or PORT) for one in named]
+    scheme = parts.scheme.removesuffix(CLUSTER)
+
+    def make() -> RedisCluster:
+        return RedisCluster(
+            url=f"{scheme}://{login}{at}{named[0].netloc}{query}",
+            startup_nodes=[ClusterNode(*one) for one in addresses[1:]],  # type: ignore[no-untyped-call]  # it has none
             socket_timeout=busy_seconds + durability.confirm_seconds,
             socket_connect_timeout=busy_seconds,
             retry=no_retry(),
+            # The nodes refuse the calls that they cannot run; the others go on.
+            require_full_coverage=False,
             protocol=2,
         )
-    except ValueError as error:
-        raise InvalidUrl(f"not a URL of a Redis store: {error}") from None
-    where = parts.path if scheme == "unix" else f"{parts.hostname or 'localhost'}:{parts.port or 6379}"
-    name = f"the Redis store at {where}"
-    return RedisEngine(RedisDatabase(client, name, prefix, clock, random, durability))
+
+    name = f"the Redis cluster at {','.join(f'{host}:{port}' for host, port in addresses)}"
+    return name, Cluster(make, name, busy_seconds)

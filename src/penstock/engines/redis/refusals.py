@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.domain import refusals
-from penstock.domain.errors import PenstockError
+from penstock.domain.errors import PenstockError, StoreUnavailable
 from penstock.domain.message import payload_too_large
 
 
@@ -29,6 +29,7 @@ _ERRORS: dict[str, Callable[..., PenstockError]] = {
     "BATCH_CLOSED": lambda queue, batch, owner, state: refusals.batch_closed(owner, batch, state),
     "NO_BATCH": lambda queue, batch, known: refusals.no_batch(queue, batch, known),
     "NO_MESSAGE": refusals.no_message,
+    "JOIN_DROPPED": lambda queue: StoreUnavailable(f"the send to a batch of queue {queue!r} was given up by a sweep"),
     "STREAM_GROUP": refusals.stream_group,
     "LEASING_GROUP": refusals.leasing_group,
     "OTHER_STREAM": lambda queue, group, table: refusals.other_stream(queue, group, table, "another table"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.domain.results import SweepReport
-from penstock.engines.redis import schedules
+from penstock.engines.redis import notices, schedules
 
 if TYPE_CHECKING:
     from penstock.engines.redis.engine import RedisEngine
@@ -18,6 +18,8 @@ def sweep(engine: RedisEngine) -> SweepReport:
         while has_more:
             *counts, has_more = engine.database.write("sweep", name, random=engine.database.random())
             totals = [total + count for total, count in zip(totals, counts, strict=True)]
+        if engine.database.nodes.is_cluster:
+            notices.deliver_pending(engine.database, name)
     if any(totals):
         engine.database.publish()
     # Last, because a full server refuses sends: what was trimmed may make room for them.

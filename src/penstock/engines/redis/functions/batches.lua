@@ -2,9 +2,12 @@
 -- of their sends, so that a crash cannot corrupt a count. A batch is started and cancelled in pieces: a hash has the
 -- batches that are not done, with the last member done; a sweep continues what a client left behind.
 --
--- A batch belongs to a queue; on one server its members may be in other queues too. A message names its batch by b: q
--- queue, n number, m member, l name. In the hash of batches: l name, state, total, cancelled, finish and abort
--- (drafts), created_at, ended_at, queues (a set of names).
+-- A batch belongs to a queue, its owner; members may be in other queues too. A message names its batch by b: q queue,
+-- n number, m member, l name. In the hash of batches: l name, state, total, cancelled, finish and abort (drafts),
+-- created_at, joined_at, ended_at, queues (a set of names). The owner has the set of all members that have not ended.
+-- Each queue knows where its own members are; one that is not the owner also has a copy of the batch: l name, state,
+-- reason of a cancellation, gone. Queues tell each other of changes by notices (notices.lua), because they may be on
+-- different nodes.
 
 local ENDED = { finished = true, cancelled = true }
 
@@ -75,38 +78,114 @@ end
 function batches.check_join(queue, options)
     local owner = queue
     if options.bq and options.bq ~= queue.name then
-        if not queue.policy.primary_group then
-            refuse("PART_WITHOUT_OWNER", options.b)
-        end
+        batches.check_visit(queue, options)
         owner = queues.ensure(queues.other(queue, options.bq), queue.now)
     end
-    check_owner(owner, options.b)
-    check_takes(owner, batches.resolve(owner, options.b, options.after), options.b)
+    batches.check_takes(owner, options.b, options.after)
     return { owner = owner, name = options.b, after = options.after }
+end
+
+function batches.check_visit(queue, options)
+    if not queue.policy.primary_group then
+        refuse("PART_WITHOUT_OWNER", options.b)
+    end
+end
+
+function batches.check_takes(owner, name, after)
+    check_owner(owner, name)
+    check_takes(owner, batches.resolve(owner, name, after), name)
 end
 
 -- Add one member; return how a message names it.
 function batches.join(queue, joined)
     local owner = joined.owner
-    local batch = batches.resolve(owner, joined.name, joined.after) or create(owner, joined.name, joined.after)
-    batch.total = batch.total + 1
-    batch.queues[queue.name] = true
-    put(owner, batch)
-    local member = whole(queues.next(owner, "member"))
-    call("ZADD", owner.key .. ":bm" .. whole(batch.number), member, member)
-    if owner ~= queue then
-        call("HSET", queue.key .. ":bv", owner.name .. "\n" .. whole(batch.number), 1)
-    end
-    return { q = owner.name, n = batch.number, m = member, l = batch.l }
+    local batch, members = batches.add_members(owner, queue.name, joined.name, joined.after, 1)
+    local ref = { q = owner.name, n = batch.number, m = members[1], l = batch.l }
+    batches.enter(queue, ref, batch.state)
+    return ref
 end
 
-local function owner_of(queue, ref)
-    return ref.q == queue.name and queue or queues.find(queues.other(queue, ref.q), queue.now)
+-- In the owner: new members that are in a queue.
+function batches.add_members(owner, name, batch_name, after, count)
+    local batch = batches.resolve(owner, batch_name, after) or create(owner, batch_name, after)
+    batch.total = batch.total + count
+    batch.joined_at = owner.now
+    batch.queues[name] = true
+    put(owner, batch)
+    local members = {}
+    for place = 1, count do
+        members[place] = whole(queues.next(owner, "member"))
+        call("ZADD", owner.key .. ":bm" .. whole(batch.number), members[place], members[place])
+    end
+    return batch, members
+end
+
+-- In the owner: members whose messages were not sent after all.
+function batches.drop_members(owner, number, members)
+    local batch = batches.find(owner, number)
+    if batch then
+        for _, member in ipairs(members) do
+            batch.total = batch.total - call("ZREM", owner.key .. ":bm" .. whole(number), member)
+        end
+        put(owner, batch)
+        batches.end_if_done(owner, batch)
+    end
+end
+
+-- -- in the queue of a member -------------------------------------------------------------------------------------
+
+local ORDER = { open = 1, running = 2, finished = 2, cancelling = 3, cancelled = 3 }
+
+-- The field of a batch of another queue among its copies.
+local function copy_field(ref)
+    return ref.q .. "\n" .. whole(ref.n)
+end
+
+local function copy_of(queue, ref)
+    local row = call("HGET", queue.key .. ":bv", copy_field(ref))
+    return row and unpacked(row) or nil
+end
+
+-- Keys that a queue has for a batch: its members that have not ended, and where its own members are.
+local function own_key(queue, ref, suffix)
+    local key = queue.key .. suffix .. whole(ref.n)
+    return ref.q == queue.name and key or key .. ":" .. ref.q
+end
+
+local function members_key(queue, ref)
+    return own_key(queue, ref, ":bm")
+end
+
+local function places_key(queue, ref)
+    return own_key(queue, ref, ":bl")
+end
+
+local function put_copy(queue, ref, copy)
+    call("HSET", queue.key .. ":bv", copy_field(ref), pack(copy))
+end
+
+-- Copy the state of a batch, unless a later one is known; return whether it is news.
+local function learn(queue, ref, state, reason)
+    local known = copy_of(queue, ref)
+    if known and ORDER[known.state] >= ORDER[state] then
+        return false
+    end
+    put_copy(queue, ref, { l = ref.l, state = state, reason = reason })
+    return true
+end
+
+function batches.enter(queue, ref, state)
+    if ref.q ~= queue.name then
+        learn(queue, ref, state)
+        call("ZADD", members_key(queue, ref), ref.m, ref.m)
+    end
 end
 
 function batches.get_ref(queue, ref)
-    local owner = owner_of(queue, ref)
-    return owner and batches.find(owner, ref.n)
+    if ref.q == queue.name then
+        return batches.find(queue, ref.n)
+    end
+    return copy_of(queue, ref)
 end
 
 -- The name of a message's batch while the batch is there.
@@ -121,19 +200,24 @@ end
 
 -- Record where a member is: `p` and its position, or `h` and its number.
 function batches.place(queue, ref, where)
-    local owner = owner_of(queue, ref)
-    if owner then
-        call("HSET", owner.key .. ":bl" .. whole(ref.n), ref.m, where .. "\n" .. queue.name)
-    end
+    call("HSET", places_key(queue, ref), ref.m, where)
 end
 
 -- A member has ended in the primary group.
 function batches.leave(queue, ref, state)
-    local owner = owner_of(queue, ref)
-    if not owner or call("ZREM", owner.key .. ":bm" .. whole(ref.n), ref.m) == 0 then
+    if ref.q == queue.name then
+        batches.end_member(queue, ref.n, ref.m, state)
+    elseif call("ZREM", members_key(queue, ref), ref.m) == 1 then
+        notices.post(queue, ref.q, "left", { n = ref.n, m = ref.m, state = state })
+    end
+end
+
+-- In the owner.
+function batches.end_member(owner, number, member, state)
+    local batch = batches.find(owner, number)
+    if not batch or call("ZREM", owner.key .. ":bm" .. whole(number), member) == 0 then
         return
     end
-    local batch = batches.find(owner, ref.n)
     if state == "cancelled" then
         batch.cancelled = batch.cancelled + 1
         put(owner, batch)
@@ -196,21 +280,33 @@ function batches.open(key, now, given, args)
     return info(queue, batch)
 end
 
--- A piece of the members that have not ended, in the order of their sends: by queue the numbers of held ones and
--- positions, the names of the queues, and the last member, unless there are no more.
-local function members(queue, batch, after)
-    local number, found, names = whole(batch.number), {}, {}
-    local piece = call("ZRANGEBYSCORE", queue.key .. ":bm" .. number, "(" .. after, "+inf", "LIMIT", 0, STEPS)
-    for i, where in ipairs(#piece > 0 and call("HMGET", queue.key .. ":bl" .. number, unpack(piece)) or {}) do
-        local kind, at, name = where:match("^(.)(%d+)\n(.*)$")
-        if not found[name] then
-            found[name] = { h = {}, p = {} }
-            names[#names + 1] = name
+-- A piece of the queue's own members that have not ended, in the order of their sends: the numbers of held ones and
+-- positions, and the last member, unless there are no more.
+local function members(queue, ref, after)
+    local found = { h = {}, p = {} }
+    local piece = call("ZRANGEBYSCORE", members_key(queue, ref), "(" .. after, "+inf", "LIMIT", 0, STEPS)
+    for _, where in ipairs(#piece > 0 and call("HMGET", places_key(queue, ref), unpack(piece)) or {}) do
+        if where then
+            table.insert(found[where:sub(1, 1)], tonumber(where:sub(2)))
         end
-        table.insert(found[name][kind], tonumber(at))
     end
-    table.sort(names)
-    return found, names, #piece == STEPS and piece[#piece] or nil
+    return found, #piece == STEPS and piece[#piece] or nil
+end
+
+local function ref_of(queue, batch)
+    return { q = queue.name, n = batch.number, l = batch.l }
+end
+
+-- Tell the other queues of a batch about it; return their names.
+local function tell(queue, batch, kind, reason)
+    local others = {}
+    for name in pairs(batch.queues) do
+        if name ~= queue.name then
+            others[#others + 1] = name
+            notices.post(queue, name, kind, { n = batch.number, l = batch.l, reason = reason })
+        end
+    end
+    return others
 end
 
 -- Members that the group has not delivered: unread, or waiting for a retry.
@@ -265,41 +361,53 @@ local function cancel_members(queue, own, reason)
     end
 end
 
--- Promote or cancel the next piece of members of a batch that was started or cancelled; return whether there are more.
-local function continue_batch(queue, number)
-    local after = call("HGET", queue.key .. ":bs", whole(number))
-    local batch = after and batches.find(queue, number)
+-- In another queue of the batch: forget it.
+local function forget(queue, ref)
+    call("HDEL", queue.key .. ":bv", copy_field(ref))
+    call("UNLINK", members_key(queue, ref), places_key(queue, ref))
+end
+
+-- Promote or cancel the next piece of the queue's own members of a batch that was started or cancelled; return whether
+-- there are more.
+local function continue_batch(queue, ref)
+    local field = copy_field(ref)
+    local after = call("HGET", queue.key .. ":bs", field)
+    local batch = after and batches.get_ref(queue, ref)
     if not batch then
-        call("HDEL", queue.key .. ":bs", whole(number))
+        call("HDEL", queue.key .. ":bs", field)
         return false
     end
-    local found, names, last = members(queue, batch, after)
-    for _, name in ipairs(names) do
-        local own = queues.find(queues.other(queue, name), queue.now)
-        if batch.state == "running" then
-            promotion.promote_batch(own, found[name].h)
-        else
-            cancel_members(own, found[name], "batch " .. batch.l .. " was cancelled")
-        end
+    local found, last = members(queue, ref, after)
+    if batch.state == "running" then
+        promotion.promote_batch(queue, found.h)
+    else
+        cancel_members(queue, found, batch.reason or "batch " .. batch.l .. " was cancelled")
     end
     if last then
-        call("HSET", queue.key .. ":bs", whole(number), last)
+        call("HSET", queue.key .. ":bs", field, last)
         return true
     end
-    call("HDEL", queue.key .. ":bs", whole(number))
-    batches.end_if_done(queue, batches.find(queue, number))
+    call("HDEL", queue.key .. ":bs", field)
+    if ref.q == queue.name then
+        batches.end_if_done(queue, batches.find(queue, ref.n))
+    elseif batch.gone then
+        forget(queue, ref)
+    end
     return false
 end
 
--- A batch that is started or cancelled, and whether the caller is to continue it.
+-- A batch that is started or cancelled, whether the caller is to continue it, and the other queues that it is to
+-- continue it in.
 local function change(queue, batch, state)
+    local others = {}
     if state then
         batch.state = state
         put(queue, batch)
-        call("HSET", queue.key .. ":bs", whole(batch.number), 0)
+        call("HSET", queue.key .. ":bs", copy_field(ref_of(queue, batch)), 0)
+        others = tell(queue, batch, state)
     end
-    local has_more = continue_batch(queue, batch.number)
-    return { info(queue, batches.find(queue, batch.number)), has_more and 1 or 0 }
+    local has_more = continue_batch(queue, ref_of(queue, batch))
+    return { info(queue, batches.find(queue, batch.number)), has_more and 1 or 0, others }
 end
 
 function batches.start(key, now, given)
@@ -315,9 +423,40 @@ function batches.cancel(key, now, given)
     return change(queue, batch, (batch.state == "open" or batch.state == "running") and "cancelling")
 end
 
--- The next piece of a batch that is being started or cancelled; nothing where it was flushed meanwhile.
+-- In another queue of the batch: it was started or cancelled.
+function batches.changed(queue, ref, state, reason)
+    if learn(queue, ref, state, reason) then
+        call("HSET", queue.key .. ":bs", copy_field(ref), 0)
+        continue_batch(queue, ref)
+    end
+end
+
+-- A member that was sent after the queue learned of the cancellation.
+function batches.cancel_late(queue, ref)
+    if batches.is_cancelled(queue, ref) then
+        call("HSET", queue.key .. ":bs", copy_field(ref), 0)
+        continue_batch(queue, ref)
+    end
+end
+
+-- In another queue of the batch: the owner has forgotten it.
+function batches.gone(queue, ref)
+    local copy = copy_of(queue, ref)
+    if copy and call("HEXISTS", queue.key .. ":bs", copy_field(ref)) == 1 then
+        copy.gone = true
+        put_copy(queue, ref, copy)
+    else
+        forget(queue, ref)
+    end
+end
+
+-- The next piece of a batch that is being started or cancelled, and whether there are more; nothing where it was flushed
+-- meanwhile. `owner` is the queue of the batch, where that is another one.
 function batches.continue(key, now, given)
     local queue = queues.find(key, now)
+    if queue and given.owner then
+        return { {}, continue_batch(queue, { q = given.owner, n = given.number }) and 1 or 0 }
+    end
     local batch = queue and batches.find(queue, given.number)
     return batch and change(queue, batch)
 end
@@ -325,8 +464,9 @@ end
 -- A piece of each batch that a client left behind; return whether there is more.
 function batches.sweep(queue)
     local has_more = false
-    for _, number in ipairs(call("HKEYS", queue.key .. ":bs")) do
-        has_more = continue_batch(queue, tonumber(number)) or has_more
+    for _, field in ipairs(call("HKEYS", queue.key .. ":bs")) do
+        local name, number = field:match("^(.*)\n(%d+)$")
+        has_more = continue_batch(queue, { q = name, n = tonumber(number) }) or has_more
     end
     return has_more
 end
@@ -360,22 +500,32 @@ function batches.cancelled(key, now, given)
     return found
 end
 
--- Every member, ended ones included: where it is, and its queue.
+-- Every member in the queue, ended ones included: where it is; and the other queues of the batch. `owner` and `number`
+-- name a batch of another queue.
 function batches.list(key, now, given)
-    local queue = queues.get(key, now)
-    local batch = batches.get(queue, given.name, given.number)
-    local found = {}
-    for _, where in pairs(pairs_of(call("HGETALL", queue.key .. ":bl" .. whole(batch.number)))) do
-        local kind, number, name = where:match("^(.)(%d+)\n(.*)$")
-        local own = queues.find(queues.other(queue, name), now)
-        local message = own and (kind == "p" and log.at(own, tonumber(number)) or kind == "h" and held.find(own,
-                tonumber(number)))
+    local queue = queues.find(key, now)
+    local batch = queue and not given.owner and batches.get(queue, given.name, given.number)
+    local ref = batch and ref_of(queue, batch) or { q = given.owner, n = given.number }
+    local found, others = {}, {}
+    for _, where in pairs(queue and pairs_of(call("HGETALL", places_key(queue, ref))) or {}) do
+        local is_held, number = where:sub(1, 1) == "h", tonumber(where:sub(2))
+        local message
+        if is_held then
+            message = held.find(queue, number)
+        else
+            message = log.at(queue, number)
+        end
         if message then
-            message.position = kind == "p" and tonumber(number) or nil
-            found[#found + 1] = { kind == "p" and 0 or 1, tonumber(number), name, log.id_of(own, message), message.c }
+            message.position = not is_held and number or nil
+            found[#found + 1] = { is_held and 1 or 0, number, log.id_of(queue, message), message.c }
         end
     end
-    return found
+    for name in pairs(batch and batch.queues or {}) do
+        if name ~= queue.name then
+            others[#others + 1] = name
+        end
+    end
+    return { ref.n, found, others }
 end
 
 -- Remove batches that ended before the retention and before the oldest remaining message was sent.
@@ -389,6 +539,7 @@ function batches.trim(queue, before, oldest)
 end
 
 function batches.delete(queue, batch)
+    tell(queue, batch, "gone")
     call("HDEL", queue.key .. ":b", whole(batch.number))
     call("DEL", queue.key .. ":bm" .. whole(batch.number), queue.key .. ":bl" .. whole(batch.number))
     local left = {}
@@ -406,63 +557,25 @@ end
 
 -- -- flushing -----------------------------------------------------------------------------------------------------
 
+-- The members that a batch has in other queues are cancelled.
 function batches.abandon(queue, batch)
-    batch.state, batch.ended_at = "cancelled", queue.now
-    put(queue, batch)
-    local reason = "batch " .. batch.l .. " was flushed with queue " .. queue.name
-    local after = 0
-    repeat
-        local found, names, last = members(queue, batch, after)
-        for _, name in ipairs(names) do
-            local own = queues.find(queues.other(queue, name), queue.now)
-            if own and name ~= queue.name then
-                cancel_members(own, found[name], reason)
-            end
-        end
-        after = last
-    until not after
+    if not ENDED[batch.state] then
+        batch.state, batch.ended_at = "cancelled", queue.now
+        put(queue, batch)
+        tell(queue, batch, "cancelling", "batch " .. batch.l .. " was flushed with queue " .. queue.name)
+    end
+    tell(queue, batch, "gone")
+    call("UNLINK", queue.key .. ":bm" .. whole(batch.number), queue.key .. ":bl" .. whole(batch.number))
 end
 
--- The members that batches of other queues have in a queue.
-function batches.visiting(queue)
-    local found = {}
+-- Batches of other queues go on without the members that they had in a queue that is flushed.
+function batches.leave_all(queue)
     for _, field in ipairs(call("HKEYS", queue.key .. ":bv")) do
         local name, number = field:match("^(.*)\n(%d+)$")
-        local owner = queues.find(queues.other(queue, name), queue.now)
-        local batch = owner and batches.find(owner, tonumber(number))
-        if batch then
-            local own = {}
-            local where = pairs_of(call("HGETALL", owner.key .. ":bl" .. number))
-            for _, member in ipairs(call("ZRANGE", owner.key .. ":bm" .. number, 0, -1)) do
-                if where[member]:match("\n(.*)$") == queue.name then
-                    own[#own + 1] = member
-                end
-            end
-            found[#found + 1] = { owner = owner, number = tonumber(number), members = own }
+        local ref = { q = name, n = tonumber(number) }
+        for _, member in ipairs(call("ZRANGE", members_key(queue, ref), 0, -1)) do
+            notices.post(queue, name, "left", { n = ref.n, m = member, state = "cancelled" })
         end
+        forget(queue, ref)
     end
-    return found
-end
-
--- Batches of other queues go on without their members in a flushed queue.
-function batches.leave_all(queue, visiting)
-    for _, visit in ipairs(visiting) do
-        for _, member in ipairs(visit.members) do
-            batches.leave(queue, { q = visit.owner.name, n = visit.number, m = member }, "cancelled")
-            call("HDEL", visit.owner.key .. ":bl" .. whole(visit.number), member)
-        end
-    end
-end
-
--- When the newest member that is held was sent.
-function batches.newest_member(queue, batch)
-    local number = whole(batch.number)
-    for _, member in ipairs(call("ZREVRANGE", queue.key .. ":bm" .. number, 0, -1)) do
-        local kind, at, name = call("HGET", queue.key .. ":bl" .. number, member):match("^(.)(%d+)\n(.*)$")
-        local own = kind == "h" and queues.find(queues.other(queue, name), queue.now)
-        if own then
-            return held.find(own, tonumber(at)).c
-        end
-    end
-    return 0
 end

@@ -4,6 +4,7 @@ local decisions, queues, groups, log, audit, held, leases, tracked = {}, {}, {},
 local outcomes, batches, messages, promotion, lapsed, deliveries, settlements = {}, {}, {}, {}, {}, {}, {}
 local addresses, letters, cursors, consumers, retention, removal = {}, {}, {}, {}, {}, {}
 local inspection, listing, windows, sink, claims, store, health = {}, {}, {}, {}, {}, {}, {}
+local notices, joins = {}, {}
 
 -- Functions of the server and of Lua, which exist only while a function of the library runs.
 local call, pack, unpacked, floor, min, max, format
@@ -22,6 +23,8 @@ local opened = {}
 local creation, created = nil, {}
 -- The random numbers of the call: between 0 and 1, and 48 bits for ids.
 local chance, id_bits = 0, 0
+-- Whether queues may be on different nodes, and the notices that the call has posted to them.
+local in_cluster, posted = false, {}
 
 local function refuse(code, ...)
     error({ refusal = { code, ... } }, 0)
@@ -80,6 +83,13 @@ local function clock(given)
     return tonumber(time[1]) * 1000000 + tonumber(time[2])
 end
 
+-- While a slot migrates, its keys are on two nodes, and a function would see some of them. Two keys that do not exist are
+-- then refused by both nodes, so that nothing is read or written by halves.
+local function is_whole(key)
+    local found = redis.pcall("EXISTS", key .. ":?1", key .. ":?2")
+    return type(found) == "number"
+end
+
 -- Register a verb: KEYS[1] is the key of the queue or of the store; the arguments are the time (empty for the server's
 -- own), a packed table, and payloads.
 local function verb(name, handler, flags)
@@ -90,10 +100,17 @@ local function verb(name, handler, flags)
         local given = unpacked(args[2])
         creation, created = given.create, {}
         chance, id_bits = given.random or 0, given.bits or 0
+        in_cluster, posted = given.cluster or false, {}
+        if in_cluster and not is_whole(keys[1]) then
+            return redis.error_reply("TRYAGAIN the slot of " .. keys[1] .. " migrates")
+        end
         local ok, result = pcall(handler, keys[1], now, given, args)
         if ok then
             if given.notify then
                 call("PUBLISH", given.notify, "")
+            end
+            if #posted > 0 then
+                return { "+", result, posted }
             end
             return result
         end

@@ -52,7 +52,7 @@ local function idle_batches(queue, open, stranded)
             end
             local count = batches.remaining(queue, batch.number)
             if before and before <= batch.created_at and not batch.finish and not batch.abort and count > 0 then
-                stranded[#stranded + 1] = { batch.l, count, batches.newest_member(queue, batch) }
+                stranded[#stranded + 1] = { batch.l, count, batch.joined_at }
             end
         elseif batch.ended_at then
             ended[batch.l] = batch.ended_at

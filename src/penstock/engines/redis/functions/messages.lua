@@ -60,8 +60,9 @@ local function check_address(queue, plan, options)
 end
 
 -- Check every draft against the state of the queue, with nothing written. The plan says which drafts are not sent again
--- and which batch each joins.
-function messages.check(queue, drafts, has_size)
+-- and which batch each joins. `refs` says by place which member of another queue's batch a draft is, where the owner was
+-- asked before.
+function messages.check(queue, drafts, has_size, refs)
     local plan = { addresses = {}, chosen = {}, repeated = {}, batches = {}, is_plain = true }
     for place, draft in ipairs(drafts) do
         if not has_size then
@@ -77,7 +78,10 @@ function messages.check(queue, drafts, has_size)
                 if id then
                     plan.chosen[id] = true
                 end
-                if options.b then
+                if options.b and refs and options.bq and options.bq ~= queue.name then
+                    batches.check_visit(queue, options)
+                    plan.batches[place] = { ref = refs[place] }
+                elseif options.b then
                     plan.batches[place] = batches.check_join(queue, options)
                 end
                 if options.a then
@@ -152,7 +156,7 @@ function messages.stored(queue, draft, options, shard, joined, same)
         p = options.p, s = shard > 0 and shard or nil,
     }
     if joined then
-        message.b = batches.join(queue, joined)
+        message.b = joined.ref or batches.join(queue, joined)
     end
     if mark then
         same[mark] = message

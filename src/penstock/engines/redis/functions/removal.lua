@@ -171,14 +171,9 @@ function removal.count(queue)
     return count
 end
 
--- Cancel the members that the queue's batches have in other queues.
-local function abandon(queue)
+local function abandon_batches(queue)
     for _, number in ipairs(call("HKEYS", queue.key .. ":b")) do
-        local batch = batches.find(queue, tonumber(number))
-        if batch.state ~= "finished" and batch.state ~= "cancelled" then
-            batches.abandon(queue, batch)
-        end
-        call("UNLINK", queue.key .. ":bm" .. number, queue.key .. ":bl" .. number)
+        batches.abandon(queue, batches.find(queue, tonumber(number)))
     end
 end
 
@@ -199,8 +194,8 @@ end
 -- Remove every message. The queue's batches are removed too; batches of other queues continue without the members they
 -- had here.
 function removal.flush_queue(queue)
-    local visiting = batches.visiting(queue)
-    abandon(queue)
+    abandon_batches(queue)
+    batches.leave_all(queue)
     local count = removal.count(queue)
     windows.keep_last(queue, queue.last)
     local newest = call("XREVRANGE", queue.key .. ":a", "+", "-", "COUNT", 1)[1]
@@ -218,7 +213,6 @@ function removal.flush_queue(queue)
     end
     queue.trimmed, queue.held, queue.lanes, queue.groups = queue.last, 0, nil, nil
     call("HSET", queue.key, "trimmed", whole(queue.last), "held", 0)
-    batches.leave_all(queue, visiting)
     return count
 end
 

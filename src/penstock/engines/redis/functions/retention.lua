@@ -383,6 +383,7 @@ function retention.sweep(key, now)
         batches.trim(queue, now - microseconds(queue.policy.history_seconds),
             cursors.sent_from(queue, queue.trimmed + 1) or END)
         sink.drop_abandoned(queue)
+        joins.drop_abandoned(queue)
     end
     return { reclaimed, promoted, expired, trimmed, purged, removed, has_more and 1 or 0 }
 end

@@ -1,0 +1,206 @@
+"""A store on a cluster: URLs, functions on every primary, nodes that join, and slots that move under load."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+import penstock
+from penstock.engines.redis import RedisEngine, notices
+from penstock.engines.redis.connection import RedisDatabase
+from tests.conformance.clock import Clock
+from tests.engines.redis.cluster import await_until, fresh_cluster_store, shared_cluster
+from tests.engines.redis.server import RedisServer
+from tests.ports import LOOPBACK, free_port
+
+
+@pytest.fixture
+def store() -> Iterator[penstock.Store]:
+    with penstock.connect(fresh_cluster_store()) as store:
+        yield store
+
+
+def database_of(store: penstock.Store) -> RedisDatabase:
+    assert isinstance(store.engine, RedisEngine)
+    return store.engine.database
+
+
+def names_on_every_primary(store: penstock.Store) -> list[str]:
+    """Names of queues, one for each primary."""
+    found: dict[int, str] = {}
+    for number in range(1000):
+        node = shared_cluster().owner(f"{database_of(store).prefix}{{q:orders {number}}}")
+        found.setdefault(node.port, f"orders {number}")
+        if len(found) == len(shared_cluster().primaries):
+            return list(found.values())
+    raise AssertionError("a thousand names are in the slots of two primaries")
+
+
+def test_queues_of_one_store_are_on_all_primaries(store: penstock.Store) -> None:
+    names = names_on_every_primary(store)
+    for name in names:
+        store.queue(name).send(name)
+    assert sorted(queue.name for queue in store.queues()) == sorted(names)
+    for name in names:
+        assert (
+            shared_cluster()
+            .owner(f"{database_of(store).prefix}{{q:{name}}}")
+            .command("EXISTS", f"{database_of(store).prefix}{{q:{name}}}:log")
+        )
+        (delivery,) = store.queue(name).receive()
+        delivery.ack()
+    assert store.sweep().reclaimed == 0
+
+
+def test_a_cluster_url_for_a_single_server_is_refused() -> None:
+    port = free_port()
+    with RedisServer("--save", "", "--port", str(port), "--bind", LOOPBACK):
+        with penstock.connect(f"redis+cluster://{LOOPBACK}:{port}/") as store:
+            with pytest.raises(penstock.InvalidUrl, match="not a cluster: connect with redis://"):
+                store.migrate()
+
+
+def test_the_url_of_a_single_server_for_a_node_of_a_cluster_is_refused() -> None:
+    node = shared_cluster().primaries[0]
+    with penstock.connect(f"redis://{LOOPBACK}:{node.port}/0?prefix=single") as store:
+        with pytest.raises(penstock.InvalidUrl, match=r"redis\+cluster://"):
+            store.queue("orders").send(1)
+        with pytest.raises(penstock.InvalidUrl, match=r"redis\+cluster://"):
+            store.migrate()
+
+
+def test_a_cluster_has_one_database() -> None:
+    with pytest.raises(penstock.InvalidUrl, match="database 0"):
+        penstock.connect("redis+cluster://localhost:6379/1")
+
+
+def test_a_cluster_that_is_not_there_is_unavailable() -> None:
+    with penstock.connect(f"redis+cluster://{LOOPBACK}:{free_port()},{LOOPBACK}:{free_port()}/") as store:
+        with pytest.raises(penstock.StoreUnavailable, match="cannot be reached"):
+            store.queue("orders").send(1)
+
+
+def test_one_of_the_hosts_is_enough() -> None:
+    node = shared_cluster().primaries[1]
+    hosts = f"{LOOPBACK}:{free_port()},{LOOPBACK}:{node.port}"
+    with penstock.connect(f"redis+cluster://{hosts}/?prefix=hosts") as store:
+        assert store.queue("orders").send(1)
+
+
+def test_functions_are_loaded_into_a_primary_that_lost_them(store: penstock.Store) -> None:
+    queue = store.queue("orders")
+    node = shared_cluster().owner(f"{database_of(store).prefix}{{q:orders}}")
+    queue.send(1)
+    node.command("FUNCTION", "FLUSH")
+    assert queue.send(2)
+    assert [one.json() for one in queue.receive(limit=5)] == [1, 2]
+    assert store.migrate() == []
+
+
+def test_a_send_to_a_batch_of_another_queue_that_was_cut_off_is_dropped_by_a_sweep() -> None:
+    clock = Clock()
+    with penstock.connect(fresh_cluster_store(), clock=clock) as store:
+        database = database_of(store)
+        batch = store.queue("orders").batch("nightly")
+        batch.set_end("all done")
+        batch.send(1)
+        number, _ = database.write("join_open", "emails", [b"2"], options={1: {"b": "nightly", "bq": "orders"}})
+        joining = {"sender": "emails", "number": number.decode(), "name": "nightly", "count": 1}
+        batch_number, label, _, (member,) = database.write("join_add", "orders", (), **joining)
+        batch.start()
+        assert batch.remaining == 2
+        clock.advance(seconds=61)
+        store.sweep()
+        assert batch.remaining == 1
+        ref = {"q": "orders", "n": batch_number, "m": member.decode(), "l": label.decode()}
+        with pytest.raises(penstock.StoreUnavailable, match="given up"):
+            database.write("join_send", "emails", (), number=number.decode(), refs={1: ref}, states={1: "running"})
+        with pytest.raises(penstock.StoreUnavailable, match="given up"):
+            database.write("join_add", "orders", (), **joining)
+        (delivery,) = store.queue("orders").receive(limit=5)
+        delivery.ack()
+        assert [one.json() for one in store.queue("orders").receive(limit=5)] == ["all done"]
+
+
+@pytest.mark.parametrize("verb", ["started", "left", "cancelled"])
+def test_a_sweep_delivers_what_a_client_could_not_tell_the_other_queue(
+    verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client ends between its call and the next one: it is cut off where it would tell the other queue."""
+    with penstock.connect(fresh_cluster_store()) as store, penstock.connect(store.url) as other:
+        batch = store.queue("orders").batch("nightly")
+        batch.set_end("all done")
+        batch.set_abort("aborted")
+        batch.send("mail", queue="emails")
+        if verb == "left":
+            batch.start()
+            (delivery,) = store.queue("emails").receive()
+        with monkeypatch.context() as patch:
+            patch.setattr(notices, "deliver", lambda database, queue, posted: None)
+            if verb == "started":
+                batch.start()
+            elif verb == "left":
+                delivery.ack()
+            else:
+                batch.cancel()
+        assert other.queue("emails").receive() == []
+        assert (batch.remaining, store.queue("orders").peek()) == (1, [])
+        other.sweep()
+        if verb == "started":
+            (delivery,) = store.queue("emails").receive()
+            delivery.ack()
+        expected = "aborted" if verb == "cancelled" else "all done"
+        for _ in range(2):
+            other.sweep()
+        assert [one.json() for one in store.queue("orders").receive(limit=5)] == [expected]
+
+
+def test_a_slot_that_moves_under_load_loses_and_repeats_nothing() -> None:
+    with penstock.connect(fresh_cluster_store(), busy_seconds=60) as store:
+        queue = store.queue("orders")
+        sent: list[str] = []
+        done: list[str] = []
+        has_moved = threading.Event()
+
+        def send() -> None:
+            while not has_moved.is_set() or len(sent) < 50:
+                sent.append(queue.send(len(sent), address=f"desk {len(sent)}"))
+
+        def work() -> None:
+            while not has_moved.is_set() or len(done) < len(sent) or sender.is_alive():
+                for delivery in queue.receive(limit=10):
+                    delivery.ack()
+                    done.append(delivery.id)
+
+        sender, worker = threading.Thread(target=send), threading.Thread(target=work)
+        threads = (sender, worker)
+        for thread in threads:
+            thread.start()
+        try:
+            for _ in range(2):
+                await_until(lambda: len(done) > 5, "messages to be processed")
+                move_slot(f"{database_of(store).prefix}{{q:orders}}")
+        finally:
+            has_moved.set()
+            for thread in threads:
+                thread.join()
+        assert sorted(done) == sorted(sent)
+        stats = queue.stats("default")
+        assert (stats.total, stats.done) == (len(sent), len(sent))
+
+
+def move_slot(key: str) -> None:
+    """Move the slot of a key to another primary, key by key, as redis-cli does."""
+    servers = shared_cluster()
+    source = servers.owner(key)
+    target = next(node for node in servers.primaries if node is not source)
+    slot = source.command("CLUSTER", "KEYSLOT", key)
+    target.command("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
+    source.command("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id)
+    while keys := source.command("CLUSTER", "GETKEYSINSLOT", slot, 1):
+        source.command("MIGRATE", LOOPBACK, target.port, "", 0, 60_000, "KEYS", *keys)
+    for node in (target, source, *servers.primaries):
+        node.command("CLUSTER", "SETSLOT", slot, "NODE", target.id)
+    await_until(lambda: servers.owner(key) is target, "the nodes to agree")
