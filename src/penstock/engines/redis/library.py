@@ -22,8 +22,10 @@ _FILES = (
 def source() -> str:
     """The whole library, as `FUNCTION LOAD` takes it."""
     folder = files("penstock.engines.redis").joinpath("functions")
-    parts = [folder.joinpath(f"{name}.lua").read_text(encoding="utf-8") for name in _FILES]
-    return "\n".join([f"#!lua name={NAME}", f"local VERSION = {VERSION}", _reasons(), *parts])
+    first, *others = [folder.joinpath(f"{name}.lua").read_text(encoding="utf-8") for name in _FILES]
+    # Each file is a block of its own: a chunk of Lua may have 200 local variables.
+    blocks = [f"do\n{text}end" for text in others]
+    return "\n".join([f"#!lua name={NAME}", f"local VERSION = {VERSION}", _reasons(), first, *blocks])
 
 
 def _reasons() -> str:
