@@ -25,6 +25,8 @@ import pymysql
 import pytest
 from pymysql.constants import CLIENT
 
+from tests.ports import LOOPBACK
+
 PROGRAM = os.environ.get("MYSQL_SERVER", "/usr/sbin/mariadbd")
 IS_MYSQL = "MYSQL_SERVER" in os.environ
 USER = "root"
@@ -48,9 +50,13 @@ KEPT = ("penstock_store",)
 
 
 class MariadbServer:
-    """One server in a folder, started when it is made."""
+    """One server in a folder, started when it is made, unless it is a node of a cluster."""
 
-    def __init__(self, folder: Path, durable: bool = False, settings: dict[str, str] | None = None) -> None:
+    starts_alone = True
+
+    def __init__(
+        self, folder: Path, durable: bool = False, settings: dict[str, str] | None = None, port: int | None = None
+    ) -> None:
         if not os.path.exists(PROGRAM):
             pytest.skip("mariadb-server is not installed: `make databases` does that, as root on Debian")
         self.folder = folder
@@ -59,10 +65,12 @@ class MariadbServer:
         # Of its own: a server that starts removes the temporary tables it finds, also those of others.
         self.temporary = folder / "tmp"
         self.settings = {**SETTINGS, **({} if durable else RELAXED), **(settings or {})}
+        self.port = port
         self.process: subprocess.Popen[bytes] | None = None
         if not self.data.exists():
             self._make()
-        self.start()
+        if self.starts_alone:
+            self.start()
 
     def url(self, database: str, user: str = USER, password: str = "") -> str:
         socket = quote(str(self.socket), safe="")
@@ -71,16 +79,20 @@ class MariadbServer:
     def connect(self, database: str | None = None, **settings: Any) -> pymysql.Connection[Any]:
         return pymysql.connect(unix_socket=str(self.socket), user=USER, database=database, **settings)
 
-    def start(self) -> None:
-        options = [f"--{name.replace('_', '-')}={value}" for name, value in self.settings.items()]
+    def start(self, *words: str) -> None:
+        command = [*self.command(), *words]
         with open(self.folder / "log", "ab") as log:
             self.process = subprocess.Popen(
-                [PROGRAM, "--no-defaults", f"--datadir={self.data}", f"--tmpdir={self.temporary}",
-                 f"--socket={self.socket}", f"--pid-file={self.folder / 'pid'}", "--skip-networking",
-                 *_user_option(), *options],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-            )  # fmt: skip
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
         self._await_start()
+
+    def command(self) -> list[str]:
+        network = ["--skip-networking"] if self.port is None else [f"--bind-address={LOOPBACK}", f"--port={self.port}"]
+        options = [f"--{name.replace('_', '-')}={value}" for name, value in self.settings.items()]
+        return [PROGRAM, "--no-defaults", f"--datadir={self.data}", f"--tmpdir={self.temporary}",
+                f"--socket={self.socket}", f"--pid-file={self.folder / 'pid'}",
+                *network, *_user_option(), *options]  # fmt: skip
 
     def _await_start(self) -> None:
         assert self.process is not None

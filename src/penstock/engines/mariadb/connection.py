@@ -43,6 +43,7 @@ class MariadbDatabase:
         self.on_commit: Callable[[], None] = lambda: None
         self.pool = LinkPool(location, pool_size, busy_seconds, self._prepare)
         self._clock = clock
+        self.is_cluster = False
         self._salt = StoreSalt()
         self._local = threading.local()
 
@@ -65,6 +66,13 @@ class MariadbDatabase:
         settings.run("session", {"busy_seconds": max(1, int(self.busy_seconds))})
         version, _, link.max_packet, *_ = settings.rows("server")[0]
         check_version(version)
+        cluster: dict[str, str] = dict(settings.rows("cluster_status"))
+        self.is_cluster = int(cluster.get("wsrep_cluster_size", 0)) > 0
+        if self.is_cluster:
+            if cluster["wsrep_ready"] != "ON":
+                raise StoreUnavailable(f"{self.name}: no node that answers is part of the cluster's majority")
+            settings.run("read_latest")
+            settings.flush()
 
     # -- transactions ----------------------------------------------------------------------------------------------
 
@@ -120,7 +128,9 @@ class MariadbDatabase:
 
     def begin(self, link: PooledLink, is_reading: bool = False) -> MariadbTransaction:
         resilient = ResilientLink(self.pool, link)
-        return MariadbTransaction(resilient, self._clock, self.random, self._salt, self.tokens, is_reading)
+        return MariadbTransaction(
+            resilient, self._clock, self.random, self._salt, self.tokens, is_reading, self.is_cluster
+        )
 
     def give_back(self, link: PooledLink) -> None:
         """Return a connection whose transaction is to be undone."""
@@ -250,7 +260,8 @@ class MariadbWrite:
             database.pool.give_back(link)
             return
         try:
-            transaction.run("end_write")
+            # On a cluster a lock is a change: undone, it need not be sent to the other nodes.
+            transaction.run("end_write" if transaction.has_changed else "undo")
             transaction.flush()
         except _FAILURES as failure:
             database.pool.drop(link)

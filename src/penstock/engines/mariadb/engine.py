@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random as random_module
 import time
 from collections.abc import Callable
@@ -19,9 +20,11 @@ from penstock.engines.mariadb.notify import CounterWatch
 from penstock.engines.positional.engine import PositionalEngine
 
 F = TypeVar("F", bound=Callable[..., Any])
-# A call that the server undid for the sake of another one is made again this often.
+# A call that the server undid for the sake of another one is made again at least this often, and until `busy_seconds`
+# have passed.
 TRIES = 10
 FIRST_PAUSE_SECONDS = 0.005
+LONGEST_PAUSE_SECONDS = 0.1
 
 
 class MariadbEngine(PositionalEngine):
@@ -48,16 +51,17 @@ def _retried(method: F) -> F:
     def call(self: MariadbEngine, *arguments: Any, **named: Any) -> Any:
         if self.database.current() is not None:
             return method(self, *arguments, **named)
-        for tries in range(1, TRIES + 1):
+        ends = time.monotonic() + self.database.busy_seconds
+        for tries in itertools.count(1):
             try:
                 return method(self, *arguments, **named)
             except UndoneTransaction as error:
-                if tries == TRIES:
+                if tries >= TRIES and time.monotonic() > ends:
                     raise StoreUnavailable(
-                        f"{self.database.name}: the call was undone {TRIES} times ({error}); nothing was changed: try "
+                        f"{self.database.name}: the call was undone {tries} times ({error}); nothing was changed: try "
                         "again"
                     ) from error
-                time.sleep(FIRST_PAUSE_SECONDS * tries * self.database.random())
+                time.sleep(min(FIRST_PAUSE_SECONDS * tries, LONGEST_PAUSE_SECONDS) * self.database.random())
         raise AssertionError
 
     return call  # type: ignore[return-value]

@@ -8,7 +8,8 @@ from penstock.domain import errors
 
 MIGRATE = "run `penstock migrate` or store.migrate()"
 DEADLOCKS = (1020, 1213)
-LOST = (1053, 1077, 1079, 1927, 2003, 2006, 2013, 2055)
+# The last two are of a Galera node that lost the others.
+LOST = (1053, 1077, 1079, 1927, 2003, 2006, 2013, 2055, 1047, 1180)
 NO_SAVEPOINT = 1305
 
 
@@ -24,14 +25,13 @@ def code_of(error: BaseException) -> int:
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether the connection ended: the driver's own error for a closed one has the number 0."""
+    """Whether the connection ended or is of no more use: the driver's own error for a closed one has the number 0."""
     return code_of(error) in (0, *LOST) or isinstance(error, OSError)
 
 
 def lost(error: BaseException, name: str) -> errors.PenstockError:
     return errors.StoreUnavailable(
-        f"{name} ended the connection while it committed ({_text(error)}); a send may have been committed: repeat it "
-        "with the same id"
+        f"{name} did not confirm a commit ({_text(error)}); a send may have been committed: repeat it with the same id"
     )
 
 

@@ -62,10 +62,10 @@ class Template:
 class Block:
     """A named block: one statement or several, of which the last one with a result gives the result."""
 
-    def __init__(self, text: str, locks: bool) -> None:
+    def __init__(self, text: str, locks: bool, first: str | None = None) -> None:
         text = text if locks else _LOCK.sub("", text)
         statements = [statement.strip() for statement in text.split(";\n")]
-        self.templates = [Template(statement) for statement in statements]
+        self.templates = [Template(statement) for statement in ([] if first is None else [first]) + statements]
         self.writes = not all(statement.startswith(_READS) for statement in statements)
 
     def render(self, bindings: Bindings) -> list[str]:

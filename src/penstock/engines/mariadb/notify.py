@@ -80,6 +80,8 @@ class CounterWatch(CommitWatch):
         try:
             if self._link is None:
                 self._link = self._database.pool.open()
+                if self._database.is_cluster:
+                    self._link.execute([SQL.read_applied])
             rows, _ = self._link.execute([SQL.commits])
         except (PenstockError, pymysql.MySQLError, OSError):
             self._leave()

@@ -18,6 +18,16 @@ from penstock.engines.statements import Statements
 SQL = Statements("penstock.engines.mariadb", "statements")
 _WRITES = {name: Block(text, locks=True) for name, text in SQL.blocks.items()}
 _READS = {name: Block(text, locks=False) for name, text in SQL.blocks.items()}
+# On a Galera cluster a lock is preceded by a change of the same row (docs/decisions/0310).
+_CLUSTER_LOCKS = {
+    "batch_queues": SQL.cluster_batch_queues,
+    "find_batch": SQL.cluster_find_batch,
+    "ledger_entry": SQL.cluster_ledger_entry,
+    "lock_queue": SQL.cluster_lock_queue,
+    "newest_batch": SQL.cluster_newest_batch,
+    "next_batch": SQL.cluster_next_batch,
+}
+_CLUSTER_WRITES = {name: Block(text, locks=True, first=_CLUSTER_LOCKS.get(name)) for name, text in SQL.blocks.items()}
 # Positions of a queue come from blocks of this many. Ids have 48 bits for positions.
 BLOCK_BITS = 20
 # Characters of one statement of many rows, and of all statements that wait.
@@ -57,6 +67,7 @@ class MariadbTransaction:
         salt: StoreSalt,
         tokens: Tokens,
         is_reading: bool = False,
+        is_cluster: bool = False,
     ) -> None:
         self.random = random
         self._salt = salt
@@ -67,7 +78,7 @@ class MariadbTransaction:
         self._link = link
         self._clock = clock
         self._now: int | None = None
-        self._blocks = _READS if is_reading else _WRITES
+        self._blocks = _READS if is_reading else _CLUSTER_WRITES if is_cluster else _WRITES
         self._waiting: list[str] = []
         self._size = 0
 

@@ -29,7 +29,8 @@ create table if not exists penstock_queue (
     last_position    bigint not null default 0,  -- the last position given out
     block_end        bigint not null default 0,  -- the last position of the queue's block
     last_entry       bigint not null default 0,  -- the last audit entry given out
-    revision         bigint not null default 0   -- changes of the policy, counted for wake-ups
+    revision         bigint not null default 0,  -- changes of the policy, counted for wake-ups
+    locks            bigint not null default 0   -- transactions of a Galera cluster that have locked the row
 );
 
 -- A lane is read in order: one priority of one shard. Messages that ended while held are in lanes of priority
@@ -258,6 +259,7 @@ create table if not exists penstock_batch (
     ended_at      bigint,
     end_message   longblob,              -- the drafts as MessagePack
     abort_message longblob,
+    locks         bigint not null default 0,  -- as in penstock_queue
     key penstock_batch_name (queue_id, name, batch_id)
 );
 
