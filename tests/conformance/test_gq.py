@@ -98,6 +98,17 @@ def test_a_consumer_gets_its_index_in_birth_order(store: Store) -> None:
     assert consumers[2].heartbeat().index == 1
 
 
+def test_each_consumer_of_a_process_is_one_of_its_own(store: Store, clock: Clock) -> None:
+    alive = store.consumer("orders", heartbeat_seconds=LONG, heartbeats_per_sweep=1)
+    dead = store.consumer("orders", heartbeat_seconds=3)
+    assert [alive.index, dead.index] == [0, 1]
+    clock.advance(seconds=7)
+    alive.heartbeat()
+    with pytest.raises(ConsumerRemoved):
+        dead.receive()
+    assert [consumer.name for consumer in store.consumers()] == [alive.info.name]
+
+
 def test_a_consumer_may_miss_as_many_heartbeats_as_it_registered_with(store: Store, clock: Clock) -> None:
     consumer = store.consumer("orders", name="zoe", heartbeat_seconds=3, max_missed_heartbeats=4)
     assert consumer.info.max_missed_heartbeats == 4

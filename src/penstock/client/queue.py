@@ -5,8 +5,6 @@ The asynchronous twin `aio/queue.py` is written from this file by `scripts/twin.
 
 from __future__ import annotations
 
-import os
-import socket
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -14,6 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from penstock.client.batch import Batch
 from penstock.client.consumer import Consumer
+from penstock.client.consumer_name import process_name
 from penstock.client.delivery import Delivery
 from penstock.client.executor import BACKSTOP_SECONDS
 from penstock.client.producer import Producer
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
 MAX_LIMIT = 1_000_000
 MAX_PAGE = 10_000
 MAX_POSITION = 2**62
-HOST = socket.gethostname()
 
 
 class Queue:
@@ -136,7 +134,7 @@ class Queue:
         check_seconds("wait_seconds", wait_seconds)
         if lease_seconds is not None:
             check_seconds("lease_seconds", lease_seconds, above=True)
-        consumer = _own_name() if consumer is None else check_name("consumer", consumer)
+        consumer = process_name() if consumer is None else check_name("consumer", consumer)
         reader = None if group is None else check_name("group", group)
         ends = time.monotonic() + wait_seconds
         while True:
@@ -380,7 +378,7 @@ class Queue:
             check_integer("max_missed_heartbeats", max_missed_heartbeats, 0, 1_000_000),
             check_integer("heartbeats_per_sweep", heartbeats_per_sweep, 1, 1_000_000),
         )
-        name = _own_name() if consumer is None else check_name("consumer", consumer)
+        name = process_name() if consumer is None else check_name("consumer", consumer)
         reader = self.group_name(group)
         info = self.executor.write(lambda: self.engine.register(self.name, reader, name, *heartbeat))
         return Consumer(self, info, batch_size)
@@ -467,8 +465,3 @@ class Queue:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
-
-
-def _own_name() -> str:
-    """The default name of a consumer, with the current pid: a forked process is another consumer than its parent."""
-    return f"{HOST}-{os.getpid()}"

@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, Unpack
 
 from penstock.client.consumer import Consumer
+from penstock.client.consumer_name import unique_name
 from penstock.client.executor import Executor
 from penstock.client.producer import Producer
 from penstock.client.queue import Queue
@@ -51,9 +52,10 @@ class Store:
         max_missed_heartbeats: int = 1,
         heartbeats_per_sweep: int = 10,
     ) -> Consumer:
-        """Register a consumer of a queue; `batch_size` is the default limit of its `receive`."""
+        """Register a consumer of a queue; without a name each call registers another one. `batch_size` is the default
+        limit of its `receive`."""
         return Queue(self, queue).register(
-            name,
+            unique_name() if name is None else name,
             group=group,
             heartbeat_seconds=heartbeat_seconds,
             max_missed_heartbeats=max_missed_heartbeats,

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -14,6 +12,7 @@ from penstock.client.aio.batch import AsyncBatch
 from penstock.client.aio.consumer import AsyncConsumer
 from penstock.client.aio.delivery import AsyncDelivery
 from penstock.client.aio.producer import AsyncProducer
+from penstock.client.consumer_name import process_name
 from penstock.client.executor import BACKSTOP_SECONDS
 from penstock.client.selection import ids_of, outcome_of, state_of
 from penstock.client.settlements import by_group, checked, checked_edge, checked_target, not_acked, whole_receives
@@ -48,7 +47,6 @@ if TYPE_CHECKING:
 MAX_LIMIT = 1_000_000
 MAX_PAGE = 10_000
 MAX_POSITION = 2**62
-HOST = socket.gethostname()
 
 
 class AsyncQueue:
@@ -134,7 +132,7 @@ class AsyncQueue:
         check_seconds("wait_seconds", wait_seconds)
         if lease_seconds is not None:
             check_seconds("lease_seconds", lease_seconds, above=True)
-        consumer = _own_name() if consumer is None else check_name("consumer", consumer)
+        consumer = process_name() if consumer is None else check_name("consumer", consumer)
         reader = None if group is None else check_name("group", group)
         ends = time.monotonic() + wait_seconds
         while True:
@@ -378,7 +376,7 @@ class AsyncQueue:
             check_integer("max_missed_heartbeats", max_missed_heartbeats, 0, 1_000_000),
             check_integer("heartbeats_per_sweep", heartbeats_per_sweep, 1, 1_000_000),
         )
-        name = _own_name() if consumer is None else check_name("consumer", consumer)
+        name = process_name() if consumer is None else check_name("consumer", consumer)
         reader = await self.group_name(group)
         info = await self.executor.write(lambda: self.engine.register(self.name, reader, name, *heartbeat))
         return AsyncConsumer(self, info, batch_size)
@@ -465,8 +463,3 @@ class AsyncQueue:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
-
-
-def _own_name() -> str:
-    """The default name of a consumer, with the current pid: a forked process is another consumer than its parent."""
-    return f"{HOST}-{os.getpid()}"

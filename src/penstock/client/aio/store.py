@@ -11,6 +11,7 @@ from penstock.client.aio.consumer import AsyncConsumer
 from penstock.client.aio.executor import AsyncExecutor
 from penstock.client.aio.producer import AsyncProducer
 from penstock.client.aio.queue import AsyncQueue
+from penstock.client.consumer_name import unique_name
 from penstock.domain.errors import InvalidInput
 from penstock.domain.message import Outgoing, draft
 from penstock.domain.policy import PolicyFields, check_changes
@@ -52,9 +53,10 @@ class AsyncStore:
         max_missed_heartbeats: int = 1,
         heartbeats_per_sweep: int = 10,
     ) -> AsyncConsumer:
-        """Register a consumer of a queue; `batch_size` is the default limit of its `receive`."""
+        """Register a consumer of a queue; without a name each call registers another one. `batch_size` is the default
+        limit of its `receive`."""
         return await AsyncQueue(self, queue).register(
-            name,
+            unique_name() if name is None else name,
             group=group,
             heartbeat_seconds=heartbeat_seconds,
             max_missed_heartbeats=max_missed_heartbeats,

@@ -1,6 +1,6 @@
 -- Inserts into and deletes from the table message_archive of the LISTEN/NOTIFY convention.
 
--- insert into message_archive: end a message that is locked, or that was deleted in this transaction. Until the message
+-- insert into message_archive: end a message that is locked, or that was deleted in this transaction or shortly before. Until the message
 -- has ended the worker's result counts, even after its lock: nobody else can have leased the message, and "the lock
 -- expired" is one of the results that the worker itself may write.
 create or replace function penstock._archive_insert() returns trigger
@@ -34,7 +34,8 @@ begin
     if new.result = 'success' or ended.id is null then
         raise exception using errcode = 'PN201',
             message = format('no message of %I.message is locked that this archive row could be of', tg_table_schema),
-            hint = 'A lock that ended is the end of the message: the sweep has archived it as lock_expired.';
+            hint = 'A lock that ended is the end of the message: the sweep has archived it as lock_expired. A message that '
+                'was deleted without an archive row is archived as success after a minute.';
     end if;
     -- The sweep ended the message before the worker did: return the existing row.
     new.id := ended.id;
@@ -47,19 +48,23 @@ begin
 end
 $$;
 
--- The message of an archive row: one that this transaction deleted, or else one that is locked.
+-- The message of an archive row: one that this transaction deleted, or that was deleted shortly before, or else one that
+-- is locked. A transaction that deleted a single message can only archive that one, whatever the row says.
 create or replace function penstock._message_of_archive_row(
     _schema_id integer, _queue_id integer, _id bigint, _created_at timestamp, _message jsonb
 ) returns penstock.compat_live
 language plpgsql stable as $$
 declare
     live penstock.compat_live;
+    _own bigint[];
 begin
     select l.* into live
     from penstock.compat_removal as r
     cross join lateral penstock._compat_find_at(_queue_id, r.position) as l
-    where r.schema_id = _schema_id and penstock._is_archive_row_of(l, _id, _created_at, _message)
-    order by penstock.to_time(l.created_at)::timestamp <> _created_at, r.position
+    where r.schema_id = _schema_id
+        and (r.removed_at is null or r.position = _id or penstock._is_same_time(r.created_at, _created_at))
+        and penstock._is_archive_row_of(l, _id, _created_at, _message)
+    order by r.removed_at nulls first, penstock.to_time(l.created_at)::timestamp <> _created_at, r.position
     limit 1;
     if not found then
         select l.* into live
@@ -68,20 +73,31 @@ begin
         order by penstock.to_time(l.created_at)::timestamp <> _created_at, l.position
         limit 1;
     end if;
+    if not found and _id is null then
+        select array_agg(position) into _own
+        from penstock.compat_removal where schema_id = _schema_id and removed_at is null;
+        if cardinality(_own) = 1 then
+            live := penstock._compat_find_at(_queue_id, _own[1]);
+        end if;
+    end if;
     return live;
 end
 $$;
 
--- Whether an archive row belongs to a message: by its id, or else by its time and payload. Some clients have times in
--- milliseconds only.
+-- Whether a time in microseconds is that of a session: some clients have times in milliseconds only.
+create or replace function penstock._is_same_time(_at bigint, _time timestamp) returns boolean
+language sql stable as $$
+    select penstock.to_time(_at)::timestamp - _time between interval '-0.001' second and interval '0.001' second
+$$;
+
+-- Whether an archive row belongs to a message: by its id, or else by its time and payload.
 create or replace function penstock._is_archive_row_of(
     live penstock.compat_live, _id bigint, _created_at timestamp, _message jsonb
 ) returns boolean
 language sql stable as $$
     select case
         when _id is not null then live.position = _id
-        else penstock.to_time(live.created_at)::timestamp - _created_at
-                between interval '-0.001' second and interval '0.001' second
+        else penstock._is_same_time(live.created_at, _created_at)
             and penstock.payload_jsonb(live.payload, live.content_type) = _message
     end
 $$;

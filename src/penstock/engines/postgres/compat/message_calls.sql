@@ -69,24 +69,26 @@ language sql stable as $$
     select coalesce(nullif(current_setting('application_name', true), ''), session_user)
 $$;
 
--- delete from message: the outcome follows from an archive row of the same transaction, or else at its end.
+-- delete from message: the outcome follows from an archive row of the same transaction, or of a later one within a minute.
 create or replace function penstock._message_delete() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
     _schema_id integer := tg_argv[0];
     b record := penstock._compat_target(_schema_id);
 begin
-    insert into penstock.compat_removal (schema_id, position) values (_schema_id, old.id);
-    if (penstock._compat_find_at(b.queue_id, old.id)).position is null then
-        delete from penstock.compat_removal where schema_id = _schema_id and position = old.id;
+    insert into penstock.compat_removal (schema_id, position) values (_schema_id, old.id) on conflict do nothing;
+    if not found then
         return null;  -- somebody else was faster
+    elsif (penstock._compat_find_at(b.queue_id, old.id)).position is null then
+        delete from penstock.compat_removal where schema_id = _schema_id and position = old.id;
+        return null;
     end if;
     return old;
 end
 $$;
 
--- Deferred trigger: end the messages that a transaction deleted without archive rows. Those that nobody had locked are
--- leased together first.
+-- Deferred trigger: hold or end the messages that a transaction deleted without archive rows. Those that nobody had
+-- locked are leased together first.
 create or replace function penstock._finish_removal() returns trigger
 language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
@@ -96,14 +98,14 @@ declare
     _positions bigint[];
     _position bigint;
 begin
-    if not exists (select 1 from penstock.compat_removal where schema_id = new.schema_id and position = new.position) then
+    select array_agg(position order by position) into _positions
+    from penstock.compat_removal where schema_id = new.schema_id and removed_at is null;
+    if _positions is null then
         return null;
     end if;
-    with gone as (
-        delete from penstock.compat_removal where schema_id = new.schema_id returning position
-    )
-    select array_agg(position order by position) into _positions from gone;
     b := penstock._compat_target(new.schema_id);
+    _positions := penstock._hold_removals(new.schema_id, b.queue_id, b.queue, b."group", _positions);
+    delete from penstock.compat_removal where schema_id = new.schema_id and removed_at is null;
     select * into lease
     from penstock._compat_lease_all(
         b.queue_id,
@@ -134,6 +136,56 @@ begin
         end if;
     end loop;
     return null;
+end
+$$;
+
+-- Hold the removals of locked messages, because a worker that commits each statement inserts its archive row in the
+-- next transaction. Their leases are extended, so that nothing else ends them meanwhile. Returns the other positions.
+create or replace function penstock._hold_removals(
+    _schema_id integer, _queue_id integer, _queue text, _group text, _positions bigint[]
+) returns bigint[]
+language plpgsql as $$
+declare
+    _now bigint := penstock.now_us();
+    _hour constant bigint := 3600000000;
+    live penstock.compat_live;
+    _others bigint[] := '{}';
+    _position bigint;
+begin
+    foreach _position in array _positions loop
+        live := penstock._compat_find_at(_queue_id, _position);
+        if live.state = 'leased' and live.lease_ends_at > _now
+            and (penstock.extend_each(_queue, _group, array[live.token], array[_position], 3600))[1] >= _now + _hour then
+            update penstock.compat_removal set removed_at = _now, created_at = live.created_at
+            where schema_id = _schema_id and position = _position;
+        else
+            _others := _others || _position;
+        end if;
+    end loop;
+    return _others;
+end
+$$;
+
+-- End the messages of a queue whose removals were held since before a time: their workers wrote no archive row.
+create or replace function penstock._finish_held_removals(_queue_id integer, _before bigint) returns void
+language plpgsql as $$
+declare
+    r record;
+    live penstock.compat_live;
+begin
+    for r in
+        select d.schema_id, d.position
+        from penstock.compat_removal as d join penstock.compat_schema as t using (schema_id)
+        where t.queue_id = _queue_id and d.removed_at <= _before
+        order by d.position
+        for update of d skip locked
+    loop
+        live := penstock._compat_find_at(_queue_id, r.position);
+        if live.state = 'leased' then
+            perform penstock._message_end(_queue_id, live, 'success', coalesce(live.consumer, 'system'), 'deleted');
+        end if;
+        delete from penstock.compat_removal where schema_id = r.schema_id and position = r.position;
+    end loop;
 end
 $$;
 

@@ -139,6 +139,7 @@ begin
             hint = 'It belongs to somebody else, or this database is a copy in which `penstock migrate` has not run.';
     end if;
     perform penstock._unschedule_compat_jobs(d.schema_id);
+    perform penstock._finish_held_removals(d.queue_id, penstock.now_us());
     delete from penstock.compat_schema where schema_id = d.schema_id;
     perform penstock._clean_public(_kind);
     perform penstock._set_compat_notify(d.queue_id);

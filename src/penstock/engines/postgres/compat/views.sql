@@ -158,8 +158,8 @@ join penstock.compat_live as l using (queue_id)
 where l.position is not null
     and not exists (select 1 from penstock.compat_removal as r where r.schema_id = d.schema_id and r.position = l.position);
 
--- message_archive of every message schema: ended messages, and messages that this transaction has deleted from the
--- table message without an archive row, as they will be archived.
+-- message_archive of every message schema: ended messages, and messages that were deleted from the table message
+-- without an archive row until now, as they will be archived.
 create or replace view penstock.compat_archive as
 select e.schema_id, e.position as id, e.created_at, e.ended_at as archived_at,
     penstock.payload_jsonb(e.payload, e.content_type) as message,
@@ -172,9 +172,10 @@ select e.schema_id, e.position as id, e.created_at, e.ended_at as archived_at,
     e.by as handled_by, e.reason as details
 from penstock.compat_ended as e
 union all
-select r.schema_id, l.position, penstock.to_time(l.created_at), clock_timestamp(),
+select r.schema_id, l.position, penstock.to_time(l.created_at), coalesce(penstock.to_time(r.removed_at), clock_timestamp()),
     penstock.payload_jsonb(l.payload, l.content_type),
     (case
+        when r.removed_at is not null then 'success'
         when l.state <> 'leased' then 'rejected'
         when penstock.to_time(l.lease_ends_at) <= clock_timestamp() then 'lock_expired'
         else 'success'

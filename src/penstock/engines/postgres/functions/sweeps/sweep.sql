@@ -126,6 +126,7 @@ begin
     promoted := 0;
     reclaimed := 0;
     expired := 0;
+    perform penstock._finish_held_removals(q.queue_id, _now - 60000000);
     perform penstock._check_batches(q.queue_id, _now);
     loop
         _some := cardinality(penstock._promote_held(q, 1000, _now));
