@@ -179,6 +179,16 @@ def test_a_lock_that_has_ended_is_given_to_nobody_else(messages: Sql) -> None:
     assert messages(LOCK.replace("current_timestamp", "timestamp '2100-01-01'"), number) == []
 
 
+def test_a_lock_that_ends_before_the_statement_has_run_locks_nothing(messages: Sql) -> None:
+    """On a busy server a short lock may be over by then: the worker goes on with the next notification."""
+    number = put(messages, 1)
+    slow = LOCK.replace("1 minute", "10 milliseconds").replace("id = %s", "id = %s and pg_sleep(0.02) is not null")
+    assert messages(slow, number) == []
+    with pytest.raises(psycopg.Error, match="is in the past"):
+        messages(LOCK.replace("+ interval", "- interval"), number)
+    assert len(messages(LOCK, number)) == 1
+
+
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Pacific/Auckland"])
 def test_times_are_in_the_time_zone_of_the_session(messages: Sql, postgres_url: str, zone: str) -> None:
     """The statements of the conventions compare and assign such columns in the time zone of the session."""

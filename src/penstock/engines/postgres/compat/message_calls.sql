@@ -39,6 +39,8 @@ begin
         raise exception using errcode = 'PN200',
             message = format('id, created_at and message of %I.message never change', tg_table_schema),
             hint = 'Only lock_expires_at can be updated: to lock a message, to lengthen the lock or to give it back.';
+    elsif _seconds <= 0 and new.lock_expires_at::timestamptz > transaction_timestamp() then
+        return null;  -- the lock ended while the statement waited
     elsif _seconds <= 0 then
         raise exception using errcode = 'PN100',
             message = format('lock_expires_at %s is in the past', new.lock_expires_at),
