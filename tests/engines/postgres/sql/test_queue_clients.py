@@ -228,6 +228,15 @@ def test_a_negative_reschedule_moves_the_expiry_too(test01: Sql, state: str) -> 
     assert test01("select msg_id from test01.dequeue('c')") == [(message_id,)]
 
 
+def test_a_negative_delay_keeps_the_order_of_the_sends_and_a_negative_reschedule_is_next(test01: Sql) -> None:
+    for payload, delay in ((1, 0), (2, -100), (3, 0)):
+        test01("call test01.enqueue(%s, null, %s)", str(payload), delay)
+    [(message_id,)] = test01("select msg_id from test01.dequeue('c')")
+    test01("call test01.message_reschedule(%s, -60)", message_id)
+    taken = [test01("select msg_json from test01.dequeue('c')") for _ in range(3)]
+    assert taken == [[(1,)], [(2,)], [(3,)]]
+
+
 def test_a_reschedule_before_the_expiry_ends_the_message(test01: Sql) -> None:
     test01("call test01.enqueue('{}', null, 0, 'c', 20)")
     [(message_id,)] = test01("select msg_id from test01.dequeue('c')")
