@@ -76,7 +76,7 @@ def _install(url: str) -> None:
     subprocess.run([Path(sys.executable).with_name("penstock"), "migrate", "--url", url], check=True)
     with psycopg.connect(url, autocommit=True) as connection:
         for statement in INSTALL:
-            connection.execute(statement)  # type: ignore[call-overload]
+            connection.execute(statement)
 
 
 def _run(url: str, out: Path, seconds: float) -> tuple[int, float, float]:
