@@ -12,7 +12,15 @@ import pytest
 from penstock import Queue, Store
 from tests.conformance.clients import CLIENTS, Opener
 from tests.conformance.clock import Chance, Clock
-from tests.conformance.engines import CLUSTER_MARKED, ENGINES, EVERY_ENGINE_MARKED, REDIS_CLUSTER, EngineRow
+from tests.conformance.engines import (
+    CLUSTER_MARKED,
+    ENGINES,
+    EVERY_ENGINE_MARKED,
+    REDIS_CLUSTER,
+    VALKEY,
+    VALKEY_MARKED,
+    EngineRow,
+)
 
 # All values differ, so that mixed-up fields are noticed.
 POLICY: dict[str, Any] = {
@@ -57,6 +65,30 @@ CLUSTERED = (
 )
 
 
+# What runs on Valkey, with the functions that are tested on Redis: a file or two for each kind of command they use.
+ON_VALKEY = (
+    "test_ack_many",
+    "test_address",
+    "test_batch_cancel",
+    "test_batch_queues",
+    "test_consumers",
+    "test_dead_letters",
+    "test_expiry",
+    "test_groups",
+    "test_lifecycle",
+    "test_ordered",
+    "test_remove",
+    "test_retry",
+    "test_same_id",
+    "test_schedules",
+    "test_seek",
+    "test_stale_tokens",
+    "test_staging",
+    "test_trim",
+    "test_windows",
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items[:] = [item for item in items if not _is_proved_elsewhere(item)]
 
@@ -68,6 +100,8 @@ def _is_proved_elsewhere(item: pytest.Item) -> bool:
     if row is REDIS_CLUSTER:
         is_chosen = item.path.stem in CLUSTERED or os.environ.get("PENSTOCK_TEST_CLUSTER") == "all"
         return values.get("client_kind") == "async" or not is_chosen
+    if row is VALKEY:
+        return values.get("client_kind") == "async" or item.path.stem not in ON_VALKEY
     is_further = isinstance(row, EngineRow) and row not in ENGINES
     return is_further and values.get("client_kind") == "async" and item.path.stem not in ASYNCHRONOUS
 
@@ -82,7 +116,7 @@ def chance() -> Chance:
     return Chance()
 
 
-@pytest.fixture(params=(*EVERY_ENGINE_MARKED, CLUSTER_MARKED), ids=lambda row: row.name)
+@pytest.fixture(params=(*EVERY_ENGINE_MARKED, CLUSTER_MARKED, VALKEY_MARKED), ids=lambda row: row.name)
 def engine_row(request: pytest.FixtureRequest) -> EngineRow:
     row: EngineRow = request.param
     return row

@@ -52,6 +52,12 @@ def _redis_cluster(folder: Path) -> str:
     return fresh_cluster_store()
 
 
+def _valkey(folder: Path) -> str:
+    from tests.engines.redis.server import fresh_valkey_store
+
+    return fresh_valkey_store()
+
+
 def _warm(url: str) -> dict[str, Any]:
     """Reused connections."""
     from tests.engines.postgres.server import shared_pool
@@ -66,6 +72,8 @@ ENGINES = (
 MARIADB = EngineRow("mariadb", _mariadb, "mysql://nobody@localhost/none")
 REDIS = EngineRow("redis", _redis, "redis://localhost/0")
 REDIS_CLUSTER = EngineRow("redis_cluster", _redis_cluster, "redis+cluster://localhost/")
+# The other server that the Redis engine runs on: a part of the tests is run on it too.
+VALKEY = EngineRow("valkey", _valkey, "redis://localhost/0")
 # The contract is tested on every engine; workers, servers and Spark, which use nothing else, on those above.
 EVERY_ENGINE = (*ENGINES, REDIS, MARIADB)
 # As parameters: `make quick` leaves out those that need a server process.
@@ -74,6 +82,7 @@ EVERY_ENGINE_MARKED = (
     *(pytest.param(row, marks=pytest.mark.database_server) for row in EVERY_ENGINE if row not in ENGINES),
 )
 CLUSTER_MARKED = pytest.param(REDIS_CLUSTER, marks=pytest.mark.database_server)
+VALKEY_MARKED = pytest.param(VALKEY, marks=pytest.mark.database_server)
 
 
 def capabilities(engine: EngineRow) -> Capabilities:

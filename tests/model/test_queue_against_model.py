@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.conformance.engines import EVERY_ENGINE_MARKED, EngineRow
+from tests.conformance.engines import EVERY_ENGINE_MARKED, VALKEY_MARKED, EngineRow
 from tests.model.machine import QueueMachine
 
 BOUNDED = settings(
@@ -23,19 +23,20 @@ pytestmark = pytest.mark.timeout(900)
 
 
 # A step on a server costs many times what it costs in the process: fewer walks there.
-EXAMPLES = {"sqlite": 60, "postgres": 8, "redis": 8, "mariadb": 8}
+EXAMPLES = {"sqlite": 60, "postgres": 8, "redis": 8, "mariadb": 8, "valkey": 4}
+ROWS = (*EVERY_ENGINE_MARKED, VALKEY_MARKED)
 
 
 def machine(row: EngineRow, **attributes: object) -> type[QueueMachine]:
     return type("Machine", (QueueMachine,), {"engine": row, **attributes})
 
 
-@pytest.mark.parametrize("row", EVERY_ENGINE_MARKED, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_a_queue_behaves_as_the_model(row: EngineRow) -> None:
     run_state_machine_as_test(machine(row), settings=settings(BOUNDED, max_examples=EXAMPLES[row.name]))
 
 
-@pytest.mark.parametrize("row", EVERY_ENGINE_MARKED, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_an_ordered_queue_behaves_as_the_model(row: EngineRow) -> None:
     run_state_machine_as_test(
         machine(row, ordered=True), settings=settings(BOUNDED, max_examples=EXAMPLES[row.name] // 2)

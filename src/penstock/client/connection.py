@@ -50,7 +50,7 @@ class EngineEntry(NamedTuple):
 def connect(url: str, **settings: Unpack[ConnectSettings]) -> Store:
     """Open the store at a URL: `sqlite:///app.db` (relative), `sqlite:////var/app.db` or `sqlite:///:memory:`;
     `postgresql://user@host/database`; `postgresql+embedded:///folder` for a server of one's own, to try things;
-    `redis://host/0` or `redis+unix:///run/redis.sock`.
+    `redis://host/0`, `redis+cluster://host1,host2/` or `redis+sentinel://host1,host2/name/0`.
 
     `settings` go to the engine: `busy_seconds`, how long a call waits for another writer or for a connection; for
     PostgreSQL also `pool_size`, `prepare`, `listen` and `pool`.
@@ -133,8 +133,8 @@ ENGINES = (
         _embedded_path, "open_postgres",
     ),
     EngineEntry(
-        ("redis", "rediss", "redis+unix", "redis+cluster", "rediss+cluster"), "penstock.engines.redis", "open_redis",
-        "Redis", "redis", "redis",
+        ("redis", "rediss", "redis+unix", "redis+cluster", "rediss+cluster", "redis+sentinel", "rediss+sentinel"),
+        "penstock.engines.redis", "open_redis", "Redis", "redis", "redis",
     ),
     EngineEntry(
         ("mysql", "mariadb"), "penstock.engines.mariadb", "open_mariadb", "MariaDB or MySQL", "PyMySQL", "mariadb"
@@ -172,7 +172,7 @@ def redacted(url: str, text: str | None = None) -> str:
 
 
 # As libpq allows, among the parameters of a URL or in a list of words.
-_PARAMETER = re.compile(r"((?:^|[?&\s])(?:ssl)?password=)([^&\s]+)()", re.IGNORECASE)
+_PARAMETER = re.compile(r"((?:^|[?&\s])(?:ssl|sentinel_)?password=)([^&\s]+)()", re.IGNORECASE)
 _PASSWORDS = (
     # Up to the last @ there is: a password that was not quoted may hold anything.
     re.compile(r"//[^:/@]*(:)(.+)(@)"),

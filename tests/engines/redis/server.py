@@ -25,7 +25,7 @@ _numbers = itertools.count(1)
 
 def fresh_store() -> str:
     """The URL of an empty store on the server of this process: a prefix that no other test has."""
-    return f"{_shared(default_program()).url}?prefix=t{next(_numbers)}"
+    return f"{_shared(program()).url}?prefix=t{next(_numbers)}"
 
 
 def fresh_valkey_store() -> str:
@@ -34,8 +34,8 @@ def fresh_valkey_store() -> str:
 
 
 @cache
-def _shared(program: str) -> RedisServer:
-    server = RedisServer("--save", "", "--appendonly", "no", program=program)
+def _shared(command: str) -> RedisServer:
+    server = RedisServer("--save", "", "--appendonly", "no", command=command)
     atexit.register(server.stop)
     server.start()
     with penstock.connect(server.url) as store:
@@ -44,8 +44,8 @@ def _shared(program: str) -> RedisServer:
 
 
 class RedisServer:
-    def __init__(self, *options: str, program: str | None = None) -> None:
-        self.program = program or default_program()
+    def __init__(self, *options: str, command: str | None = None) -> None:
+        self._command = command or program()
         # A socket path is at most 107 bytes long, so the folder is not below that of the test.
         self.folder = Path(tempfile.mkdtemp(prefix="penstock-redis-"))
         self.socket = self.folder / "redis.sock"
@@ -56,8 +56,8 @@ class RedisServer:
     def url(self) -> str:
         return f"redis+unix://{self.socket}"
 
-    def start(self) -> None:
-        command = [self.program, "--port", "0", "--unixsocket", str(self.socket), "--dir", str(self.folder)]
+    def start(self, until_loaded: bool = True) -> None:
+        command = [self._command, "--port", "0", "--unixsocket", str(self.socket), "--dir", str(self.folder)]
         command += ["--daemonize", "no", "--logfile", str(self.folder / "log"), *self._options]
         self._process = process = subprocess.Popen(command)
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -68,7 +68,9 @@ class RedisServer:
                     return
                 except redis.exceptions.AuthenticationError:
                     return
-                except (redis.exceptions.ConnectionError, redis.exceptions.BusyLoadingError):
+                except (redis.exceptions.ConnectionError, redis.exceptions.BusyLoadingError) as error:
+                    if not until_loaded and isinstance(error, redis.exceptions.BusyLoadingError):
+                        return
                     assert process.poll() is None, f"redis-server ended with {process.returncode}"
                     assert time.monotonic() < deadline, "redis-server did not answer"
                     time.sleep(0.01)
@@ -78,6 +80,10 @@ class RedisServer:
         assert self._process is not None
         self._process.kill()
         self._process.wait(PATIENCE_SECONDS)
+
+    def signal(self, number: int) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
 
     def stop(self) -> None:
         if self._process is not None and self._process.poll() is None:
@@ -93,7 +99,7 @@ class RedisServer:
         self.stop()
 
 
-def default_program() -> str:
+def program() -> str:
     """The server of the system, or another one that REDIS_SERVER names."""
     found = shutil.which(os.environ.get("REDIS_SERVER", "redis-server"))
     if found is None:

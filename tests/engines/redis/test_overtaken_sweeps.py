@@ -1,4 +1,5 @@
-"""A sweep that stalls at any of its calls, while another one does the same work, fires no tick twice."""
+"""A sweep that stalls at any of its calls, while another one does the same work, fires no tick twice; and a delete that
+stalls deletes no queue that is scheduled meanwhile."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ CALLS = 8
 class StallingClock:
     """The clock of a client that stalls at its n-th call, until `meanwhile` has ended."""
 
-    def __init__(self, clock: Clock, call: int, meanwhile: Callable[[], None]) -> None:
+    def __init__(self, clock: Clock, call: int, meanwhile: Callable[[], object]) -> None:
         self._clock = clock
         self._meanwhile = meanwhile
         self.calls_left = call
@@ -64,3 +65,15 @@ def test_a_schedule_that_is_made_again_fires_again() -> None:
             assert store.sweep().fired == 1
             store.unschedule("nightly")
         assert len(store.queue("reports").receive(limit=10)) == 2
+
+
+def test_a_queue_for_which_a_schedule_is_declared_meanwhile_is_not_deleted() -> None:
+    url, clock = fresh_store(), Clock()
+    with penstock.connect(url, clock=clock) as other:
+        other.queue("reports").send(1)
+        stalling = StallingClock(clock, 1, lambda: other.schedule("nightly", "0 3 * * *", "reports", {}))
+        with penstock.connect(url, clock=stalling) as store, pytest.raises(penstock.Refused, match="nightly"):
+            store.queue("reports").delete()
+        assert other.queue("reports").count() == 1
+        other.unschedule("nightly")
+        assert other.queue("reports").delete() == 1

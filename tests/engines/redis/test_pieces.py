@@ -122,7 +122,9 @@ def test_retries_and_held_messages_that_expired_end_once(store: penstock.Store, 
     ids = queue.send_many([penstock.Outgoing(payload=number, ttl_seconds=5) for number in range(MANY)])
     for delivery in take_all(queue):
         delivery.nak("busy")
-    ids += queue.send_many([penstock.Outgoing(payload=number, ttl_seconds=5, delay_seconds=60) for number in range(MANY)])
+    ids += queue.send_many(
+        [penstock.Outgoing(payload=number, ttl_seconds=5, delay_seconds=60) for number in range(MANY)]
+    )
     clock.advance(seconds=6)
     assert store.sweep().expired == 2 * MANY
     assert queue.stats("default").dead == 2 * MANY
@@ -218,7 +220,9 @@ def test_dead_letters_are_redriven_and_purged_in_pieces(store: penstock.Store) -
     assert_all_legal(queue, ids)
 
 
-def test_dead_letters_past_their_retention_are_purged_in_pieces(store: penstock.Store, clock: Clock) -> None:
+def test_dead_letters_past_their_retention_are_purged_in_pieces(
+    server: RedisServer, store: penstock.Store, clock: Clock
+) -> None:
     queue = store.queue("orders", history_seconds=10, dead_letter_seconds=100)
     queue.send_many(range(MANY))
     for delivery in take_all(queue):
@@ -230,16 +234,10 @@ def test_dead_letters_past_their_retention_are_purged_in_pieces(store: penstock.
     clock.advance(seconds=100)
     assert store.sweep().purged == MANY
     assert queue.dead_letters() == []
-    with redis.Redis(unix_socket_path=_socket(store)) as client:
+    with redis.Redis(unix_socket_path=str(server.socket)) as client:
         assert client.zcard(f"{_prefix(store)}{{q:orders}}:kz") == 0
 
 
 def _prefix(store: penstock.Store) -> str:
     assert isinstance(store.engine, RedisEngine)
     return store.engine.database.prefix
-
-
-def _socket(store: penstock.Store) -> str:
-    assert isinstance(store.engine, RedisEngine)
-    path: str = store.engine.database.client.connection_pool.connection_kwargs["path"]
-    return path

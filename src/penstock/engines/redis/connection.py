@@ -12,6 +12,7 @@ from redis.retry import Retry
 
 from penstock.domain.errors import (
     DiskError,
+    EngineTooOld,
     InvalidInput,
     NotAStore,
     PenstockError,
@@ -24,10 +25,10 @@ from penstock.domain.errors import (
 from penstock.domain.identity import SALT_BITS
 from penstock.domain.policy import Policy
 from penstock.domain.refusals import no_group, no_queue
-from penstock.engines.redis import notices, refusals
+from penstock.engines.redis import library, notices, refusals
 from penstock.engines.redis.drafts import policy_text
 from penstock.engines.redis.durability import Durability
-from penstock.engines.redis.nodes import Nodes
+from penstock.engines.redis.nodes import Nodes, had_no_effect
 
 _pack = msgspec.msgpack.Encoder().encode
 # Verbs after which another call may find more to do, so that waiting calls look again.
@@ -41,8 +42,8 @@ STORE_WRITES = frozenset(("record", "claim_sweep"))
 # Verbs with the same effect when they run twice, so that they are repeated after a lost reply.
 REPEATABLE = frozenset(("settle", "ack_all", "extend", "heartbeat", "keep_traces", "discard"))
 _READS = frozenset(("HGET", "HMGET", "HEXISTS", "HGETALL", "HKEYS", "SMEMBERS", "PUBLISH", "SADD"))
-# What the server says when it cannot run a call for now, by the first word of its error.
-_UNAVAILABLE = ("BUSY", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "NOREPLICAS", "UNBLOCKED")
+# The error of a function that runs a command which the user may not.
+_LACKS_RIGHT = "The user executing the script can't"
 LIBRARY_ERRORS = (redis.exceptions.RedisError, redis.exceptions.RedisClusterException)
 _UNREACHABLE = (
     redis.exceptions.ConnectionError,
@@ -123,6 +124,7 @@ class RedisDatabase:
         self, verb: str, key: str, queue: str, given: dict[str, Any], payloads: Sequence[bytes], waits: bool = False
     ) -> Any:
         now = "" if self.clock is None else str(self.clock())
+        given["version"] = library.VERSION
         if self.nodes.is_cluster:
             given["cluster"] = True
         words = ("FCALL", f"penstock_{verb}", 1, key, now, _pack(given), *payloads)
@@ -141,6 +143,12 @@ class RedisDatabase:
         return reply
 
     def _refused(self, queue: str, code: str, values: list[Any]) -> PenstockError:
+        if code == "VERSION":
+            return self._other_version(values[0])
+        if code == "FOREIGN_KEY":
+            return self._foreign_key(values[0].decode())
+        if code == "NO_RIGHT":
+            return self._missing_right(f"no permission to {values[0].decode()}")
         if code == "NO_QUEUE":
             return no_queue(queue, self.queue_names())
         if code == "NO_GROUP":
@@ -231,10 +239,12 @@ class RedisDatabase:
         word = text.partition(" ")[0]
         if isinstance(error, redis.exceptions.AuthenticationError | redis.exceptions.AuthorizationError):
             return StoreUnavailable(f"{self.name}: the server refused the login: {text}")
-        if isinstance(error, redis.exceptions.NoPermissionError) or word == "NOPERM":
-            return StoreReadOnly(f"{self.name}: the user lacks a right: {text}; docs/redis-engine.md lists the rights")
+        if isinstance(error, redis.exceptions.NoPermissionError) or word == "NOPERM" or _LACKS_RIGHT in text:
+            return self._missing_right(text)
         if "Function not found" in text:
             return SchemaMissing(f"{self.name} has no functions of Penstock: run penstock migrate")
+        if "unknown command" in text:
+            return EngineTooOld(f"{self.name}: {text}: Penstock needs Redis 7.0 or Valkey 8")
         if isinstance(error, redis.exceptions.OutOfMemoryError) or word == "OOM":
             return StoreFull(f"{self.name}: the server has reached maxmemory: {text}")
         if isinstance(error, redis.exceptions.ReadOnlyError) or word == "READONLY":
@@ -243,9 +253,24 @@ class RedisDatabase:
             return DiskError(f"{self.name}: the server cannot write to its disk: {text}")
         if word == "WRONGTYPE" or "WRONGTYPE" in text:
             return NotAStore(f"{self.name}: a key with the prefix {self.prefix!r} is not one of Penstock: {text}")
-        if isinstance(error, _UNREACHABLE) or word in _UNAVAILABLE:
+        if had_no_effect(error):
+            return StoreUnavailable(f"{self.name} does not run calls now: {text}")
+        if isinstance(error, _UNREACHABLE):
             return StoreUnavailable(f"{self.name} cannot be reached: {text}")
         return StoreError(f"{self.name}: {text}")
+
+    def _missing_right(self, text: str) -> StoreError:
+        return StoreReadOnly(f"{self.name}: the user lacks a right: {text}; docs/redis-engine.md lists the rights")
+
+    def _foreign_key(self, key: str) -> StoreError:
+        return NotAStore(
+            f"{self.name}: the key {key!r} exists and is not one of Penstock: rename it, or choose another prefix"
+        )
+
+    def _other_version(self, version: int) -> StoreError:
+        if version > library.VERSION:
+            return library.too_new(self.name, version)
+        return SchemaMissing(f"{self.name} has functions of version {version}: run penstock migrate")
 
 
 def pairs_of(found: Any) -> Iterable[tuple[Any, Any]]:

@@ -118,10 +118,14 @@ class RedisEngine(BatchCalls, InspectionCalls, PipelineCalls):
         return count
 
     def delete(self, queue: str) -> int:
-        users = [one.name for one in schedules.every(self.database) if one.queue == queue]
-        if users and self.database.has(queue):
-            raise refusals.queue_scheduled(queue, sorted(users))
-        count: int = self.database.write("delete", queue, **self._chance())
+        """Schedules are in a slot of their own: the call is made again if one was declared meanwhile."""
+        count: int | None = None
+        while count is None:
+            mark = schedules.mark_of(self.database, queue)
+            users = [one.name for one in schedules.every(self.database) if one.queue == queue]
+            if users and self.database.has(queue):
+                raise refusals.queue_scheduled(queue, sorted(users))
+            count = self.database.write("delete", queue, scheduled=mark, **self._chance())
         return count
 
     def _chance(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from functools import cache
 from importlib.resources import files
 
 from penstock.domain import reasons
+from penstock.domain.errors import SchemaTooNew
 
 NAME = "penstock"
 # The version of the functions and of the keys they write. A server may hold functions of one version only.
@@ -26,6 +27,10 @@ def source() -> str:
     # Each file is a block of its own: a chunk of Lua may have 200 local variables.
     blocks = [f"do\n{text}end" for text in others]
     return "\n".join([f"#!lua name={NAME}", f"local VERSION = {VERSION}", _reasons(), first, *blocks])
+
+
+def too_new(store: str, version: int) -> SchemaTooNew:
+    return SchemaTooNew(f"{store} has functions of version {version}: this Penstock knows version {VERSION}")
 
 
 def _reasons() -> str:

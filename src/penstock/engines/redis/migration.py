@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from penstock.domain.errors import EngineTooOld, SchemaTooNew, StoreReadOnly
+from penstock.domain.errors import EngineTooOld, StoreReadOnly
 from penstock.engines.redis import library
 from penstock.engines.redis.connection import LIBRARY_ERRORS, RedisDatabase, pairs_of, text_of
 
@@ -23,10 +23,7 @@ def migrate(database: RedisDatabase) -> list[str]:
     for source in loaded.values():
         found = _VERSION.search(source)
         if found is not None and int(found.group(1)) > library.VERSION:
-            raise SchemaTooNew(
-                f"{database.name} has functions of version {found.group(1)}: "
-                f"this Penstock knows version {library.VERSION}"
-            )
+            raise library.too_new(database.name, int(found.group(1)))
     lacking = [node for node, source in loaded.items() if source != library.source()]
     for node in lacking:
         _load(database, node)

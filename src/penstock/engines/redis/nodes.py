@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import redis
 
 from penstock.domain.errors import InvalidUrl
+
+# First words of errors of a server that runs nothing for now: the call had no effect and is made again.
+_NOT_NOW = ("BUSY", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "NOREPLICAS")
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.01, 0.5
 
 
 class Nodes(Protocol):
@@ -35,18 +40,18 @@ class Nodes(Protocol):
 class SingleServer:
     is_cluster = False
 
-    def __init__(self, client: redis.Redis, name: str) -> None:
+    def __init__(self, client: redis.Redis, name: str, busy_seconds: float) -> None:
         self._client: Any = client
         self._name = name
+        self._busy_seconds = busy_seconds
         self._is_checked = False
 
     def execute(self, key: str, words: Sequence[Any], *, is_repeatable: bool = False) -> Any:
-        self._check()
-        return self._client.execute_command(*words)
+        return self._patiently(lambda: self._client.execute_command(*words))
 
     def execute_all(self, key: str, commands: Sequence[Sequence[Any]], *, is_repeatable: bool = False) -> list[Any]:
-        self._check()
-        return pipelined(self._client, commands)
+        replies = self._patiently(lambda: _begun(self._client, commands))
+        return _raised(replies)
 
     def each(self, *words: Any) -> list[tuple[str, Any]]:
         return [(self._name, self.execute("", words))]
@@ -61,6 +66,23 @@ class SingleServer:
     def close(self) -> None:
         self._client.close()
 
+    def _patiently(self, call: Callable[[], Any]) -> Any:
+        """Make a call, again and again for `busy_seconds` if the server refuses to run it for now."""
+        deadline, pause = time.monotonic() + self._busy_seconds, _FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                self._check()
+                return call()
+            except redis.exceptions.ReadOnlyError:
+                # A primary may have taken over under the same name: connect again with the next call.
+                self._client.connection_pool.disconnect()
+                raise
+            except redis.exceptions.RedisError as error:
+                if not had_no_effect(error) or time.monotonic() + pause > deadline:
+                    raise
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
     def _check(self) -> None:
         """Refuse a node of a cluster before the first call: it would run the calls of its own slots, and no others."""
         if self._is_checked:
@@ -74,11 +96,28 @@ class SingleServer:
         self._is_checked = True
 
 
+def had_no_effect(error: Exception) -> bool:
+    """Whether the server refused to run the call for now, or is no longer the primary that a sentinel named."""
+    return str(error).partition(" ")[0] in _NOT_NOW or (
+        isinstance(error, redis.exceptions.ConnectionError)
+        and isinstance(error.__context__, redis.exceptions.ReadOnlyError)
+    )
+
+
 def pipelined(client: redis.Redis, commands: Sequence[Sequence[Any]]) -> list[Any]:
+    return _raised(_begun(client, commands))
+
+
+def _begun(client: redis.Redis, commands: Sequence[Sequence[Any]]) -> list[Any]:
+    """Replies and errors of commands; an error of the first is raised."""
     pipeline: Any = client.pipeline(transaction=False)
     for words in commands:
         pipeline.execute_command(*words)
     replies: list[Any] = pipeline.execute(raise_on_error=False)
+    return [*_raised(replies[:1]), *replies[1:]]
+
+
+def _raised(replies: list[Any]) -> list[Any]:
     for reply in replies:
         if isinstance(reply, Exception):
             raise reply

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random as random_module
 from collections.abc import Callable
-from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
 import redis
 from redis.cluster import ClusterNode, RedisCluster
+from redis.sentinel import Sentinel
 
 from penstock.domain.errors import InvalidUrl
 from penstock.domain.validation import check_seconds, shown
@@ -19,7 +21,10 @@ from penstock.engines.redis.nodes import Nodes, SingleServer
 
 PREFIX = "penstock"
 PORT = 6379
-CLUSTER = "+cluster"
+SENTINEL_PORT = 26379
+CLUSTER, SENTINEL = "+cluster", "+sentinel"
+# Parameters of a URL of Sentinel: the login at the sentinels themselves.
+_SENTINEL_LOGIN = {"sentinel_username": "username", "sentinel_password": "password"}
 # How long a call waits for the disk or the replicas.
 CONFIRM_SECONDS = 5
 _OWN = ("prefix", "durability", "confirm_seconds")
@@ -41,9 +46,12 @@ def open_redis(
     if not prefix or "{" in prefix or "}" in prefix:
         raise InvalidUrl(f"prefix {shown(prefix)} must be a text without braces: it begins the name of every key")
     durability = parse(own.get("durability", "memory"), own.get("confirm_seconds", str(CONFIRM_SECONDS)))
-    connect = _cluster if parts.scheme.endswith(CLUSTER) else _single
     try:
-        name, nodes = connect(parts, f"?{urlencode(options)}" if options else "", busy_seconds, durability)
+        if parts.scheme.endswith(SENTINEL):
+            name, nodes = _through_sentinels(parts, options, busy_seconds, durability)
+        else:
+            connect = _cluster if parts.scheme.endswith(CLUSTER) else _single
+            name, nodes = connect(parts, f"?{urlencode(options)}" if options else "", busy_seconds, durability)
     except ValueError as error:
         raise InvalidUrl(f"not a URL of a Redis store: {error}") from None
     return RedisEngine(RedisDatabase(nodes, name, prefix, clock, random, durability))
@@ -60,7 +68,41 @@ def _single(parts: SplitResult, query: str, busy_seconds: float, durability: Dur
     )
     where = parts.path if scheme == "unix" else f"{parts.hostname or 'localhost'}:{parts.port or PORT}"
     name = f"the Redis store at {where}"
-    return name, SingleServer(client, name)
+    return name, SingleServer(client, name, busy_seconds)
+
+
+def _through_sentinels(
+    parts: SplitResult, options: dict[str, str], busy_seconds: float, durability: Durability
+) -> tuple[str, Nodes]:
+    """A client that asks the sentinels for the primary whenever it connects."""
+    service, _, database = parts.path.strip("/").partition("/")
+    login, _, hosts = parts.netloc.rpartition("@")
+    if not service or not hosts or not (database or "0").isdigit():
+        raise InvalidUrl(
+            "a URL of Sentinel is redis+sentinel://host1:26379,host2:26379/NAME/0, with NAME of the primary"
+        )
+    there = {_SENTINEL_LOGIN[name]: options.pop(name) for name in _SENTINEL_LOGIN if name in options}
+    if options:
+        raise InvalidUrl(f"a URL of Sentinel has no parameter {shown(min(options))}")
+    both: dict[str, Any] = {
+        "socket_timeout": busy_seconds + durability.confirm_seconds,
+        "socket_connect_timeout": busy_seconds,
+        "retry": no_retry(),
+        "ssl": parts.scheme.startswith("rediss"),
+        "protocol": 2,
+    }
+    username, _, password = login.partition(":")
+    named = [urlsplit(f"//{host}") for host in hosts.split(",")]
+    sentinels = Sentinel(  # type: ignore[no-untyped-call]  # the library has no types here
+        [(one.hostname or "localhost", one.port or SENTINEL_PORT) for one in named],
+        sentinel_kwargs={**both, **there},
+        db=int(database or "0"),
+        username=unquote(username) or None,
+        password=unquote(password) or None,
+        **both,
+    )
+    name = f"the Redis store at {service} of the sentinels {hosts}"
+    return name, SingleServer(sentinels.master_for(service), name, busy_seconds)  # type: ignore[no-untyped-call]  # the library has no types here
 
 
 def _cluster(parts: SplitResult, query: str, busy_seconds: float, durability: Durability) -> tuple[str, Nodes]:

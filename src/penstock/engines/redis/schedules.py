@@ -74,7 +74,14 @@ def put(
             if (old.cron, old.timezone) == (cron, timezone) or old.paused:
                 new = msgspec.structs.replace(new, next_at=old.next_at)
         if _change(engine.database, name, before, new):
+            engine.database.command("HSET", engine.database.queue_key(queue), "scheduled", uuid.uuid4().hex)
             return _shown(name, new)
+
+
+def mark_of(database: RedisDatabase, queue: str) -> str:
+    """A text that changes with every schedule that is declared for the queue."""
+    mark: bytes | None = database.command("HGET", database.queue_key(queue), "scheduled")
+    return "" if mark is None else mark.decode()
 
 
 def _get(database: RedisDatabase, name: str) -> bytes:

@@ -98,6 +98,9 @@ local function verb(name, handler, flags)
         floor, min, max, format = math.floor, math.min, math.max, string.format
         local now = clock(args[1])
         local given = unpacked(args[2])
+        if given.version ~= VERSION then
+            return { "!", "VERSION", VERSION }
+        end
         creation, created = given.create, {}
         chance, id_bits = given.random or 0, given.bits or 0
         in_cluster, posted = given.cluster or false, {}

@@ -14,7 +14,7 @@ function messages.drafts(given, args, from)
 end
 
 -- Leave out ticks of a schedule that the queue has had, even if their messages are gone: a sweep that stalls before it
--- sends may be overtaken by another one.
+-- sends may be overtaken by another one. Return the field that holds the last tick, and its new value.
 local function leave_out_ticks(queue, plan, ticks)
     local field = "tick:" .. ticks.schedule
     local since, last = (call("HGET", queue.key, field) or "0:0"):match("^(%d+):(%d+)$")
@@ -26,17 +26,22 @@ local function leave_out_ticks(queue, plan, ticks)
             since, last = ticks.since, tick
         end
     end
-    call("HSET", queue.key, field, whole(since) .. ":" .. whole(last))
+    return field, whole(since) .. ":" .. whole(last)
 end
 
 function messages.send(key, now, given, args)
     local queue = queues.ensure(key, now)
     local drafts = messages.drafts(given, args, 3)
     local plan = messages.check(queue, drafts, given.is_checked)
+    local field, last
     if given.ticks then
-        leave_out_ticks(queue, plan, given.ticks)
+        field, last = leave_out_ticks(queue, plan, given.ticks)
     end
-    return { queue.now, queue.salt, messages.put(queue, drafts, plan) }
+    local sent = messages.put(queue, drafts, plan)
+    if field then
+        call("HSET", queue.key, field, last)
+    end
+    return { queue.now, queue.salt, sent }
 end
 
 local function check_size(queue, payload)

@@ -40,6 +40,47 @@ function queues.get(key, now)
     return queue
 end
 
+-- -- creation -----------------------------------------------------------------------------------------------------
+
+queues.OWN_KEYS = {
+    ":log", ":ln", ":h", ":hp", ":hd", ":hx", ":hl", ":id", ":ad", ":a", ":as", ":ar", ":ae", ":kp", ":kz", ":wz",
+    ":mk", ":rm", ":rw", ":ex", ":dl", ":b", ":bn", ":bs", ":bv",
+}
+local FIRST_KEYS = { ":gs", ":sg", ":r0:0", ":g1", ":le1", ":lx1", ":c1", ":t1", ":s1", ":d1", ":dz1", ":co1" }
+-- Commands that write. A user who lacks one of them would leave a call half done.
+local WRITES = { "HSET", "HDEL", "HINCRBY", "ZADD", "ZREM", "ZREMRANGEBYSCORE", "XADD", "XDEL", "XTRIM", "RPUSH" }
+
+-- Refuse a queue whose keys exist already, or a user who may not write them.
+local function check_creation(key)
+    local wanted = {}
+    for _, suffixes in ipairs({ queues.OWN_KEYS, FIRST_KEYS }) do
+        for _, suffix in ipairs(suffixes) do
+            wanted[#wanted + 1] = key .. suffix
+        end
+    end
+    if call("EXISTS", unpack(wanted)) > 0 then
+        for _, own in ipairs(wanted) do
+            if call("EXISTS", own) > 0 then
+                refuse("FOREIGN_KEY", own)
+            end
+        end
+    end
+    for _, command in ipairs(WRITES) do
+        if not redis.acl_check_cmd(command, key, "1", "1", "1") then
+            refuse("NO_RIGHT", command:lower())
+        end
+    end
+    for _, command in ipairs({ "DEL", "UNLINK" }) do
+        if not redis.acl_check_cmd(command, key) then
+            refuse("NO_RIGHT", command:lower())
+        end
+    end
+    local channel = key:sub(1, key:find("{q:", 1, true) - 1) .. ":dead"
+    if not redis.acl_check_cmd("PUBLISH", channel, "1") then
+        refuse("NO_RIGHT", "publish to " .. channel)
+    end
+end
+
 -- Find the queue, or create it on first use. The caller registers its name before, so that every sweep finds it.
 function queues.ensure(key, now)
     local queue = queues.find(key, now)
@@ -51,6 +92,7 @@ function queues.ensure(key, now)
     if not (creation and creation.names[name]) then
         refuse("NEW_QUEUE", name)
     end
+    check_creation(key)
     -- Numbers of an earlier queue of the name are not given out again: readers may have kept them.
     local numbers = call("HMGET", key, "last", "entry", "batch")
     call("HSET", key, "policy", creation.policy, "created_at", whole(now), "salt", creation.salt,
@@ -123,13 +165,24 @@ function groups.get(queue, name)
     return group
 end
 
+function groups.check_creation(group)
+    for _, key in ipairs({ group.key, group.leases, group.lease_ends, group.cursors, group.tracked, group.skips,
+            group.letters, group.letter_times, group.consumers }) do
+        if call("EXISTS", key) > 0 then
+            refuse("FOREIGN_KEY", key)
+        end
+    end
+end
+
 -- Find the group, or create it on first use. What ended while it was held has ended in every group.
 function groups.ensure(queue, name)
     local group = groups.find(queue, name)
     if group then
         return group
     end
-    local id = whole(queues.next(queue, "group"))
+    local id = whole(tonumber(call("HGET", queue.key, "group") or 0) + 1)
+    groups.check_creation(group_of(queue, name, id))
+    call("HSET", queue.key, "group", id)
     call("HSET", queue.key .. ":gs", name, id)
     call("HSET", queue.key .. ":g" .. id, "used_at", whole(queue.now))
     queue.groups[name] = nil

@@ -154,10 +154,6 @@ end
 -- -- queues -------------------------------------------------------------------------------------------------------
 
 local OUTCOMES = { "succeeded", "rejected", "failed", "lease_expired", "expired", "cancelled" }
-local OWN_KEYS = {
-    ":log", ":ln", ":h", ":hp", ":hd", ":hx", ":hl", ":id", ":ad", ":a", ":as", ":ar", ":ae", ":kp", ":kz", ":wz",
-    ":mk", ":rm", ":rw", ":ex", ":dl", ":b", ":bn", ":bs", ":bv",
-}
 
 -- How many messages a flush would remove.
 function removal.count(queue)
@@ -208,7 +204,7 @@ function removal.flush_queue(queue)
     for _, lane in ipairs(log.lanes(queue)) do
         call("UNLINK", queue.key .. ":r" .. lane.name)
     end
-    for _, suffix in ipairs(OWN_KEYS) do
+    for _, suffix in ipairs(queues.OWN_KEYS) do
         call("UNLINK", queue.key .. suffix)
     end
     queue.trimmed, queue.held, queue.lanes, queue.groups = queue.last, 0, nil, nil
@@ -238,8 +234,12 @@ function removal.clear(key, now)
 end
 
 -- Remove the queue itself. The numbers it gave out stay, so that a new queue of the name does not give them out again.
-function removal.delete(key, now)
+-- Answer nothing when a schedule of the queue was declared since the caller looked for schedules.
+function removal.delete(key, now, given)
     local queue = queues.get(key, now)
+    if (call("HGET", key, "scheduled") or "") ~= given.scheduled then
+        return false
+    end
     local named = {}
     for _, group in ipairs(groups.every(queue)) do
         for _, name in ipairs(call("HKEYS", group.consumers)) do

@@ -4,7 +4,8 @@
 -- `history_seconds`, the log is trimmed up to it. Dead letters and retries keep their message and its audit.
 
 local MARKS_PER_HISTORY = 100
-local AT_ONCE = 10000
+-- Messages that one call trims.
+local AT_ONCE = 2 * STEPS
 local LOOK_BACK = 60 * 1000000
 
 -- Groups that hold back trimming: those used recently, and always the primary group.
