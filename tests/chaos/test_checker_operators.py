@@ -94,6 +94,31 @@ def test_a_follower_does_not_read_again_what_it_read_between_the_copy_and_the_re
     assert {one.law for one in check(script.sorted())} == {"law 8: a follower misses nothing"}
 
 
+def test_a_message_that_was_removed_between_the_copy_and_the_restore_was_not_ready() -> None:
+    """Seed 450 on PostgreSQL."""
+    script = Script()
+    script.send(1, "better")
+    script.send(1.1, "worse", priority=2)
+    script.note("restore", 6, since=3_000_000)
+    script.act(4, "remove", "better")
+    script.receive(5, ("worse", 2, 1))
+    script.receive(7, ("better", 3, 1))
+    assert check(script.sorted()) == []
+    script.events = [one for one in script.events if one["op"] != "remove"]
+    assert {one.law for one in check(script.sorted())} == {"order: better priorities first"}
+
+
+def test_the_last_message_of_a_batch_may_be_read_while_the_copy_is_made() -> None:
+    """Seed 412 on PostgreSQL."""
+    script = restored()
+    script.send(1, "end-n", "abort-n", kind="killed", batch="n", conditional=True)
+    script.batch(2, "start", "n", state="running")
+    assert {one.law for one in check(script.sorted())} == {"law 9: a batch ends"}
+    script.receive(3.1, ("end-n", 9, 1))
+    script.settle(3.2, "end-n", 9)
+    assert check(script.sorted()) == []
+
+
 def redrive_what_was_acked() -> Script:
     script = redriven()
     for event in script.events:

@@ -14,7 +14,7 @@ import penstock
 from penstock.chaos.run import RunOptions, Verdict, run
 from penstock.cli.program import app
 
-SECONDS = 8
+SECONDS = 6
 
 
 def judged(verdict: Verdict) -> str:

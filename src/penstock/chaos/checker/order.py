@@ -77,7 +77,7 @@ def _untouched(timeline: Timeline, queue: str, group: str) -> list[tuple[SentMes
     for sent in timeline.sent.values():
         several = timeline.delivered.get((queue, group, sent.message)) if sent.queue == queue else None
         plain = sent.is_ok and not sent.delay and sent.ttl is None and sent.batch is None
-        if several and plain and timeline.revivals(several[0].place):
+        if several and (timeline.revivals(several[0].place) or timeline.removal(queue, sent.message)):
             continue
         if several and plain and several[0].attempt == 1 and sent.answered is not None:
             found.append((sent, several[0].asked))
