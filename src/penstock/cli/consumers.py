@@ -13,8 +13,8 @@ from penstock.cli.format import cell, duration, plural, sentence, table
 from penstock.cli.options import Group, Limit, QueueName, QueueNames
 from penstock.cli.session import CliSession, known_group, known_queue
 from penstock.client.queue import MAX_LIMIT
+from penstock.domain.control_characters import escape_controls
 from penstock.domain.errors import InvalidInput, NotFound
-from penstock.domain.escaping import escape_controls
 from penstock.domain.results import ConsumerInfo, LeaseInfo, processes_of
 from penstock.domain.timestamps import to_time
 from penstock.domain.validation import check_integer, check_name, nearest, shown

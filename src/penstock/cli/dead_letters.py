@@ -10,7 +10,7 @@ from penstock.cli.format import cell, escaped, moment, plural, preview, sentence
 from penstock.cli.options import Group, Limit, MessageIds, Outcome, QueueName, Yes
 from penstock.cli.session import CliSession, confirmed, known_group
 from penstock.client.queue import MAX_LIMIT
-from penstock.domain.escaping import escape_controls
+from penstock.domain.control_characters import escape_controls
 from penstock.domain.identity import check_id
 from penstock.domain.results import DeadLetter
 from penstock.domain.validation import shown

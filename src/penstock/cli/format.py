@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.tables import TerminalTable
-from penstock.domain.escaping import escape_controls as escape
+from penstock.domain.control_characters import escape_controls as escape
 
 NONE = "-"
 # Tables show the beginning of a payload; --json has all of it.

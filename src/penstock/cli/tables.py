@@ -12,7 +12,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Column, Table
 from rich.text import Text
 
-from penstock.domain.escaping import escape_controls
+from penstock.domain.control_characters import escape_controls
 
 # A column of text is not made narrower than this while another column can be left out instead.
 NARROWEST_TEXT = 10

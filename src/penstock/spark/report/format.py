@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from datetime import datetime
 
-from penstock.domain.escaping import escape_controls
+from penstock.domain.control_characters import escape_controls
 
 NOTHING = "–"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.servers.clients.polling import until
 from tests.servers.clients.processes import PenstockServer
 from tests.servers.clients.redis_cases.case import Case, entries, ids, pairs, values
-from tests.servers.clients.redis_cases.test_adding import number
+from tests.servers.clients.redis_cases.test_entries import number
 from tests.servers.clients.wire import Wire
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from tests.servers.clients.redis_cases.case import Case, entries, ids, values
-from tests.servers.clients.redis_cases.test_adding import LAST_ID, number
+from tests.servers.clients.redis_cases.test_entries import LAST_ID, number
 
 
 def test_count_bounds_a_range(case: Case) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.domain.escaping import escape_controls
+from penstock.domain.control_characters import escape_controls
 from penstock.domain.message import JSON
 from penstock.domain.results import GroupStats
 from penstock.servers.http.dashboard import figures

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from penstock.domain.escaping import escape_controls
+from penstock.domain.control_characters import escape_controls
 from penstock.domain.message import JSON
 
 SHOWN_BYTES = 64 * 1024

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 import penstock
-from penstock.domain.escaping import escape_controls
+from penstock.domain.control_characters import escape_controls
 from penstock.servers.access import Right
 from penstock.servers.http import auth
 from penstock.servers.http.auth import Identity

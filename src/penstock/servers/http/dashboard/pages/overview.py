@@ -8,7 +8,7 @@ from typing import NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from penstock.domain.escaping import escape_controls
+from penstock.domain.control_characters import escape_controls
 from penstock.domain.results import GroupStats, unread_primary_group
 from penstock.servers.access import Right
 from penstock.servers.http.auth import Identity, identity_of
