@@ -82,6 +82,25 @@ def test_messages_in_a_segment_that_was_thought_to_be_empty_are_delivered_once()
             assert payloads(queue) == []
 
 
+def test_messages_whose_entries_were_deleted_too_early_are_told_and_not_delivered_again() -> None:
+    """Rotation destroyed the claims and steps of messages that another group had not read yet."""
+    with earlier_store(STEPS) as (url, connection):
+        send(connection, 0, "acked 1", "acked 2")
+        receive(connection, 1, 1, 1, 2)
+        connection.execute("truncate penstock.claim, penstock.step")
+        connection.execute("update penstock.segment set sealed = null where segment = 0")
+        send(connection, 1, "third")
+        receive(connection, 1, 2, 3, 3)
+        send(connection, 1, "fourth")
+        with penstock.connect(url) as store:
+            store.migrate()
+            [finding] = [check for check in store.doctor() if "passed by group" in check.finding]
+            assert (finding.name, finding.level) == ("lost entries", "warning")
+            assert "2 messages of queue 'orders'" in finding.finding
+            assert not any(repair.done for repair in store.repair())
+            assert payloads(store.queue("orders")) == ["fourth"]
+
+
 def test_two_claims_with_one_number_do_not_stop_it() -> None:
     """The server crashed, and the current segment went back: the cursor was looked for where it was not."""
     with earlier_store(STEPS) as (url, connection):

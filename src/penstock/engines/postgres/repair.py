@@ -27,6 +27,7 @@ def find(database: Database, choices: Choices = flaws.NOTHING_CHOSEN) -> list[Fl
         *_sequences(database),
         *_locks(database, choices),
         *_lost(database),
+        *_lost_entries(database),
         *_batches(database, choices),
     ]
 
@@ -58,6 +59,17 @@ def _lost(database: Database) -> Iterator[Flaw]:
         )
         action = f"{count} messages of queue {shown(queue)} are ready in group {shown(group)}"
         yield Flaw("lost messages", "error", finding, action, partial(database.rows, SQL.recover_lost, (queue, group)))
+
+
+def _lost_entries(database: Database) -> Iterator[Flaw]:
+    """They may have been processed, so that to deliver them again is a decision."""
+    for queue, group, count in database.rows(SQL.lost_entries):
+        finding = (
+            f"{count} messages of queue {shown(queue)} were passed by group {shown(group)}, and the entries that say "
+            "how are gone: an earlier version deleted them too early"
+        )
+        advice = "nothing if they were processed; otherwise penstock seek, which delivers them again"
+        yield Flaw("lost entries", "warning", finding, "", None, advice)
 
 
 def _batches(database: Database, choices: Choices) -> Iterator[Flaw]:

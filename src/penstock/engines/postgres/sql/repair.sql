@@ -3,6 +3,7 @@
 select * from penstock.batch_start(%s, %s);
 select * from penstock.batch_cancel(%s, %s);
 select * from penstock.lost_messages();
+select * from penstock.lost_entries();
 select penstock.recover_lost(%s, %s);
 
 -- name: leaked_locks

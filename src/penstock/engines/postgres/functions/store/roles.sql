@@ -27,7 +27,7 @@ from (values
     ('penstock_admin',
         'declare remove trim flush clear delete_queue forget pause resume seek redrive purge sweep claim_sweep '
         'decide sweep_queue sweep_queues sweep_consumers delete_trimmed schedule_put schedule_pause schedule_run '
-        'schedule_fire unschedule record_facts create_queue_schema lost_messages recover_lost '
+        'schedule_fire unschedule record_facts create_queue_schema lost_messages recover_lost lost_entries '
         'create_message_schema drop_queue_schema drop_message_schema install_cron uninstall_cron')
 ) as rights (role, functions);
 
