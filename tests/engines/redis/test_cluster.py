@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -124,6 +125,47 @@ def test_a_send_to_a_batch_of_another_queue_that_was_cut_off_is_dropped_by_a_swe
         assert [one.json() for one in store.queue("orders").receive(limit=5)] == ["all done"]
 
 
+RIGHTS = [
+    "+fcall", "+function|load", "+function|list", "+info", "+config|get", "+publish", "+subscribe", "+ping", "+time",
+    "+wait", "+@read", "+@write", "+cluster|slots", "+command", "~rights*", "&rights:*",
+]  # fmt: skip
+
+
+def test_the_rights_of_the_documentation_are_enough() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "redis-engine.md").read_text()
+    assert [right for right in RIGHTS if right[0] == "+" and right not in page] == []
+    url = grant(RIGHTS)
+    with penstock.connect(f"{url}?prefix=rights&durability=replicas=1&confirm_seconds=60") as store:
+        assert store.migrate() == []
+        queue = store.queue("orders")
+        queue.send(1)
+        queue.receive()[0].ack()
+        store.sweep()
+        assert {check.name for check in store.doctor()} >= {"server", "schema", "replicas"}
+
+
+@pytest.mark.parametrize("right", ["+cluster|slots", "+command", "+fcall"])
+def test_a_missing_right_is_named(right: str) -> None:
+    url = grant([one for one in RIGHTS if one != right])
+    with penstock.connect(f"{url}?prefix=rights") as store:
+        with pytest.raises(penstock.StoreReadOnly, match=right.strip("+").partition("|")[0]):
+            store.queue("orders").send(1)
+
+
+def test_a_wrong_password_is_told() -> None:
+    url = grant(RIGHTS).replace(":right@", ":wrong@")
+    with penstock.connect(f"{url}?prefix=rights") as store:
+        with pytest.raises(penstock.StoreUnavailable, match="login"):
+            store.queue("orders").send(1)
+
+
+def grant(rights: list[str]) -> str:
+    """The URL of a user with these rights."""
+    for node in shared_cluster().nodes:
+        node.command("ACL", "SETUSER", "app", "reset", "on", ">right", *rights)
+    return shared_cluster().url.replace("://", "://app:right@")
+
+
 @pytest.mark.parametrize("change", ["start", "ack", "cancel"])
 def test_a_sweep_delivers_what_a_client_could_not(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The client ends between its call and the one that would tell the other queue."""
@@ -153,8 +195,10 @@ def test_a_sweep_delivers_what_a_client_could_not(change: str, monkeypatch: pyte
         assert [one.json() for one in orders.receive(limit=5)] == ["aborted" if change == "cancel" else "all done"]
 
 
-def test_a_slot_that_moves_under_load_loses_and_repeats_nothing() -> None:
-    with penstock.connect(fresh_cluster_store(), busy_seconds=60) as store:
+@pytest.mark.parametrize("durability", ["memory", "replicas=1"])
+def test_a_slot_that_moves_under_load_loses_and_repeats_nothing(durability: str) -> None:
+    url = f"{fresh_cluster_store()}&durability={durability}&confirm_seconds=60"
+    with penstock.connect(url, busy_seconds=60) as store:
         queue = store.queue("orders")
         sent: list[str] = []
         done: list[str] = []

@@ -22,12 +22,13 @@ from redis.exceptions import (
     ReadOnlyError,
     RedisClusterException,
     RedisError,
+    ResponseError,
     SlotNotCoveredError,
     TryAgainError,
 )
 
 from penstock.domain.errors import InvalidUrl
-from penstock.engines.redis.nodes import pipelined
+from penstock.engines.redis.nodes import begun, had_no_effect, raised
 
 PAUSE_SECONDS = 0.05
 # The server refused the command, so it took no effect: its slot moves, or its primary is about to be replaced.
@@ -57,13 +58,13 @@ class Cluster:
     def execute_all(self, key: str, commands: Sequence[Sequence[Any]], *, is_repeatable: bool = False) -> list[Any]:
         def attempt(client: Any) -> list[Any]:
             try:
-                return pipelined(client.get_redis_connection(client.get_node_from_key(key)), commands)
+                return begun(client.get_redis_connection(client.get_node_from_key(key)), commands)
             except (*_REFUSED, *_LOST):
                 _refresh(client, key)
                 raise
 
-        found: list[Any] = self._repeated(attempt, is_repeatable)
-        return found
+        # After the first command took effect, an error of a later one is no reason to repeat it.
+        return raised(self._repeated(attempt, is_repeatable))
 
     def each(self, *words: Any) -> list[tuple[str, Any]]:
         client = self._client()
@@ -103,25 +104,32 @@ class Cluster:
                 try:
                     self._made = self._make()
                 except RedisClusterException as error:
-                    if "Cluster mode is not enabled" in str(error):
+                    cause = _cause(error)
+                    if isinstance(cause, ResponseError) and "cluster support disabled" in str(cause):
                         raise InvalidUrl(
                             f"{self._name} is not a cluster: connect with redis:// to a single server"
                         ) from error
-                    raise _cause(error) from error
+                    raise cause from error
             return self._made
 
 
 def _may_repeat(error: Exception, is_repeatable: bool) -> bool:
     if isinstance(error, _FINAL):
         return False
-    if isinstance(error, _REFUSED) or isinstance(error.__context__, ConnectionRefusedError):
+    if isinstance(error, _REFUSED) or had_no_effect(error) or isinstance(error.__context__, ConnectionRefusedError):
         return True
     return is_repeatable and isinstance(error, _LOST)
 
 
-def _cause(error: Exception) -> Exception:
-    """The error of the last node that was tried, which says why: a wrong password, or nobody listens."""
-    return error.__cause__ if isinstance(error.__cause__, RedisError) else redis.exceptions.ConnectionError(str(error))
+def _cause(error: BaseException) -> Exception:
+    """The error of the last node that was tried, which says why: a wrong password, a missing right, or nobody
+    listens."""
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, RedisError):
+            return found
+        found = found.__cause__ or found.__context__
+    return redis.exceptions.ConnectionError(str(error))
 
 
 def _refresh(client: Any, key: str) -> None:

@@ -20,7 +20,7 @@ LATE_TICK = 120 * SECOND
 
 def examine(engine: RedisEngine) -> list[Check]:
     queues = engine.queues()
-    checks = [*_server(engine), *_durability(engine), *_memory(engine)]
+    checks = [*_server(engine), *_durability(engine), *_replicas(engine), *_memory(engine)]
     checks += flaws.checks(flaws_of(engine, flaws.NOTHING_CHOSEN))
     ask = _Answers(engine, [one.name for one in queues])
     checks += health.flow(ask, [(one, engine.stats(one.name)) for one in queues])
@@ -56,6 +56,19 @@ def _durability(engine: RedisEngine) -> Iterator[Check]:
         yield Check("durability", "warning", finding, "set appendfsync always, if that is too much")
     else:
         yield Check("durability", "ok", "appendfsync always: a call is on the disk when it returns")
+
+
+def _replicas(engine: RedisEngine) -> Iterator[Check]:
+    """A primary of a cluster without a replica takes its queues with it."""
+    if not engine.database.nodes.is_cluster:
+        return
+    counts = {node: info["connected_slaves"] for node, info in engine.database.each("INFO", "replication")}
+    alone = sorted(node for node, count in counts.items() if count == 0)
+    if alone:
+        finding = f"no replica follows {', '.join(alone)}: its queues are lost with it"
+        yield Check("replicas", "warning", finding, "add a replica: redis-cli --cluster add-node --cluster-slave")
+    else:
+        yield Check("replicas", "ok", f"every primary has a replica, {sum(counts.values())} in all")
 
 
 def _memory(engine: RedisEngine) -> Iterator[Check]:

@@ -50,8 +50,8 @@ class SingleServer:
         return self._patiently(lambda: self._client.execute_command(*words))
 
     def execute_all(self, key: str, commands: Sequence[Sequence[Any]], *, is_repeatable: bool = False) -> list[Any]:
-        replies = self._patiently(lambda: _begun(self._client, commands))
-        return _raised(replies)
+        replies = self._patiently(lambda: begun(self._client, commands))
+        return raised(replies)
 
     def each(self, *words: Any) -> list[tuple[str, Any]]:
         return [(self._name, self.execute("", words))]
@@ -104,20 +104,16 @@ def had_no_effect(error: Exception) -> bool:
     )
 
 
-def pipelined(client: redis.Redis, commands: Sequence[Sequence[Any]]) -> list[Any]:
-    return _raised(_begun(client, commands))
-
-
-def _begun(client: redis.Redis, commands: Sequence[Sequence[Any]]) -> list[Any]:
+def begun(client: redis.Redis, commands: Sequence[Sequence[Any]]) -> list[Any]:
     """Replies and errors of commands; an error of the first is raised."""
     pipeline: Any = client.pipeline(transaction=False)
     for words in commands:
         pipeline.execute_command(*words)
     replies: list[Any] = pipeline.execute(raise_on_error=False)
-    return [*_raised(replies[:1]), *replies[1:]]
+    return [*raised(replies[:1]), *replies[1:]]
 
 
-def _raised(replies: list[Any]) -> list[Any]:
+def raised(replies: list[Any]) -> list[Any]:
     for reply in replies:
         if isinstance(reply, Exception):
             raise reply
