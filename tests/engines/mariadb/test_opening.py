@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import penstock
+from penstock.engines.mariadb.pool import check_version
 from tests.engines.mariadb.server import fresh_database, own_connection, server
 
 SECRET = secrets.token_hex(8)
@@ -133,6 +134,45 @@ def test_tables_are_transactional_and_names_binary_whatever_the_servers_defaults
             store.queue(name).send(name.encode())
         assert [info.name for info in store.queues()] == ["A", "a", "a ", "å"]
         assert {check.level for check in store.doctor()} == {"ok"}
+
+
+def test_a_table_without_transactions_is_found(url: str, store: penstock.Store) -> None:
+    admin = own_connection(url, autocommit=True)
+    with admin.cursor() as cursor:
+        cursor.execute("alter table penstock_mark engine = MyISAM")
+        try:
+            [found] = [check for check in store.doctor() if check.level == "error"]
+        finally:
+            cursor.execute("alter table penstock_mark engine = InnoDB")
+    admin.close()
+    assert "table penstock_mark uses the storage engine MyISAM" in found.finding
+
+
+def test_a_database_of_another_character_set_takes_every_name_and_text() -> None:
+    name = f"latin_{secrets.token_hex(4)}"
+    admin = server().connect(autocommit=True)
+    with admin.cursor() as cursor:
+        cursor.execute(f"create database {name} character set latin1")
+    admin.close()
+    with penstock.connect(server().url(name)) as store:
+        store.migrate()
+        queue = store.queue("jörg 🚰")
+        queue.send("ß🚰", headers={"ключ": "値"}, address="ä")
+        [delivery] = queue.receive()
+        delivery.nak("ошибка 🚰", delay_seconds=0)
+        [delivery] = queue.receive()
+    assert (delivery.json(), delivery.headers, delivery.address) == ("ß🚰", {"ключ": "値"}, "ä")
+
+
+@pytest.mark.parametrize("version", ["10.5.29-MariaDB", "5.5.5-10.5.9-MariaDB-log", "8.0.35", "5.7.44-log", "newest"])
+def test_an_old_server_is_refused(version: str) -> None:
+    with pytest.raises(penstock.EngineTooOld, match=r"needs MariaDB 10\.6 or MySQL 8\.0\.36"):
+        check_version(version)
+
+
+@pytest.mark.parametrize("version", ["10.6.0-MariaDB", "5.5.5-10.11.6-MariaDB", "12.0.2-MariaDB", "8.0.36", "9.7.4-2"])
+def test_a_new_server_is_accepted(version: str) -> None:
+    check_version(version)
 
 
 @pytest.mark.parametrize(

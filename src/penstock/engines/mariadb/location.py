@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -10,6 +11,7 @@ from penstock.domain.validation import nearest, shown
 
 PORT = 3306
 PARAMETERS = ("unix_socket", "ssl_ca", "ssl_cert", "ssl_key", "ssl_verify", "connect_timeout")
+FILES = ("ssl_ca", "ssl_cert", "ssl_key")
 EXAMPLE = "mysql://user:password@host/database"
 
 
@@ -41,7 +43,7 @@ class ServerLocation(NamedTuple):
             arguments["unix_socket"] = given["unix_socket"]
         else:
             arguments.update(host=host, port=port)
-        for name in ("ssl_ca", "ssl_cert", "ssl_key"):
+        for name in FILES:
             if name in given:
                 arguments[name] = given[name]
         if given.get("ssl_verify") in ("1", "true"):
@@ -62,6 +64,9 @@ def parse(url: str) -> ServerLocation:
             raise InvalidUrl(f"unknown URL parameter {shown(name)}: this store has {known}{nearest(name, PARAMETERS)}")
     if not parameters.get("connect_timeout", "10").isdecimal():
         raise InvalidUrl(f"connect_timeout is a number of seconds, not {shown(parameters['connect_timeout'])}")
+    for name in FILES:
+        if name in parameters and not os.access(parameters[name], os.R_OK):
+            raise InvalidUrl(f"{name} names no file that can be read: {shown(parameters[name])}")
     database = unquote(parts.path.removeprefix("/"))
     if not database or "/" in database:
         raise InvalidUrl(f"the URL names no database: use one such as {EXAMPLE}")

@@ -40,6 +40,12 @@ def postgres(text: str) -> str:
     return "E'" + "".join(one if one.isprintable() else f"\\U{ord(one):08x}" for one in escaped) + "'"
 
 
+def mariadb(text: str) -> str:
+    """A literal that means the same in every `sql_mode`: hexadecimal, unless the text is plain words."""
+    is_plain = text.isascii() and text.replace(" ", "").replace("-", "").replace("_", "").isalnum()
+    return f"'{text}'" if is_plain else f"_utf8mb4 x'{text.encode().hex()}'"
+
+
 def sqlite(text: str) -> str:
     """SQLite has no escapes: invisible characters are concatenated as `char(n)`."""
     pieces: list[str] = []

@@ -129,6 +129,7 @@ def _environment() -> Environment:
         duration=figures.duration,
         moment=figures.moment,
         plural=figures.plural,
+        mariadb=quotes.mariadb,
         postgres=quotes.postgres,
         python=quotes.python,
         rate=figures.rate,
