@@ -21,8 +21,8 @@ RULES = (
     ),
     Rule(
         "SQLite: writes answer before they are on the disk",
-        "def write(self, queue: str | None = None, durable: bool = True) -> Write:",
-        "def write(self, queue: str | None = None, durable: bool = False) -> Write:",
+        "def write(self, queue: str | None = None, durable: bool = True, patient: bool = True) -> Write:",
+        "def write(self, queue: str | None = None, durable: bool = False, patient: bool = True) -> Write:",
         POWER,
     ),
     Rule(

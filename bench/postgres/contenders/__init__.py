@@ -6,21 +6,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from bench.postgres.contenders import node, penstock_queue, pgmq_queue, pgqueuer_queue, procrastinate_queue
-
-
-class Session(Protocol):
-    """One connection of one process."""
-
-    def send(self, count: int) -> None:
-        """Send this many messages, in one call if the contender can."""
-
-    def take(self, count: int) -> int:
-        """Receive up to this many and finish them; how many there were."""
-
-    def close(self) -> None: ...
+from bench.role import Session
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy
 
 import penstock
+from tests.conformance.clock import Clock
 from tests.engines.mariadb.server import await_lock_wait, own_connection, server
 
 
@@ -78,16 +79,105 @@ def test_a_connection_that_commits_by_itself_is_refused(url: str, queue: penstoc
 
 
 @pytest.mark.parametrize("level", ["repeatable read", "serializable"])
-def test_a_transaction_that_may_read_an_older_snapshot_is_refused(url: str, queue: penstock.Queue, level: str) -> None:
-    """It would send a second message with an id or an address that is live."""
+def test_a_send_with_an_address_is_refused_where_it_may_read_an_older_snapshot(
+    url: str, queue: penstock.Queue, level: str
+) -> None:
+    """It would send a second message with an address that is live."""
     connection = own_connection(url, init_command=f"set session transaction isolation level {level}")
     try:
         with pytest.raises(penstock.InvalidInput, match=f"this connection is {level.upper().replace(' ', '-')}"):
-            queue.send(b"1", transaction=connection)
+            queue.send(b"1", address="a", transaction=connection)
         connection.rollback()
     finally:
         connection.close()
     assert queue.receive() == []
+
+
+def test_a_serializable_transaction_is_refused(url: str, queue: penstock.Queue) -> None:
+    """Its read of the policy would lock the queue."""
+    connection = own_connection(url, init_command="set session transaction isolation level serializable")
+    try:
+        with pytest.raises(penstock.InvalidInput, match="this connection is SERIALIZABLE, in which reads lock"):
+            queue.send(b"1", transaction=connection)
+    finally:
+        connection.close()
+
+
+def test_the_servers_default_isolation_is_enough_for_a_plain_send(url: str, queue: penstock.Queue) -> None:
+    connection = own_connection(url, init_command="set session transaction isolation level repeatable read")
+    sent = "11111111-1111-4111-8111-111111111111"
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("select count(*) from penstock_queue")
+        queue.send(b"1", id=sent)
+        assert queue.send(b"again", id=sent, transaction=connection) == sent
+        queue.send(b"2", transaction=connection)
+        connection.commit()
+    finally:
+        connection.close()
+    assert [one.payload for one in queue.receive(limit=10)] == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("look", ["find", "peek", "stats", "browse", "queues", "receive"])
+def test_every_verb_sees_a_message_once_its_sender_has_committed(url: str, store: penstock.Store, look: str) -> None:
+    """Also as the first message of a queue that did not exist."""
+    connection = own_connection(url)
+    queue = store.queue("orders")
+    try:
+        message_id = queue.send({"n": 1}, transaction=connection, headers={"a": "b"}, created_by="me")
+        assert store.queues() == []
+        connection.commit()
+    finally:
+        connection.close()
+    match look:
+        case "find":
+            message = queue.find(message_id)
+            assert (message.json(), message.headers, message.created_by) == ({"n": 1}, {"a": "b"}, "me")
+        case "peek":
+            assert [one.id for one in queue.peek()] == [message_id]
+        case "stats":
+            assert queue.stats("default").total == 1
+        case "browse":
+            assert [one.id for one in store.engine.browse("orders", 0, None, 10)] == [message_id]
+        case "queues":
+            assert [one.name for one in store.queues()] == ["orders"]
+        case _:
+            assert [one.id for one in queue.receive()] == [message_id]
+
+
+def test_delay_and_time_to_live_count_from_the_send(url: str) -> None:
+    clock = Clock()
+    with penstock.connect(url, clock=clock) as store:
+        queue = store.queue("orders")
+        queue.send(b"0")
+        connection = own_connection(url)
+        try:
+            late = queue.send(b"expired", ttl_seconds=5, transaction=connection)
+            queue.send(b"due", delay_seconds=5, transaction=connection)
+            queue.send(b"held", delay_seconds=15, transaction=connection)
+            clock.advance(seconds=10)
+            connection.commit()
+        finally:
+            connection.close()
+        store.sweep()
+        assert [letter.id for letter in queue.dead_letters()] == [late]
+        assert [one.payload for one in queue.receive(limit=10)] == [b"0", b"due"]
+        clock.advance(seconds=5)
+        assert [one.payload for one in queue.receive(limit=10)] == [b"held"]
+
+
+def test_a_waiting_receive_wakes_up_when_the_caller_commits(url: str, queue: penstock.Queue) -> None:
+    connection = own_connection(url)
+    found: list[bytes] = []
+    call = threading.Thread(target=lambda: found.extend(one.payload for one in queue.receive(wait_seconds=60)))
+    try:
+        queue.send(b"1", transaction=connection)
+        call.start()
+        connection.commit()
+    finally:
+        connection.close()
+    call.join(60)
+    assert found == [b"1"]
 
 
 def test_an_id_and_an_address_sent_since_the_transaction_began_are_seen(url: str, queue: penstock.Queue) -> None:
@@ -119,7 +209,7 @@ def test_a_deadlock_is_named_as_what_rolled_the_transaction_back(url: str, store
 
     def send() -> None:
         try:
-            emails.send(b"second", transaction=ours)
+            emails.send(b"second", address="a", transaction=ours)
         except penstock.PenstockError as error:
             refusals.append(error)
 
@@ -129,7 +219,7 @@ def test_a_deadlock_is_named_as_what_rolled_the_transaction_back(url: str, store
             cursor.execute("begin")
             cursor.execute(f"insert into ballast values {', '.join(f'({number})' for number in range(2000))}")
             cursor.execute("select queue_id from penstock_queue where name = 'emails' for update")
-            orders.send(b"first", transaction=ours)
+            orders.send(b"first", address="a", transaction=ours)
             call = threading.Thread(target=send)
             call.start()
             await_lock_wait(watcher)

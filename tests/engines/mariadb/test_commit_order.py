@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
+from typing import Any
 
 import pytest
 
 import penstock
+from penstock.domain.message import PLAIN
+from tests.conformance.clock import Clock
 from tests.engines.mariadb.server import await_lock_wait, own_connection
 
 
@@ -23,35 +27,110 @@ def test_an_open_send_makes_senders_of_other_queues_wait_for_nothing(url: str, s
     assert [one.payload for one in store.queue("slow").receive()] == [b"open"]
 
 
-def test_an_open_send_makes_no_removal_from_another_queue_wait(url: str) -> None:
+@pytest.mark.parametrize("options", [{}, {"address": "a"}, {"address": "a", "priority": 5}], ids=["", "held", "lane"])
+@pytest.mark.parametrize("names", [("middle", "after"), ("after", "middle")])
+def test_an_open_send_makes_no_removal_from_another_queue_wait(
+    url: str, options: dict[str, Any], names: tuple[str, str]
+) -> None:
+    """Also one that locks its own queue, or makes a lane. Searches that walked over rows of other queues waited."""
     slow = own_connection(url)
     try:
         with penstock.connect(url, busy_seconds=5) as store:
-            store.queue("slow").send(b"0")
-            other = store.queue("fast")
+            for name in names:
+                store.queue(name).send(b"0")
+            other = store.queue("after")
             other.send_many([b"1", b"2", b"3"])
-            store.queue("slow").send(b"open", transaction=slow)
+            store.queue("middle").send(b"open", transaction=slow, **options)
+            [first] = other.receive()
+            assert other.remove([first.id]) == 1
             assert other.trim(keep=2) == 1
             assert other.flush() == 2
             other.delete()
             slow.commit()
-            assert [one.payload for one in store.queue("slow").receive(limit=10)] == [b"0", b"open"]
+            assert [one.payload for one in store.queue("middle").receive(limit=10)] == [b"0", b"open"]
     finally:
         slow.close()
 
 
-def test_a_send_to_the_same_queue_waits_and_then_names_the_reason(url: str) -> None:
+def test_an_open_send_makes_nobody_wait_on_its_own_queue(url: str) -> None:
+    """Law 15, with a wait for locks that is far shorter than the transaction."""
+    slow, slower = own_connection(url), own_connection(url)
+    try:
+        with penstock.connect(url, busy_seconds=1) as store:
+            queue = store.queue("orders")
+            queue.send(b"open", transaction=slow)
+            queue.send_many([b"opened later", b"and more"], transaction=slower)
+            for number in range(3):
+                queue.send(f"{number}".encode())
+                [delivery] = queue.receive()
+                assert delivery.payload == f"{number}".encode()
+                delivery.ack()
+            store.sweep()
+            assert queue.stats("default").total == 3
+            assert queue.trim(keep=0) == 3
+            slower.commit()
+            queue.send(b"after")
+            slow.commit()
+            assert [one.payload for one in queue.receive(limit=10)] == [b"opened later", b"and more", b"after", b"open"]
+    finally:
+        slow.close()
+        slower.close()
+
+
+def test_an_open_send_with_an_address_holds_its_queue_and_the_error_says_so(url: str) -> None:
     slow = own_connection(url)
     try:
         with penstock.connect(url, busy_seconds=1) as store:
             queue = store.queue("orders")
             queue.send(b"first")
-            queue.send(b"open", transaction=slow)
+            queue.send(b"open", address="a", transaction=slow)
             with pytest.raises(penstock.StoreUnavailable, match="held the queue for 1 s; nothing was changed"):
                 queue.send(b"behind")
             slow.commit()
             queue.send(b"after")
             assert [one.payload for one in queue.receive(limit=10)] == [b"first", b"open", b"after"]
+    finally:
+        slow.close()
+
+
+def test_a_sweep_passes_over_a_queue_that_is_held(url: str) -> None:
+    slow = own_connection(url)
+    clock = Clock()
+    try:
+        with penstock.connect(url, clock=clock) as store:
+            held, other = store.queue("a held one"), store.queue("other")
+            store.schedule("a", "* * * * *", held.name, b"tick")
+            store.schedule("b", "* * * * *", other.name, b"tick")
+            for queue in (held, other):
+                queue.send(b"1", delay_seconds=1)
+            held.send(b"open", address="a", transaction=slow)
+            clock.advance(seconds=60)
+            report = store.sweep()
+            assert (report.promoted, report.fired) == (1, 1)
+            assert sorted(one.payload for one in other.receive(limit=10)) == [b"1", b"tick"]
+            slow.rollback()
+            report = store.sweep()
+            assert (report.promoted, report.fired) == (1, 1)
+            assert sorted(one.payload for one in held.receive(limit=10)) == [b"1", b"tick"]
+    finally:
+        slow.close()
+
+
+def test_calls_that_commit_together_do_not_wait_for_one_on_a_queue_that_is_held(url: str) -> None:
+    slow = own_connection(url)
+    try:
+        with penstock.connect(url, busy_seconds=2) as store:
+            store.queue("held").send(b"0")
+            store.queue("held").send(b"open", address="a", transaction=slow)
+            engine = store.engine
+            first, second, third = engine.together(
+                [partial(engine.send, name, [(b"1", None, PLAIN)]) for name in ("other", "held", "third")]
+            )
+            assert isinstance(second, penstock.StoreUnavailable)
+            slow.rollback()
+            assert [one.id for one in store.queue("other").receive(limit=10)] == first
+            assert [one.id for one in store.queue("third").receive(limit=10)] == third
+            assert [one.payload for one in store.queue("held").receive(limit=10)] == [b"0"]
     finally:
         slow.close()
 

@@ -15,6 +15,8 @@ from penstock.engines.mariadb.transaction import SQL, MariadbTransaction
 # Drivers whose `cursor.execute(text)` sends the text as it is.
 DRIVERS = ("pymysql", "MySQLdb", "mariadb", "mysql")
 READ_COMMITTED = "READ-COMMITTED"
+REPEATABLE_READ = "REPEATABLE-READ"
+SERIALIZABLE = "SERIALIZABLE"
 
 
 def check_connection(transaction: object) -> Callable[[], Any]:
@@ -63,15 +65,18 @@ def check_database(transaction: MariadbTransaction, expected: str) -> None:
         )
 
 
-def check_isolation(transaction: MariadbTransaction) -> None:
-    """Refuse a transaction that may read an older snapshot: it would not see an id or an address that others have sent
-    since, nor the end of the queue."""
+def check_isolation(transaction: MariadbTransaction, needs_latest: bool) -> None:
+    """Refuse a transaction whose reads lock the queue, and one that may read an older snapshot where the send needs the
+    latest: it would not see an address that others have sent since."""
     level = transaction.rows("isolation")[0][1]
-    if level != READ_COMMITTED:
-        raise InvalidInput(
-            f"transaction: this connection is {level}, in which a send does not see what others have committed: "
-            "`set session transaction isolation level read committed` before the transaction begins"
-        )
+    if level == READ_COMMITTED or (level == REPEATABLE_READ and not needs_latest):
+        return
+    reason = "reads lock what they have read" if level == SERIALIZABLE else "a send does not see what others committed"
+    what = " with an address or in a batch" if needs_latest else ""
+    raise InvalidInput(
+        f"transaction: this connection is {level}, in which {reason}; a send{what} needs `set session transaction "
+        "isolation level read committed` before the transaction begins"
+    )
 
 
 def is_driver_error(error: BaseException) -> bool:

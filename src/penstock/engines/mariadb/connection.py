@@ -13,8 +13,8 @@ from types import TracebackType
 
 import pymysql
 
-from penstock.domain.errors import StoreUnavailable
-from penstock.engines.mariadb import caller_transaction, errors
+from penstock.domain.errors import PenstockError, StoreUnavailable
+from penstock.engines.mariadb import arrivals, caller_transaction, errors
 from penstock.engines.mariadb.link import CallerLink, PooledLink, Results
 from penstock.engines.mariadb.location import ServerLocation
 from penstock.engines.mariadb.pool import LinkPool, abandon, check_version
@@ -24,6 +24,8 @@ from penstock.engines.positional.database import Tokens
 logger = logging.getLogger("penstock.dead_letters")
 Clock = Callable[[], int]
 _FAILURES = (pymysql.MySQLError, OSError)
+# How long a sweep waits for a queue that another transaction has.
+IMPATIENT_SECONDS = 1
 
 
 class MariadbDatabase:
@@ -38,6 +40,7 @@ class MariadbDatabase:
         self.location = location
         self.name = location.name
         self.busy_seconds = busy_seconds
+        self.lock_seconds = max(1, int(busy_seconds))
         self.random = random
         self.tokens = Tokens()
         self.on_commit: Callable[[], None] = lambda: None
@@ -49,7 +52,7 @@ class MariadbDatabase:
 
     @property
     def salt(self) -> int:
-        with self.read() as transaction:
+        with self.read(checks=False) as transaction:
             return transaction.salt
 
     @property
@@ -57,13 +60,13 @@ class MariadbDatabase:
         return self._clock or self._server_clock
 
     def _server_clock(self) -> int:
-        with self.read() as transaction:
+        with self.read(checks=False) as transaction:
             return transaction.now
 
     def _prepare(self, link: PooledLink) -> None:
         """The settings of a new connection, and the largest packet that the server takes."""
         settings = MariadbTransaction(link, None, self.random, self._salt, self.tokens)
-        settings.run("session", {"busy_seconds": max(1, int(self.busy_seconds))})
+        settings.run("session", {"busy_seconds": self.lock_seconds})
         version, _, link.max_packet, *_ = settings.rows("server")[0]
         check_version(version)
         cluster: dict[str, str] = dict(settings.rows("cluster_status"))
@@ -76,16 +79,17 @@ class MariadbDatabase:
 
     # -- transactions ----------------------------------------------------------------------------------------------
 
-    def write(self, queue: str | None = None, durable: bool = True) -> MariadbWrite:
+    def write(self, queue: str | None = None, durable: bool = True, patient: bool = True) -> MariadbWrite:
         """A write transaction; inside another write of the same thread, a savepoint. The server flushes all commits
         alike, so `durable` makes no difference."""
-        return MariadbWrite(self, queue)
+        return MariadbWrite(self, queue, patient=patient)
 
     def silent_write(self) -> MariadbWrite:
         return MariadbWrite(self, None, silent=True)
 
     @contextmanager
-    def read(self) -> Iterator[MariadbTransaction]:
+    def read(self, checks: bool = True) -> Iterator[MariadbTransaction]:
+        """A snapshot. It has every message whose sender has committed: with `checks`, arrivals are appended first."""
         current = self.current()
         if current is not None:
             yield current
@@ -94,6 +98,8 @@ class MariadbDatabase:
         try:
             transaction = self.begin(link, is_reading=True)
             transaction.run("begin_read")
+            if checks:
+                transaction.check_arrivals(lambda: self._refresh(transaction, link))
             yield transaction
             if link.is_used:
                 transaction.discard()
@@ -106,6 +112,31 @@ class MariadbDatabase:
             self.give_back(link)
             raise
         self.pool.give_back(link)
+
+    def _refresh(self, transaction: MariadbTransaction, link: PooledLink) -> None:
+        """End the snapshot, append the arrivals and begin another. A read does not fail because that fails: the server
+        may be read-only."""
+        link.execute([SQL.undo])
+        try:
+            self.place_arrivals(link)
+        except (pymysql.MySQLError, PenstockError):
+            link.execute([SQL.undo])
+        transaction.run("begin_read")
+
+    def place_arrivals(self, link: PooledLink) -> None:
+        """Append the arrivals of all queues, each queue in a transaction of its own. A queue that another transaction
+        has locked is left to its next writer."""
+        finding = self.begin(link)
+        for queue, exists in finding.rows("queues_with_arrivals"):
+            transaction = self.begin(link)
+            transaction.run("begin_write")
+            if exists and transaction.row("lock_free_queue", {"queue": queue}) is None:
+                transaction.run("undo")
+            else:
+                arrivals.place(transaction, queue)
+                transaction.run("end_write")
+            transaction.flush()
+            self.on_commit()
 
     @contextmanager
     def alone(self, name: str) -> Iterator[MariadbTransaction]:
@@ -149,7 +180,6 @@ class MariadbDatabase:
         try:
             transaction = MariadbTransaction(CallerLink(own), self._clock, self.random, self._salt, self.tokens)
             caller_transaction.check_database(transaction, self.location.database)
-            caller_transaction.check_isolation(transaction)
             transaction.run("savepoint", {"depth": 0})
             try:
                 yield transaction
@@ -159,7 +189,7 @@ class MariadbDatabase:
                 transaction.discard()
                 # A deadlock has rolled back the whole transaction, and its savepoints with it.
                 if errors.code_of(error) not in errors.DEADLOCKS:
-                    transaction.run("rollback_to", {"depth": 0})
+                    transaction.roll_back_to(0)
                     transaction.flush_to_caller()
                 raise
         except Exception as error:
@@ -183,6 +213,11 @@ class MariadbDatabase:
 
     def close(self) -> None:
         self.pool.close()
+
+
+def lock(transaction: MariadbTransaction, queue: str) -> None:
+    """Be the only writer of a queue until the transaction ends; messages of senders that have committed come first."""
+    transaction.lock(queue, lambda: arrivals.place(transaction, queue))
 
 
 class ResilientLink:
@@ -209,8 +244,11 @@ class ResilientLink:
 class MariadbWrite:
     """A write transaction as a `with` block."""
 
-    def __init__(self, database: MariadbDatabase, queue: str | None, silent: bool = False) -> None:
+    def __init__(
+        self, database: MariadbDatabase, queue: str | None, silent: bool = False, patient: bool = True
+    ) -> None:
         self._database = database
+        self._patient = patient
         self._queue = queue
         self._silent = silent
         self._link: PooledLink | None = None
@@ -222,12 +260,14 @@ class MariadbWrite:
             self._link = database.pool.take()
             current = database.begin(self._link)
             current.run("begin_write")
+            if not self._patient:
+                current.run("set_patience", {"seconds": IMPATIENT_SECONDS})
             database.set_current(current)
         else:
             current.depth += 1
             current.run("savepoint", {"depth": current.depth})
         if self._queue is not None:
-            current.run("lock_queue", {"name": self._queue})
+            lock(current, self._queue)
         self._transaction = current
         self._deaths = len(current.deaths)
         return current
@@ -249,7 +289,7 @@ class MariadbWrite:
         if error is None:
             transaction.run("release", depth)
         elif not isinstance(error, (*_FAILURES, errors.UndoneTransaction)):
-            transaction.run("rollback_to", depth)
+            transaction.roll_back_to(depth["depth"])
             del transaction.deaths[self._deaths :]
 
     def _commit(self, link: PooledLink) -> None:
@@ -262,6 +302,8 @@ class MariadbWrite:
         try:
             # On a cluster a lock is a change: undone, it need not be sent to the other nodes.
             transaction.run("end_write" if transaction.has_changed else "undo")
+            if not self._patient:
+                transaction.run("set_patience", {"seconds": database.lock_seconds})
             transaction.flush()
         except _FAILURES as failure:
             database.pool.drop(link)
@@ -283,4 +325,7 @@ class MariadbWrite:
         if isinstance(error, _FAILURES):
             database.pool.drop(link)
             raise database.translate(error) from error
-        database.give_back(link)
+        if self._patient:
+            database.give_back(link)
+        else:
+            database.pool.drop(link)

@@ -5,18 +5,21 @@ from __future__ import annotations
 import itertools
 import random as random_module
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, TypeVar
 
-from penstock.domain.errors import StoreUnavailable
+from penstock.domain.errors import PenstockError, StoreUnavailable
+from penstock.domain.message import Draft
 from penstock.domain.results import Check
 from penstock.domain.validation import check_integer, check_seconds
-from penstock.engines.contract import Capabilities
-from penstock.engines.mariadb import doctor, location, migration
-from penstock.engines.mariadb.connection import MariadbDatabase
+from penstock.engines.contract import Capabilities, Operation
+from penstock.engines.mariadb import arrivals, caller_transaction, doctor, location, migration
+from penstock.engines.mariadb.connection import MariadbDatabase, lock
 from penstock.engines.mariadb.errors import UndoneTransaction
 from penstock.engines.mariadb.notify import CounterWatch
+from penstock.engines.positional import messages
+from penstock.engines.positional.database import QueueHeld
 from penstock.engines.positional.engine import PositionalEngine
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -39,6 +42,43 @@ class MariadbEngine(PositionalEngine):
 
     def migrate(self) -> list[str]:
         return migration.migrate(self.database)
+
+    def send(self, queue: str, drafts: Sequence[Draft], transaction: object = None) -> list[str]:
+        if transaction is None or not drafts:
+            return super().send(queue, drafts)
+        with self.database.caller_write(transaction) as own:
+            can_wait = arrivals.can_wait(drafts)
+            caller_transaction.check_isolation(own, needs_latest=not can_wait)
+            if can_wait:
+                return arrivals.add(own, queue, drafts)
+            lock(own, queue)
+            return messages.send(own, queue, drafts)
+
+    def together(self, operations: Sequence[Operation]) -> list[Any]:
+        """Calls on a queue that somebody has locked must not delay the others: then each call is made for itself, and
+        those that have to wait come last."""
+        try:
+            with self.database.write(patient=False):
+                return super().together(operations)
+        except QueueHeld:
+            if self.database.current() is not None:
+                raise
+        results: list[Any] = [None] * len(operations)
+        late: list[int] = []
+        for place, operation in enumerate(operations):
+            try:
+                with self.database.write(patient=False):
+                    results[place] = operation()
+            except (QueueHeld, UndoneTransaction):
+                late.append(place)
+            except PenstockError as error:
+                results[place] = error
+        for place in late:
+            try:
+                results[place] = operations[place]()
+            except PenstockError as error:
+                results[place] = error
+        return results
 
     def doctor(self) -> list[Check]:
         return doctor.examine(self.database)
@@ -71,7 +111,7 @@ def _retried(method: F) -> F:
 _ALONE = ("close", "now", "read", "seen", "stage", "wait")
 for _name in dir(PositionalEngine):
     if not _name.startswith("_") and _name not in _ALONE and callable(getattr(PositionalEngine, _name)):
-        setattr(MariadbEngine, _name, _retried(getattr(PositionalEngine, _name)))
+        setattr(MariadbEngine, _name, _retried(getattr(MariadbEngine, _name)))
 
 
 def open_mariadb(

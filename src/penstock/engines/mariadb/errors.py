@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.domain import errors
+from penstock.engines.positional.database import QueueHeld
 
 MIGRATE = "run `penstock migrate` or store.migrate()"
 DEADLOCKS = (1020, 1213)
@@ -41,7 +42,7 @@ def translate(error: BaseException, name: str, busy_seconds: float) -> Exception
         return UndoneTransaction(text)
     match code:
         case 1205:
-            return errors.StoreUnavailable(
+            return QueueHeld(
                 f"{name}: another transaction has held the queue for {busy_seconds:g} s; nothing was changed: end it "
                 "or try again"
             )

@@ -16,7 +16,8 @@ from pymysql.converters import conversions
 from penstock.domain.errors import PayloadTooLarge
 from penstock.engines.positional.database import ResultRow
 
-Results = tuple[list[ResultRow], int]
+# For each statement its rows, or None when it has no result, and the number of rows that it matched.
+Results = list[tuple[list[ResultRow] | None, int]]
 # Sums of integers are decimals: here they are integers again. A copy of the driver's own table otherwise.
 CONVERSIONS: dict[Any, Any] = {**conversions, FIELD_TYPE.DECIMAL: int, FIELD_TYPE.NEWDECIMAL: int}
 # Bytes of a packet besides the statement.
@@ -26,7 +27,7 @@ FLAGS = CLIENT.MULTI_STATEMENTS | CLIENT.FOUND_ROWS
 
 class Link(Protocol):
     def execute(self, statements: Sequence[str]) -> Results:
-        """Run the statements; return the rows of the last one that has a result, and the count of the last one."""
+        """Run the statements."""
 
 
 class PooledLink:
@@ -38,20 +39,18 @@ class PooledLink:
         self.is_used = False
 
     def execute(self, statements: Sequence[str]) -> Results:
-        rows: list[ResultRow] = []
-        count = 0
+        results: Results = []
         packets = self._packets(statements)
         with self.connection.cursor() as cursor:
             for packet in packets:
                 cursor.execute(packet)
                 self.is_used = True
                 while True:
-                    count = cursor.rowcount
-                    if cursor.description is not None:
-                        rows = list(cursor.fetchall())
+                    rows = None if cursor.description is None else list(cursor.fetchall())
+                    results.append((rows, cursor.rowcount))
                     if not cursor.nextset():
                         break
-        return rows, count
+        return results
 
     def _packets(self, statements: Sequence[str]) -> list[str]:
         """The statements, as many at once as the server takes."""
@@ -80,18 +79,19 @@ class CallerLink:
         self._cursor = cursor
 
     def execute(self, statements: Sequence[str]) -> Results:
-        rows: list[ResultRow] = []
-        count = 0
+        results: Results = []
         cursor = self._cursor()
         try:
             for statement in statements:
                 cursor.execute(statement)
                 count = cursor.rowcount
+                rows = None
                 if cursor.description is not None:
                     rows = [tuple(map(_whole, row)) for row in cursor.fetchall()]
+                results.append((rows, count))
         finally:
             cursor.close()
-        return rows, count
+        return results
 
 
 def _whole(value: Any) -> Any:

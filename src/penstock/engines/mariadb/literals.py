@@ -15,7 +15,14 @@ from penstock.engines.positional.database import Bindings
 _MARKER = re.compile(r"('[^']*')|\?(\d*)|:([a-z_]\w*)")
 _PLAIN = re.compile(r"[A-Za-z0-9_./ -]*")
 _LOCK = re.compile(r"\s+for update\b")
-_READS = ("select", "(", "do ", "with")
+_READS = ("select", "(", "do ", "with", "set @", "set session ")
+
+
+class Variable:
+    """A variable of the connection in place of a value."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
 
 
 def literal(value: Any) -> str:
@@ -29,6 +36,10 @@ def literal(value: Any) -> str:
         return f"'{value}'" if _PLAIN.fullmatch(value) else f"_utf8mb4 x'{value.encode().hex()}'"
     if isinstance(value, float):
         return repr(value)
+    if isinstance(value, Variable):
+        return f"@{value.name}"
+    if isinstance(value, list):
+        return ", ".join(map(literal, value))
     return f"x'{bytes(value).hex()}'"
 
 
@@ -73,10 +84,7 @@ class Block:
 
     def render_rows(self, rows: Sequence[tuple[Any, ...]], most: int) -> list[str]:
         """An insert of many rows, cut into statements of about `most` characters."""
-        head, _, values = self.templates[0].pieces[0].rpartition("values (")
-        assert len(self.templates) == 1
-        assert not values
-        assert self.templates[0].pieces[-1] == ")"
+        head, tail = self.templates[0].pieces[0], self.templates[0].pieces[-1]
         statements: list[str] = []
         texts: list[str] = []
         size = 0
@@ -85,15 +93,16 @@ class Block:
             texts.append(text)
             size += len(text)
             if size > most:
-                statements.append(f"{head}values ({'), ('.join(texts)})")
+                statements.append(f"{head}{'), ('.join(texts)}{tail}")
                 texts, size = [], 0
         if texts:
-            statements.append(f"{head}values ({'), ('.join(texts)})")
+            statements.append(f"{head}{'), ('.join(texts)}{tail}")
         return statements
 
     @property
     def takes_rows(self) -> bool:
-        """Whether rows of bindings can be one statement: a plain insert of values."""
+        """Whether rows of bindings can be one statement: an insert of values that are all bound in their order."""
         template = self.templates[0]
         is_insert = template.pieces[0].startswith("insert into") and template.pieces[0].endswith("values (")
-        return len(self.templates) == 1 and is_insert and template.pieces[-1] == ")"
+        is_list = all(piece == ", " for piece in template.pieces[1:-1]) and template.pieces[-1].startswith(")")
+        return len(self.templates) == 1 and is_insert and is_list

@@ -82,12 +82,19 @@ class CounterWatch(CommitWatch):
                 self._link = self._database.pool.open()
                 if self._database.is_cluster:
                     self._link.execute([SQL.read_applied])
-            rows, _ = self._link.execute([SQL.commits])
+            count, has_arrivals = self._read_counters(self._link)
+            if has_arrivals:
+                self._database.place_arrivals(self._link)
+                count, _ = self._read_counters(self._link)
         except (PenstockError, pymysql.MySQLError, OSError):
             self._leave()
             return None
-        count: int = rows[0][0]
         return count
+
+    def _read_counters(self, link: PooledLink) -> tuple[int, int]:
+        [(rows, _)] = link.execute([SQL.commits])
+        assert rows is not None
+        return rows[0][0], rows[0][1]
 
     def _leave(self) -> None:
         link, self._link = self._link, None

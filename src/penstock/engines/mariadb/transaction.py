@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.domain.errors import InvalidInput
 from penstock.engines.mariadb.link import Link
-from penstock.engines.mariadb.literals import Block
+from penstock.engines.mariadb.literals import Block, Variable
 from penstock.engines.positional.database import Bindings, ResultRow, Tokens
 from penstock.engines.statements import Statements
 
@@ -32,6 +32,11 @@ _CLUSTER_WRITES = {name: Block(text, locks=True, first=_CLUSTER_LOCKS.get(name))
 BLOCK_BITS = 20
 # Characters of one statement of many rows, and of all statements that wait.
 MOST_CHARACTERS = 1 << 19
+# Values of one list. Far below the number from which MariaDB turns a list into a table.
+MOST_VALUES = 500
+# The variable that `begin_time` sets.
+NOW = Variable("penstock_now")
+Placement = Callable[[], None]
 
 
 class FetchedRows(Iterator[ResultRow]):
@@ -77,16 +82,69 @@ class MariadbTransaction:
         self.has_changed = False
         self._link = link
         self._clock = clock
+        self._is_cluster = is_cluster
         self._now: int | None = None
         self._blocks = _READS if is_reading else _CLUSTER_WRITES if is_cluster else _WRITES
         self._waiting: list[str] = []
         self._size = 0
+        # Results that are wanted of statements which wait, by the place of the statement.
+        self._wanted: dict[int, Callable[[list[ResultRow]], None]] = {}
+        self._placement: Placement | None = None
+        # The last position and the end of the block, of queues that this transaction has locked.
+        self._ends: dict[int, tuple[int, int]] = {}
+
+    def lock(self, queue: str, place: Placement) -> None:
+        """Be the only writer of a queue. With the lock come the queue's last position and the time; `place` is called
+        when messages have arrived whose senders have committed."""
+        self._ask("lock_queue", {"name": queue}, self._know_end)
+        if self._now is None and self._clock is None and not self._is_cluster:
+            self._ask("begin_time", {}, self._know_time)
+        self.check_arrivals(place, queue)
+
+    def check_arrivals(self, place: Placement, queue: str | None = None) -> None:
+        """With the first question, ask for messages whose senders have committed since (of a queue, or of all queues),
+        and call `place` before it is answered."""
+
+        def know(rows: list[ResultRow]) -> None:
+            if rows[0][0]:
+                self._placement = place
+
+        if queue is None:
+            self._ask("has_arrivals", {}, know)
+        else:
+            self._ask("has_arrivals_of", {"queue": queue}, know)
+
+    def _ask(self, statement: str, bindings: Bindings, know: Callable[[list[ResultRow]], None]) -> None:
+        """Run a statement, and pass its rows to `know` when they come."""
+        self._waiting += self._blocks[statement].render(bindings)
+        self._wanted[len(self._waiting) - 1] = know
+
+    def _know_end(self, rows: list[ResultRow]) -> None:
+        for queue_id, last_position, block_end in rows:
+            self._ends[queue_id] = last_position, block_end
+
+    def _know_time(self, rows: list[ResultRow]) -> None:
+        if self._now is None:
+            self._now = rows[0][0]
 
     @property
     def now(self) -> int:
         if self._now is None:
-            self._now = self.value("now") if self._clock is None else self._clock()
+            if self._clock is not None:
+                self._now = self._clock()
+            elif self._is_time_coming():
+                self.flush()
+            else:
+                self._now = self.value("now")
+        assert self._now is not None
         return self._now
+
+    @property
+    def time(self) -> Any:
+        return NOW if self._is_time_coming() else self.now
+
+    def _is_time_coming(self) -> bool:
+        return self._now is None and self._know_time in self._wanted.values()
 
     @property
     def salt(self) -> int:
@@ -111,7 +169,18 @@ class MariadbTransaction:
         block = self._blocks[statement]
         self.has_changed |= block.writes
         self._waiting += block.render(bindings)
-        return self.flush()[0]
+        rows, _ = self.flush()
+        if self._placement is None or block.writes:
+            return rows
+        place, self._placement = self._placement, None
+        place()
+        return self.rows(statement, bindings)
+
+    def rows_of(self, statement: str, values: Sequence[int | str], bindings: dict[str, Any]) -> list[ResultRow]:
+        found: list[ResultRow] = []
+        for start in range(0, len(values), MOST_VALUES):
+            found += self.rows(statement, {**bindings, "values": values[start : start + MOST_VALUES]})
+        return found
 
     def row(self, statement: str, bindings: Bindings = ()) -> ResultRow | None:
         rows = self.rows(statement, bindings)
@@ -133,14 +202,27 @@ class MariadbTransaction:
         which no transaction waits; the row of the queue is locked."""
         if count >= 1 << BLOCK_BITS:
             raise InvalidInput(f"{count:,} messages in one call: this engine takes at most {(1 << BLOCK_BITS) - 1:,}")
-        last, fits = self.rows("take_positions", {"queue_id": queue_id, "count": count})[0]
-        if not fits:
+        if queue_id not in self._ends:
+            self._know_end(self.rows("block_of_queue", {"queue_id": queue_id}))
+        last, block_end = self._ends[queue_id]
+        last += count
+        if last <= block_end:
+            self.run("set_last_position", {"queue_id": queue_id, "last": last})
+        else:
             start = self.value("new_block", {"queue_id": queue_id}) << BLOCK_BITS
             last = start + count
             block_end = start + (1 << BLOCK_BITS) - 1
             self.run("begin_block", {"queue_id": queue_id, "last": last, "block_end": block_end})
-        first: int = last - count + 1
-        return first
+        self._ends[queue_id] = last, block_end
+        return last - count + 1
+
+    def roll_back_to(self, depth: int) -> None:
+        """Undo a call of several; positions that it took are given out again."""
+        self.run("rollback_to", {"depth": depth})
+        self._ends = {}
+
+    def add_run(self, lane_id: int, first: int, last: int) -> None:
+        self.run("add_run", {"lane_id": lane_id, "first": first, "last": last})
 
     def append_payloads(
         self, first: int, lane_id: int, content_type: str | None, expires_at: int | None, payloads: Sequence[bytes]
@@ -154,8 +236,13 @@ class MariadbTransaction:
 
     def flush(self) -> tuple[list[ResultRow], int]:
         """Send the statements that wait; return the rows of the last result, and the count of the last statement."""
-        statements, self._waiting, self._size = self._waiting, [], 0
-        return self._link.execute(statements)
+        statements, wanted = self._waiting, self._wanted
+        self.discard()
+        results = self._link.execute(statements)
+        for place, know in wanted.items():
+            know(results[place][0] or [])
+        rows = next((rows for rows, _ in reversed(results) if rows is not None), [])
+        return rows, results[-1][1]
 
     def flush_to_caller(self) -> None:
         """Send the statements that wait, if there are any."""
@@ -164,7 +251,7 @@ class MariadbTransaction:
 
     def discard(self) -> None:
         """Forget the statements that wait."""
-        self._waiting, self._size = [], 0
+        self._waiting, self._size, self._wanted = [], 0, {}
 
     def _wait(self, statements: list[str], writes: bool) -> None:
         self.has_changed |= writes

@@ -14,8 +14,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+from penstock.domain.errors import StoreUnavailable
+
 Bindings = dict[str, Any] | tuple[Any, ...]
 ResultRow = tuple[Any, ...]
+
+
+class QueueHeld(StoreUnavailable):
+    """Another transaction has had the queue for too long; nothing was changed."""
 
 
 class Tokens:
@@ -47,6 +53,10 @@ class Transaction(Protocol):
     @property
     def now(self) -> int:
         """The engine's clock when the transaction began, in microseconds."""
+
+    @property
+    def time(self) -> Any:
+        """`now` as a binding of the first statement: an engine need not ask for the time before it."""
 
     @property
     def random(self) -> Callable[[], float]:
@@ -85,6 +95,9 @@ class Transaction(Protocol):
     def stream(self, statement: str, bindings: Bindings = ()) -> RowStream:
         """Rows one at a time, for a result that may be long and is seldom read to its end."""
 
+    def rows_of(self, statement: str, values: Sequence[int | str], bindings: dict[str, Any]) -> list[ResultRow]:
+        """Rows of a statement with a list (`:values`) of any length."""
+
     def take_positions(self, queue_id: int, count: int) -> int:
         """Reserve consecutive positions for a queue; return the first. They are greater than all positions that the
         queue has had, and no other message ever has them."""
@@ -93,6 +106,9 @@ class Transaction(Protocol):
         self, first: int, lane_id: int, content_type: str | None, expires_at: int | None, payloads: Sequence[bytes]
     ) -> None:
         """Append messages that differ only in their payload, at consecutive positions from `first`."""
+
+    def add_run(self, lane_id: int, first: int, last: int) -> None:
+        """Give positions to a lane: extend its last run when they follow it, else begin another."""
 
 
 class PositionalDatabase(Protocol):
@@ -106,10 +122,13 @@ class PositionalDatabase(Protocol):
     def clock(self) -> Callable[[], int]:
         """The engine's clock, in microseconds."""
 
-    def write(self, queue: str | None = None, durable: bool = True) -> AbstractContextManager[Transaction]:
+    def write(
+        self, queue: str | None = None, durable: bool = True, patient: bool = True
+    ) -> AbstractContextManager[Transaction]:
         """A transaction that may append: committed when the block ends, rolled back when it raises. Inside another
         write of the same thread it is a savepoint. It begins once it is the only one that writes to `queue`. Without
-        `durable` the engine need not flush it before it returns: a power cut may undo it."""
+        `durable` the engine need not flush it before it returns: a power cut may undo it. Without `patient` it does not
+        wait long for a queue that somebody else has locked: it raises `QueueHeld`."""
 
     def read(self) -> AbstractContextManager[Transaction]:
         """A snapshot that does not wait for writers; inside a write of the same thread, that write."""

@@ -73,7 +73,7 @@ class ReceiveStart(NamedTuple):
 
 def begin(transaction: Transaction, name: str, group_name: str | None, needs_group: bool) -> ReceiveStart:
     """Find queue and group, creating them on first use unless `needs_group`."""
-    row = transaction.row("open_receive", (name, group_name, transaction.now))
+    row = transaction.row("open_receive", (name, group_name, transaction.time))
     if needs_group and (row is None or row[7] is None):
         queue = queues.get(transaction, name)
         queues.get_group(transaction, queue, group_name or queue.policy.default_group)

@@ -51,6 +51,8 @@ class Flight(NamedTuple):
     consumer: str
     lease: LeaseRange | None
     reason: str | None = None
+    # Whether it was taken out of its lease already.
+    is_free: bool = False
 
     def as_attempt(self) -> Attempt:
         return Attempt(self.attempt, self.expires_at, self.deadline_at, self.batch_cancelled)
@@ -121,7 +123,7 @@ def end_lease(transaction: Transaction, group: Group, flight: Flight) -> None:
     if flight.lease is not None:
         split(transaction, flight.lease, flight.position, flight.position)
     else:
-        transaction.rows("remove_tracked", {"group_id": group.group_id, "position": flight.position})
+        transaction.run("remove_tracked", {"group_id": group.group_id, "position": flight.position})
 
 
 def split(transaction: Transaction, lease: LeaseRange, first: int, last: int) -> None:

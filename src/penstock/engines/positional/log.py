@@ -6,7 +6,7 @@ are the ranges of consecutive positions that belong to it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from penstock.domain.identity import made_id, position_of
@@ -60,17 +60,16 @@ def find_lane(transaction: Transaction, queue_id: int, priority: int, shard: int
 
 
 def add_run(transaction: Transaction, lane_id: int, first: int, last: int, needs_checks: bool) -> None:
-    if not transaction.changes("lengthen_run", (last, lane_id, first - 1)):
-        transaction.run("begin_run", {"lane_id": lane_id, "first": first, "last": last})
+    transaction.add_run(lane_id, first, last)
     if needs_checks:
         transaction.run("mark_lane_checked", {"lane_id": lane_id})
 
 
-def identify(
-    transaction: Transaction, queue_id: int, message_id: str, position: int | None, held_id: int | None
-) -> None:
-    bindings = {"queue_id": queue_id, "id": message_id, "position": position, "held_id": held_id}
-    transaction.run("put_identity", bindings)
+def identify(transaction: Transaction, queue_id: int, positions: Iterable[tuple[str, int]]) -> None:
+    """Record the positions of messages whose ids do not follow from them."""
+    rows = [(queue_id, message_id, position) for message_id, position in positions]
+    if rows:
+        transaction.run_many("put_identity", rows)
 
 
 class Location(NamedTuple):
@@ -87,6 +86,15 @@ def locate(transaction: Transaction, queue: StoredQueue, message_id: str) -> Loc
         return Location(position, None)
     row = transaction.row("find_identity", {"queue_id": queue.queue_id, "id": message_id})
     return None if row is None else Location(*row)
+
+
+def existing(transaction: Transaction, queue: StoredQueue, ids: Sequence[str]) -> set[str]:
+    """Which of these ids the queue has."""
+    meant = {position_of(message_id): message_id for message_id in ids}
+    made = transaction.rows_of("find_made_ids", list(meant), {"queue_id": queue.queue_id})
+    found = {meant[at] for at, created_at in made if made_id(created_at, transaction.salt, at) == meant[at]}
+    chosen = transaction.rows_of("find_identities", list(ids), {"queue_id": queue.queue_id})
+    return found.union(message_id for (message_id,) in chosen)
 
 
 def any_shard(transaction: Transaction, policy: Policy) -> int:

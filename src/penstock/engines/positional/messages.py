@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise, repeat
+from typing import Any
 
 from penstock.domain import refusals
 from penstock.domain.identity import made_id, made_ids, random_id
@@ -122,15 +123,20 @@ class _Send:
         self.shard = log.any_shard(transaction, queue.policy)
         self.lanes: dict[tuple[int, int], list[tuple[int, log.Record]]] = {}
         self.ids: list[str] = []
-        self.chosen: set[str] = set()
+        self.existing: set[str] = set()
+        self.held: list[tuple[Any, ...]] = []
         self.addresses: dict[str, str | None] = {}
         self.batches: dict[tuple[str, int | None, str | None], batches.StoredBatch] = {}
         self.members: dict[int, int] = {}
 
     def send(self, drafts: Sequence[Draft]) -> list[str]:
         self.ids = [""] * len(drafts)
+        chosen = [options.id for _, _, options in drafts if options.id is not None]
+        if chosen:
+            self.existing = log.existing(self.transaction, self.queue, chosen)
         for place, draft in enumerate(drafts):
             self._place(place, draft)
+        self._hold_all()
         for (priority, shard), records in self.lanes.items():
             self._append(priority, shard, records)
         for batch_id, count in self.members.items():
@@ -141,9 +147,9 @@ class _Send:
         payload, content_type, options = draft
         if options.id is not None:
             self.ids[place] = options.id
-            if options.id in self.chosen or self._exists(options.id):
+            if options.id in self.existing:
                 return
-            self.chosen.add(options.id)
+            self.existing.add(options.id)
         batch = self._batch(options)
         self._check_address(options)
         record = self._record(payload, content_type, options, None if batch is None else batch.batch_id)
@@ -161,9 +167,6 @@ class _Send:
         if key is None and not policy.ordered:
             return policy.shard_among(self.shard, place, len(self.ids))
         return policy.shard_of(key)
-
-    def _exists(self, message_id: str) -> bool:
-        return log.locate(self.transaction, self.queue, message_id) is not None
 
     def _check_address(self, options: Options) -> None:
         address = options.address
@@ -206,31 +209,37 @@ class _Send:
         )
 
     def _hold(self, priority: int, shard: int, record: log.Record, waiting: bool) -> str:
-        transaction, queue_id = self.transaction, self.queue.queue_id
+        transaction = self.transaction
         # Two halves, because the injected random source gives 53 bits at a time.
         bits = int(transaction.random() * (1 << 37)) << 37 | int(transaction.random() * (1 << 37))
         message_id = record.id or random_id(transaction.now, bits)
-        held_id = transaction.value(
-            "hold_message",
+        self.held.append(
             (
-                queue_id, priority, shard, record.available_at, int(waiting), message_id, record.created_at,
+                self.queue.queue_id, priority, shard, record.available_at, int(waiting), message_id, record.created_at,
                 record.content_type, record.headers, record.expires_at, record.deadline_at, record.address, record.key,
                 record.batch_id, record.created_by, record.payload,
-            ),
+            )
         )  # fmt: skip
-        transaction.run("count_held", {"queue_id": queue_id, "change": 1})
-        log.identify(transaction, queue_id, message_id, None, held_id)
         self._take_address(record, message_id, None)
         return message_id
+
+    def _hold_all(self) -> None:
+        if not self.held:
+            return
+        transaction, queue_id = self.transaction, self.queue.queue_id
+        last: int = transaction.value("last_held")
+        transaction.run_many("hold_message", self.held)
+        transaction.run("identify_held", {"queue_id": queue_id, "after": last})
+        transaction.run("count_held", {"queue_id": queue_id, "change": len(self.held)})
 
     def _append(self, priority: int, shard: int, placed: list[tuple[int, log.Record]]) -> None:
         transaction, queue_id = self.transaction, self.queue.queue_id
         first = log.append(transaction, queue_id, priority, shard, [record for _, record in placed])
+        chosen = [(record.id, at) for at, (_, record) in enumerate(placed, first) if record.id is not None]
+        log.identify(transaction, queue_id, chosen)
         for position, (place, record) in enumerate(placed, first):
             message_id = record.id or made_id(record.created_at, transaction.salt, position)
             self.ids[place] = message_id
-            if record.id is not None:
-                log.identify(transaction, queue_id, message_id, position, None)
             self._take_address(record, message_id, position)
             if record.batch_id is not None:
                 transaction.run("join_batch", {"position": position, "batch_id": record.batch_id})

@@ -59,11 +59,13 @@ def withdraw(transaction: Transaction, queue: StoredQueue, held: Sequence[int], 
 def _append(transaction: Transaction, queue: StoredQueue, held: Sequence[int], withdrawn: bool) -> list[int]:
     """Move held messages to the end of the log, in their order; return their positions."""
     appended: list[int] = []
-    taken = (_take(transaction, held_id) for held_id in held)
-    for (priority, shard), neighbours in groupby(taken, key=lambda message: (message.priority, message.shard)):
+    for (priority, shard), neighbours in groupby(
+        _take(transaction, held), key=lambda message: (message.priority, message.shard)
+    ):
         records = [message.record for message in neighbours]
         lane = WITHDRAWN - priority if withdrawn else priority
         first = log.append(transaction, queue.queue_id, lane, shard, records)
+        log.identify(transaction, queue.queue_id, [(str(record.id), at) for at, record in enumerate(records, first)])
         for position, record in enumerate(records, first):
             _place(transaction, queue, position, record)
             appended.append(position)
@@ -72,14 +74,17 @@ def _append(transaction: Transaction, queue: StoredQueue, held: Sequence[int], w
     return appended
 
 
-def _take(transaction: Transaction, held_id: int) -> _Held:
-    priority, shard, message_id, created_at, *rest = transaction.rows("take_held", {"held_id": held_id})[0]
-    return _Held(priority, shard, Record(created_at, message_id, *rest))
+def _take(transaction: Transaction, held: Sequence[int]) -> list[_Held]:
+    """Remove held messages and return them, in the order given."""
+    rows = {row[0]: row for row in transaction.rows_of("take_held", list(held), {})}
+    taken: list[_Held] = []
+    for held_id in held:
+        _, priority, shard, message_id, created_at, *rest = rows[held_id]
+        taken.append(_Held(priority, shard, Record(created_at, message_id, *rest)))
+    return taken
 
 
 def _place(transaction: Transaction, queue: StoredQueue, position: int, record: Record) -> None:
-    assert record.id is not None
-    log.identify(transaction, queue.queue_id, record.id, position, None)
     if record.address is not None:
         bindings = {"queue_id": queue.queue_id, "address": record.address, "id": record.id, "position": position}
         transaction.run("place_address", bindings)

@@ -8,6 +8,7 @@ removing a single message removes its dead letters too.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from penstock.domain import reasons
 from penstock.domain.lifecycle import Event, State
@@ -60,7 +61,8 @@ def _remove_at(transaction: Transaction, queue: StoredQueue, position: int) -> N
 def _leave_lane(transaction: Transaction, lane_id: int, position: int) -> None:
     """Split the run around the position; later counts of the lane decrease by one."""
     at = {"lane_id": lane_id, "position": position}
-    [(first, last, before)] = transaction.rows("remove_run", at)
+    [(first, last, before)] = transaction.rows("run_around", at)
+    transaction.run("remove_run", (lane_id, last))
     transaction.run("count_down_runs", at)
     transaction.run("count_down_cursors", at)
     if first < position:
@@ -100,9 +102,11 @@ def _end_live(transaction: Transaction, queue: StoredQueue, first: int, last: in
     """End the messages of a range in every group in which they are live."""
     for group in queues.leasing_groups(transaction, queue):
         between = {"group_id": group.group_id, "first": first, "last": last}
-        for position, attempt in transaction.rows("tracked_in_range", between):
-            leases.forget(transaction, group, position)
-            _end(transaction, queue, group, _step(position, position, attempt))
+        tracked = transaction.rows("tracked_in_range", between)
+        transaction.run("forget_tracked_in_range", between)
+        for attempt, alike in groupby(tracked, key=lambda row: row[1]):
+            for start, end in contiguous_ranges(position for position, _ in alike):
+                _end(transaction, queue, group, _step(start, end, attempt))
         for row in transaction.rows("leases_in_range", between):
             lease = LeaseRange(*row)
             start, end = max(first, lease.first), min(last, lease.last)

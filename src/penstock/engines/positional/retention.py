@@ -136,8 +136,11 @@ def _forget(
     """Delete the audit, chosen ids and addresses of removed messages."""
     bindings = {"queue_id": queue.queue_id, "from": first, "upto": upto, "span": audit.MAX_SPAN - 1}
     transaction.run("keep_entry")
-    for statement in (*audit_statements, "trim_identities", "trim_addresses"):
+    for statement in audit_statements:
         transaction.run(statement, bindings)
+    own = {"queue_id": queue.queue_id}
+    for find, drop in (("trimmed_identities", "drop_identities"), ("trimmed_addresses", "drop_addresses")):
+        transaction.rows_of(drop, [value for (value,) in transaction.rows(find, bindings)], own)
 
 
 def _drop_removed(transaction: Transaction, queue: StoredQueue, upto: int) -> None:

@@ -83,19 +83,19 @@ def run(transaction: Transaction, name: str) -> str:
     return message_id
 
 
-def fire(transaction: Transaction) -> int:
-    """Send the messages of all due ticks; return how many."""
-    fired = 0
-    for row in transaction.rows("due_schedules", {"now": transaction.now}):
-        name, cron, timezone, queue_name, message, catch_up, _, next_at, _ = row
-        due, following = due_ticks(cron, timezone, next_at, transaction.now, catch_up)
-        if due:
-            queue = queues.ensure(transaction, queue_name)
-            messages.put(transaction, queue, [_stamped(decode_draft(message), name, tick) for tick in due])
-        last_at = due[-1] if due else None
-        transaction.run("advance_schedule", {"name": name, "next_at": following, "last_at": last_at})
-        fired += len(due)
-    return fired
+def fire(transaction: Transaction, name: str) -> int:
+    """Send the messages of a schedule's due ticks, unless another sweep has; return how many."""
+    row = transaction.row("find_schedule", {"name": name})
+    if row is None or row[7] is None or row[7] > transaction.now:
+        return 0
+    _, cron, timezone, queue_name, message, catch_up, _, next_at, _ = row
+    due, following = due_ticks(cron, timezone, next_at, transaction.now, catch_up)
+    if due:
+        queue = queues.ensure(transaction, queue_name)
+        messages.put(transaction, queue, [_stamped(decode_draft(message), name, tick) for tick in due])
+    last_at = due[-1] if due else None
+    transaction.run("advance_schedule", {"name": name, "next_at": following, "last_at": last_at})
+    return len(due)
 
 
 def _stamped(draft: Draft, schedule: str, tick: int) -> Draft:

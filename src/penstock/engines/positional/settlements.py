@@ -8,7 +8,16 @@ from itertools import groupby
 from penstock.domain import reasons
 from penstock.domain.errors import OutOfOrder
 from penstock.domain.lifecycle import FAILED_ATTEMPTS, LIVE, Event, State
-from penstock.domain.settlement import Settle, Settled, decide, extended_end, lease_lost, out_of_order, would_end
+from penstock.domain.settlement import (
+    Settle,
+    Settled,
+    decide,
+    extended_end,
+    is_held,
+    lease_lost,
+    out_of_order,
+    would_end,
+)
 from penstock.engines.positional import audit, leases, outcomes, queues
 from penstock.engines.positional.audit import AuditStep
 from penstock.engines.positional.database import Transaction
@@ -34,8 +43,46 @@ def settle(transaction: Transaction, name: str, group_name: str, settles: Sequen
         if is_ack:
             results += _ack_each(transaction, queue, group, several)
         else:
-            results += [_settle(transaction, queue, group, one) for one in several]
+            results += _settle_each(transaction, queue, group, several)
     return results
+
+
+def _settle_each(transaction: Transaction, queue: StoredQueue, group: Group, settles: list[Settle]) -> list[Settled]:
+    """Settlements other than plain acks. First attempts are taken out of their leases together."""
+    wanted: Wanted = {}
+    for one in settles:
+        wanted.setdefault(one.token, set()).add(one.position)
+    taken = _take_first_attempts(transaction, group, wanted)
+    results: list[Settled] = []
+    for one in settles:
+        flight = taken.pop((one.token, one.position), None)
+        if flight is None:
+            results.append(_settle(transaction, queue, group, one))
+        else:
+            state = conclude(transaction, queue, group, flight, one.event, one.reason, one.delay_seconds, one.code)
+            results.append(Settled(one.id, state))
+    return results
+
+
+def _take_first_attempts(transaction: Transaction, group: Group, wanted: Wanted) -> dict[tuple[int, int], Flight]:
+    """End the leases of first attempts that their tokens may settle, and return the messages."""
+    taken: dict[tuple[int, int], Flight] = {}
+    dropped: list[tuple[int, int]] = []
+    left: list[tuple[int | str, ...]] = []
+    for token, positions in wanted.items():
+        for lease, parts in _leases_to_ack(transaction, group, token, positions):
+            held: list[int] = []
+            for first, last in parts:
+                for flight in leases.flights(transaction, lease, first, last):
+                    if is_held(flight.as_attempt(), lease.ends_at, transaction.now):
+                        taken[token, flight.position] = flight._replace(lease=None, is_free=True)
+                        held.append(flight.position)
+            if held:
+                dropped.append((lease.group_id, lease.last))
+                left += [lease.part(first, last) for first, last in _gaps(lease, contiguous_ranges(held))]
+    transaction.run_many("drop_lease", dropped)
+    transaction.run_many("make_lease", left)
+    return taken
 
 
 def _settle_in_order(
@@ -136,7 +183,8 @@ def conclude(
         flight.token,
         code,
     )
-    leases.end_lease(transaction, group, flight)
+    if not flight.is_free:
+        leases.end_lease(transaction, group, flight)
     if decision.event in FAILED_ATTEMPTS:
         transaction.run("count_failed_attempt", {"group_id": group.group_id})
     if decision.state not in LIVE:

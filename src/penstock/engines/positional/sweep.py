@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from penstock.domain import reasons
 from penstock.domain.lifecycle import Event, State
 from penstock.domain.results import SweepReport
@@ -18,9 +20,9 @@ from penstock.engines.positional import (
     retention,
     schedules,
 )
-from penstock.engines.positional.database import PositionalDatabase, Transaction, Wakeup
+from penstock.engines.positional.database import PositionalDatabase, QueueHeld, Transaction, Wakeup
 from penstock.engines.positional.queues import Group, StoredQueue
-from penstock.engines.positional.sweep_plan import SweepPlan, has_calls
+from penstock.engines.positional.sweep_plan import SweepPlan, calls
 
 LOOK_BACK = 60 * SECOND
 # The fact that holds the time of the last claimed sweep.
@@ -29,12 +31,14 @@ SWEPT_AT = "swept_at"
 
 def sweep(database: PositionalDatabase, plan: SweepPlan) -> SweepReport:
     with database.read() as transaction:
-        is_called = has_calls(transaction)
+        due = calls(transaction)
     removed = fired = 0
-    if is_called:
-        with database.write() as transaction:
-            removed = consumers.remove_missing(transaction)
-            fired = schedules.fire(transaction)
+    for group_id, queue in due.groups:
+        with suppress(QueueHeld), database.write(queue, patient=False) as transaction:
+            removed += consumers.remove_missing(transaction, group_id)
+    for schedule in due.schedules:
+        with suppress(QueueHeld), database.write(patient=False) as transaction:
+            fired += schedules.fire(transaction, schedule)
     with database.read() as transaction:
         wanted = plan.to_visit(transaction)
         is_behind = marks.is_behind(transaction)
@@ -42,12 +46,16 @@ def sweep(database: PositionalDatabase, plan: SweepPlan) -> SweepReport:
         with database.write() as transaction:
             marks.note_audit_ends(transaction)
     counts = {"reclaimed": 0, "promoted": 0, "expired": 0, "trimmed": 0, "purged": 0}
-    for _, name in wanted:
-        for count, number in _sweep_queue(database, name).items():
-            counts[count] += number
-    if wanted:
+    swept: set[int] = set()
+    for queue_id, name in wanted:
+        # A queue that another transaction has is left to the next sweep: the others do not wait for it.
+        with suppress(QueueHeld):
+            for count, number in _sweep_queue(database, name).items():
+                counts[count] += number
+            swept.add(queue_id)
+    if swept:
         with database.read() as transaction:
-            plan.visited(transaction, {queue_id for queue_id, _ in wanted})
+            plan.visited(transaction, swept)
     return SweepReport(fired=fired, removed_consumers=removed, **counts)
 
 
@@ -73,13 +81,13 @@ def _is_due(transaction: Transaction, every_seconds: float) -> bool:
 def _sweep_queue(database: PositionalDatabase, name: str) -> dict[str, int]:
     counts = {"promoted": 0, "reclaimed": 0, "expired": 0}
     while True:
-        with database.write(name) as transaction:
+        with database.write(name, patient=False) as transaction:
             queue = queues.ensure(transaction, name)
             promoted = promotion.promote(transaction, queue)
         counts["promoted"] += promoted
         if promoted < promotion.AT_ONCE:
             break
-    with database.write(name) as transaction:
+    with database.write(name, patient=False) as transaction:
         queue = queues.ensure(transaction, name)
         counts["expired"] += _expire_held(transaction, queue)
         for group in queues.leasing_groups(transaction, queue):
@@ -87,14 +95,14 @@ def _sweep_queue(database: PositionalDatabase, name: str) -> dict[str, int]:
             counts["reclaimed"] += lapsed_leases.reclaim(transaction, queue, group)
             counts["expired"] += lapsed_leases.expire_tracked(transaction, queue, group)
             counts["expired"] += _expire_unread(transaction, queue, group)
-    with database.write(name) as transaction:
+    with database.write(name, patient=False) as transaction:
         queue = queues.ensure(transaction, name)
         counts["purged"] = retention.purge(transaction, queue)
         if counts["purged"]:
             retention.trim_kept(transaction, queue)
     has_more, counts["trimmed"] = True, 0
     while has_more:
-        with database.write(name) as transaction:
+        with database.write(name, patient=False) as transaction:
             trimmed, has_more = retention.trim(transaction, queues.ensure(transaction, name))
         counts["trimmed"] += trimmed
     return counts

@@ -70,12 +70,18 @@ class SweepPlan:
         return groups
 
 
-def has_calls(transaction: Transaction) -> bool:
-    """Whether a consumer missed its heartbeats or a schedule is due."""
+class Calls(NamedTuple):
+    """The groups with consumers that missed their heartbeats, each with its queue, and the schedules that are due."""
+
+    groups: list[tuple[int, str]]
+    schedules: list[str]
+
+
+def calls(transaction: Transaction) -> Calls:
     now = {"now": transaction.now}
-    return bool(
-        transaction.rows("missing_consumers", {**now, "group_id": None}) or transaction.rows("due_schedules", now)
-    )
+    missing = transaction.rows("missing_consumers", {**now, "group_id": None})
+    groups = dict.fromkeys((group_id, queue) for group_id, _, queue, _ in missing)
+    return Calls(list(groups), [row[0] for row in transaction.rows("due_schedules", now)])
 
 
 def _looks(queue: queues.StoredQueue, groups: list[tuple[Any, ...]]) -> tuple[Any, ...]:

@@ -56,7 +56,7 @@ class SqliteDatabase:
 
     # -- transactions ----------------------------------------------------------------------------------------------
 
-    def write(self, queue: str | None = None, durable: bool = True) -> Write:
+    def write(self, queue: str | None = None, durable: bool = True, patient: bool = True) -> Write:
         """A write transaction, the only one of the store; inside another write of the same thread, a savepoint."""
         return Write(self, durable)
 

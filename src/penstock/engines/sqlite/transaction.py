@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -29,6 +30,10 @@ class SqliteTransaction:
         self._cursor = cursor
         self._execute = cursor.execute
 
+    @property
+    def time(self) -> int:
+        return self.now
+
     def run(self, statement: str, bindings: Bindings = ()) -> None:
         self._execute(_TEXT[statement], bindings)
 
@@ -53,6 +58,13 @@ class SqliteTransaction:
     def stream(self, statement: str, bindings: Bindings = ()) -> apsw.Cursor:
         return self._cursor.connection.execute(_TEXT[statement], bindings)
 
+    def rows_of(self, statement: str, values: Sequence[int | str], bindings: dict[str, Any]) -> list[tuple[Any, ...]]:
+        if not values:
+            return []
+        items: Any = values
+        items = array("q", items) if isinstance(values[0], int) else tuple(items)
+        return self.rows(statement, {**bindings, "values": apsw.carray(items)})
+
     def take_positions(self, queue_id: int, count: int) -> int:
         last: int = self.value("last_position")
         return last + 1
@@ -63,6 +75,10 @@ class SqliteTransaction:
         """One statement over an array costs a third of one statement per message."""
         bindings = (first - 1, lane_id, self.now, content_type, expires_at, apsw.carray(payloads))
         self._execute(SQL.append_payloads, bindings)
+
+    def add_run(self, lane_id: int, first: int, last: int) -> None:
+        if not self.changes("lengthen_run", (last, lane_id, first - 1)):
+            self.run("begin_run", {"lane_id": lane_id, "first": first, "last": last})
 
     def run_script(self, text: str) -> None:
         """The statements of a migration."""

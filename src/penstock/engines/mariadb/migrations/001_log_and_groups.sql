@@ -16,6 +16,16 @@ create table if not exists penstock_block (
     queue_id bigint not null
 );
 
+-- Sends in transactions of callers, which take no lock: whoever writes to the queue next appends their messages to the
+-- log. A row is a call, or a part of a large one. It names the queue, which may not exist yet.
+create table if not exists penstock_arrival (
+    arrival_id bigint primary key auto_increment,
+    queue      varchar(255) not null,
+    sent_at    bigint not null,
+    drafts     longblob not null,  -- MessagePack
+    key penstock_arrival_queue (queue, arrival_id)
+);
+
 -- A queue and its policy (JSON; absent fields have their default). Writers lock the row of their queue until they
 -- commit, so what a queue is sent becomes visible in the order of its positions.
 create table if not exists penstock_queue (
@@ -36,13 +46,13 @@ create table if not exists penstock_queue (
 -- A lane is read in order: one priority of one shard. Messages that ended while held are in lanes of priority
 -- -1 - priority, which no group reads.
 create table if not exists penstock_lane (
-    lane_id  bigint primary key auto_increment,
+    lane_id  bigint not null auto_increment unique,
     queue_id bigint not null,
     priority int not null,
     shard    int not null,
     trimmed  bigint not null default 0,  -- messages up to the queue's trimmed_position
     careful  int not null default 0,     -- 1 when it ever had a message with times, an address or a batch
-    unique (queue_id, priority, shard)
+    primary key (queue_id, priority, shard)
 );
 
 -- The messages. Rows are never changed.
@@ -144,7 +154,7 @@ create table if not exists penstock_group (
     undone_expired       bigint not null default 0,
     undone_cancelled     bigint not null default 0,
     failed_attempts      bigint not null default 0,   -- naks, rejects and ended leases
-    unique (queue_id, name)
+    unique penstock_group_name (queue_id, name)
 );
 
 -- How far a group has read a lane.

@@ -3,8 +3,9 @@
 show status where variable_name in ('wsrep_cluster_size', 'wsrep_ready');
 
 -- name: read_latest
--- Transactions see everything that has been committed on any node of the cluster before they began.
-set session wsrep_sync_wait = 1;
+-- Transactions see everything that has been committed on any node of the cluster before they began. A statement of a
+-- transaction that a conflict has ended must fail: by default the node would make it again, outside of a transaction.
+set session wsrep_sync_wait = 1, wsrep_retry_autocommit = 0;
 
 -- name: read_applied
 -- Transactions see what the node has applied, without asking the other nodes.

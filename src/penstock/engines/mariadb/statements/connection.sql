@@ -7,13 +7,22 @@ set session sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIV
     sql_select_limit = 18446744073709551615, sql_safe_updates = 0, completion_type = 0;
 set session transaction isolation level read committed;
 
+-- name: set_patience
+-- How long a statement waits for a lock.
+set session innodb_lock_wait_timeout = :seconds;
+
 -- name: begin_write
 -- Statements see what others committed before each of them.
 start transaction;
 
 -- name: lock_queue
--- Be the only writer of a queue until the transaction ends.
-select queue_id from penstock_queue where name = :name for update;
+-- Be the only writer of a queue until the transaction ends; its last position, and the end of its block.
+select queue_id, last_position, block_end from penstock_queue where name = :name for update;
+
+-- name: begin_time
+-- The time of the transaction, once it has its lock, for the statements sent with this one.
+set @penstock_now = timestampdiff(microsecond, '1970-01-01 00:00:00', utc_timestamp(6));
+select @penstock_now;
 
 -- name: begin_read
 -- One snapshot for several statements.
@@ -44,11 +53,13 @@ release savepoint penstock_call_:depth;
 -- Roll back the call, not the transaction.
 rollback to savepoint penstock_call_:depth;
 
--- name: take_positions
--- The next positions of the queue's block: the last one of them, and 0 or 1 for whether they fit into the block.
-update penstock_queue set last_position = last_position + :count
-where queue_id = :queue_id and last_position + :count <= block_end;
-select last_position, row_count() from penstock_queue where queue_id = :queue_id;
+-- name: block_of_queue
+-- The last position of a queue, and the end of its block.
+select queue_id, last_position, block_end from penstock_queue where queue_id = :queue_id for update;
+
+-- name: set_last_position
+-- The last position given out.
+update penstock_queue set last_position = :last where queue_id = :queue_id;
 
 -- name: new_block
 -- A number that no other transaction gets, given out at once, whether this transaction commits or not.
@@ -60,8 +71,10 @@ select last_insert_id();
 update penstock_queue set last_position = :last, block_end = :block_end where queue_id = :queue_id;
 
 -- name: commits
--- A number that changes with every commit that may make a message ready.
-select coalesce(sum(last_position + last_entry + revision), 0) + count(*) from penstock_queue;
+-- A number that changes with every commit that may make a message ready, and whether callers' transactions have sent
+-- messages that are not in the log yet.
+select coalesce(sum(last_position + last_entry + revision), 0) + count(*), exists (select 1 from penstock_arrival)
+from penstock_queue;
 
 -- name: has_schema
 -- Whether the database has the tables of a store.
@@ -101,3 +114,9 @@ select get_lock(concat(database(), '.', :name), :seconds);
 -- name: release_lock
 -- Release the lock.
 select release_lock(concat(database(), '.', :name));
+
+-- name: add_run
+-- Extend the lane's last run, or start another.
+update penstock_run set last_position = :last where lane_id = :lane_id and last_position = :first - 1;
+insert into penstock_run (lane_id, last_position, first_position, `before`)
+select lane_id, :last, :first, sent from penstock_lane_end where lane_id = :lane_id and row_count() = 0;

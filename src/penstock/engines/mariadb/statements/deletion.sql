@@ -41,11 +41,11 @@ where stage.queue_id = :queue_id;
 
 -- name: delete_stages
 -- Delete the stages of the queue.
-delete from penstock_stage where queue_id = :queue_id;
+delete gone from penstock_stage as gone force index (penstock_stage_key) where gone.queue_id = :queue_id;
 
 -- name: delete_trimmed
 -- Delete the recorded starts of the queue's log and audit.
-delete from penstock_trimmed where queue_id = :queue_id;
+delete gone from penstock_trimmed as gone force index (primary) where gone.queue_id = :queue_id;
 
 -- name: delete_trail
 -- Nothing: the end of a queue's audit is found by its key.
@@ -58,7 +58,7 @@ where group_id in (select group_id from penstock_group where queue_id = :queue_i
 
 -- name: delete_groups
 -- Remove the queue's groups.
-delete from penstock_group where queue_id = :queue_id;
+delete gone from penstock_group as gone force index (penstock_group_name) where gone.queue_id = :queue_id;
 
 -- name: delete_queue
 -- Remove the queue and its policy.
@@ -125,7 +125,7 @@ where other.queue_id = :queue_id
 
 -- name: flush_batch_queues
 -- Remove the links between batches and this queue, and those of its own batches.
-delete from penstock_batch_queue where queue_id = :queue_id;
+delete gone from penstock_batch_queue as gone force index (penstock_batch_queue_queue) where gone.queue_id = :queue_id;
 delete other from penstock_batch as batch
 straight_join penstock_batch_queue as other force index (primary) on other.batch_id = batch.batch_id
 where batch.queue_id = :queue_id;
@@ -138,35 +138,35 @@ where batch.queue_id = :queue_id;
 
 -- name: flush_held
 -- Remove the queue's held messages.
-delete from penstock_held where queue_id = :queue_id;
+delete gone from penstock_held as gone force index (penstock_held_due) where gone.queue_id = :queue_id;
 
 -- name: flush_identities
 -- Remove the queue's chosen ids.
-delete from penstock_identity where queue_id = :queue_id;
+delete gone from penstock_identity as gone force index (primary) where gone.queue_id = :queue_id;
 
 -- name: flush_audit
 -- Remove the queue's audit.
-delete from penstock_audit where queue_id = :queue_id;
+delete gone from penstock_audit as gone force index (primary) where gone.queue_id = :queue_id;
 
 -- name: flush_removed
 -- Forget which messages were removed one by one.
-delete from penstock_removed where queue_id = :queue_id;
+delete gone from penstock_removed as gone force index (primary) where gone.queue_id = :queue_id;
 
 -- name: flush_addresses
 -- Free the queue's addresses.
-delete from penstock_address where queue_id = :queue_id;
+delete gone from penstock_address as gone force index (primary) where gone.queue_id = :queue_id;
 
 -- name: flush_batches
 -- Remove the queue's batches.
-delete from penstock_batch where queue_id = :queue_id;
+delete gone from penstock_batch as gone force index (penstock_batch_name) where gone.queue_id = :queue_id;
 
 -- name: flush_marks
 -- Remove the queue's marks.
-delete from penstock_mark where queue_id = :queue_id;
+delete gone from penstock_mark as gone force index (primary) where gone.queue_id = :queue_id;
 
 -- name: flush_lanes
 -- Remove the queue's lanes.
-delete from penstock_lane where queue_id = :queue_id;
+delete gone from penstock_lane as gone force index (primary) where gone.queue_id = :queue_id;
 
 -- name: flush_groups
 -- Reset the counts of groups, keeping the totals of endings. A stream continues from the end.

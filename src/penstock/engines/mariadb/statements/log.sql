@@ -14,23 +14,25 @@ insert into penstock_log (
     created_by, available_at, payload
 ) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
--- name: lengthen_run
--- Extend the lane's last run.
-update penstock_run set last_position = ? where lane_id = ? and last_position = ?;
-
--- name: begin_run
--- Start a run of the lane.
-insert into penstock_run (lane_id, last_position, first_position, `before`)
-select lane_id, :last, :first, sent from penstock_lane_end where lane_id = :lane_id;
-
 -- name: mark_lane_checked
 -- Mark the lane as having messages that need checks.
 update penstock_lane set careful = 1 where lane_id = :lane_id and careful = 0;
 
 -- name: put_identity
 -- Record a chosen id.
-insert into penstock_identity (queue_id, id, position, held_id) values (:queue_id, :id, :position, :held_id)
-on duplicate key update position = values(position), held_id = values(held_id);
+insert into penstock_identity (queue_id, id, position) values (?, ?, ?)
+on duplicate key update position = values(position), held_id = null;
+
+-- name: find_identities
+-- Which of some ids were chosen.
+select id from penstock_identity force index (primary) where queue_id = :queue_id and id in (:values);
+
+-- name: find_made_ids
+-- Which of the positions that some ids contain have a message of the queue with an id that follows from its position.
+select straight_join log.position, log.created_at
+from penstock_log as log force index (primary)
+join penstock_lane as lane using (lane_id)
+where log.position in (:values) and log.id is null and lane.queue_id = :queue_id;
 
 -- name: find_identity
 -- Where the message with a chosen id is.

@@ -24,7 +24,16 @@ insert into penstock_held (
     queue_id, priority, shard, available_at, waiting, id, created_at, content_type, headers, expires_at, deadline_at,
     address, `key`, batch_id, created_by, payload
 ) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
-select last_insert_id();
+
+-- name: last_held
+-- The greatest number of a held message.
+select coalesce(max(held_id), 0) from penstock_held;
+
+-- name: identify_held
+-- Record the ids of the queue's messages that are held since.
+insert into penstock_identity (queue_id, id, held_id)
+select queue_id, id, held_id from penstock_held force index (primary) where held_id > :after and queue_id = :queue_id
+on duplicate key update position = null, held_id = values(held_id);
 
 -- name: join_batch
 -- Add the message to its batch.

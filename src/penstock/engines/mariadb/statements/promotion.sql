@@ -19,12 +19,12 @@ update penstock_held set available_at = greatest(:now, created_at + 1)
 where batch_id = :batch_id and queue_id = :queue_id and available_at <= :now;
 
 -- name: take_held
--- Remove and return one held message.
-select priority, shard, id, created_at, content_type, headers, expires_at, deadline_at, address, `key`, batch_id,
+-- Remove and return held messages.
+select held_id, priority, shard, id, created_at, content_type, headers, expires_at, deadline_at, address, `key`, batch_id,
     created_by, available_at, payload
-from penstock_held
-where held_id = :held_id;
-delete from penstock_held where held_id = :held_id;
+from penstock_held force index (primary)
+where held_id in (:values);
+delete held from penstock_held as held force index (primary) where held.held_id in (:values);
 
 -- name: place_address
 -- Record the position of the address's message.

@@ -11,6 +11,10 @@ select position, attempt from penstock_tracked
 where group_id = :group_id and position between :first and :last
 order by position;
 
+-- name: forget_tracked_in_range
+-- Stop tracking the messages of a range.
+delete from penstock_tracked where group_id = :group_id and position between :first and :last;
+
 -- name: skipped_in_range
 -- Messages of a lane that ended in a group before its cursor reached them.
 select skip.position
@@ -33,12 +37,18 @@ where position = :position and group_id in (select group_id from penstock_group 
 -- The lane of a message, and when it was sent.
 select lane_id, created_at from penstock_log where position = :position;
 
+-- name: run_around
+-- The run that contains a position.
+select first_position, last_position, `before`
+from penstock_run
+where lane_id = :lane_id and first_position <= :position and last_position = (
+    select min(next.last_position) from penstock_run as next
+    where next.lane_id = :lane_id and next.last_position >= :position
+);
+
 -- name: remove_run
--- Remove and return the run that contains a position.
-select first_position, last_position, `before` from penstock_run
-where lane_id = :lane_id and first_position <= :position and last_position >= :position;
-delete from penstock_run
-where lane_id = :lane_id and first_position <= :position and last_position >= :position;
+-- Remove a run.
+delete from penstock_run where lane_id = ? and last_position = ?;
 
 -- name: put_run
 -- Insert a run.

@@ -150,20 +150,33 @@ straight_join penstock_skip as skip force index (primary) on skip.group_id = rea
 where reader.queue_id = :queue_id and skip.position <= :upto;
 
 -- name: trim_audit
--- Remove the audit of removed messages; dead letters keep theirs.
-delete from penstock_audit
-where queue_id = :queue_id and last_position between :from and :upto + :span and first_position between 1 and :upto
+-- Remove the audit of removed messages; dead letters keep theirs. The messages that are left are read once: a search for
+-- each entry would pass over the removed rows every time.
+delete audit from penstock_audit as audit force index (penstock_audit_position)
+where audit.queue_id = :queue_id and audit.last_position between :from and :upto + :span
+    and audit.first_position between 1 and :upto
     and not exists (
-        select 1 from penstock_log as log
-        where log.position between penstock_audit.first_position and penstock_audit.last_position
-            and log.lane_id in (select lane_id from penstock_lane where queue_id = :queue_id)
-    );
+        select 1 from (
+            select distinct log.position from penstock_lane as lane
+            straight_join penstock_log as log force index (penstock_log_lane) on log.lane_id = lane.lane_id
+            where lane.queue_id = :queue_id and log.position between :from and :upto
+        ) as kept
+        where kept.position between audit.first_position and audit.last_position
+    )
+    and (audit.last_position <= :upto or not exists (
+        select 1 from (
+            select distinct log.position from penstock_lane as lane
+            straight_join penstock_log as log force index (penstock_log_lane) on log.lane_id = lane.lane_id
+            where lane.queue_id = :queue_id and log.position between :upto + 1 and :upto + :span
+        ) as kept
+        where kept.position between audit.first_position and audit.last_position
+    ));
 
 -- name: set_trimmed_entry
 -- Record the last entry that may cover trimmed messages.
 insert into penstock_trimmed (queue_id, kind, number, at)
 select last.queue_id, 'audit', last.entry_id, last.at from (
-    select queue_id, entry_id, at from penstock_audit
+    select queue_id, entry_id, at from penstock_audit force index (penstock_audit_position)
     where queue_id = :queue_id and last_position between :from and :upto + :span and first_position <= :upto
     order by entry_id desc
     limit 1
@@ -174,20 +187,23 @@ on duplicate key update
 
 -- name: empty_audit
 -- Clear entries that cover only removed messages; their numbers stay for marks that name them.
-update penstock_audit
+update penstock_audit force index (penstock_audit_position)
 set last_position = 0, first_position = 0, group_id = null, event = 'remove', state = 'cancelled', `by` = null,
     reason = null, attempt = 0, token = null
 where queue_id = :queue_id and last_position between :from and :upto + :span and first_position between 1 and :upto
     and not exists (
-        select 1 from penstock_log as log
-        where log.position between penstock_audit.first_position and penstock_audit.last_position
-            and log.lane_id in (select lane_id from penstock_lane where queue_id = :queue_id)
+        select 1 from (
+            select distinct log.position from penstock_lane as lane
+            straight_join penstock_log as log force index (penstock_log_lane) on log.lane_id = lane.lane_id
+            where lane.queue_id = :queue_id and log.position between :from - :span and :upto + :span
+        ) as kept
+        where kept.position between penstock_audit.first_position and penstock_audit.last_position
     );
 
 -- name: trim_emptied
 -- Remove cleared entries before the start of the audit.
-delete from penstock_audit
-where last_position = 0 and event = 'remove' and queue_id = :queue_id and entry_id < (
+delete audit from penstock_audit as audit force index (penstock_audit_position)
+where audit.last_position = 0 and audit.event = 'remove' and audit.queue_id = :queue_id and audit.entry_id < (
     select number from penstock_trimmed where queue_id = :queue_id and kind = 'audit'
 );
 
@@ -199,7 +215,7 @@ insert ignore into penstock_removed (queue_id, position, created_at) values (:qu
 -- Forget removed messages before the start of the log that no readable entry covers.
 delete from penstock_removed
 where queue_id = :queue_id and position <= :upto and not exists (
-    select 1 from penstock_audit as audit
+    select 1 from penstock_audit as audit force index (penstock_audit_position)
     where audit.queue_id = :queue_id and audit.last_position between penstock_removed.position
             and penstock_removed.position + :span
         and audit.first_position <= penstock_removed.position
@@ -208,27 +224,38 @@ where queue_id = :queue_id and position <= :upto and not exists (
         )
 );
 
--- name: trim_identities
--- Remove chosen ids of removed messages, which may then be used again.
-delete from penstock_identity
+-- name: trimmed_identities
+-- Chosen ids of removed messages, which may be used again.
+-- The rows are then deleted by their keys: a deletion by a range would also lock the row behind the range, which may be
+-- one that another queue's sender has not committed.
+select id from penstock_identity force index (penstock_identity_position)
 where queue_id = :queue_id and position between :from and :upto
-    and not exists (select 1 from penstock_log as log where log.position = penstock_identity.position);
+    and not exists (select 1 from penstock_log as log force index (primary) where log.position = penstock_identity.position);
 
--- name: trim_addresses
--- Remove addresses whose last message was removed.
-delete from penstock_address
+-- name: drop_identities
+-- Remove chosen ids.
+delete chosen from penstock_identity as chosen force index (primary) where chosen.queue_id = :queue_id and chosen.id in (:values);
+
+-- name: trimmed_addresses
+-- Addresses whose last message was removed.
+select address from penstock_address force index (penstock_address_position)
 where queue_id = :queue_id and outcome is not null and position between :from and :upto
-    and not exists (select 1 from penstock_log as log where log.position = penstock_address.position);
+    and not exists (select 1 from penstock_log as log force index (primary) where log.position = penstock_address.position);
+
+-- name: drop_addresses
+-- Remove addresses.
+delete owner from penstock_address as owner force index (primary) where owner.queue_id = :queue_id and owner.address in (:values);
 
 -- name: trim_batch_queues
--- Remove the links of removed batches.
-delete from penstock_batch_queue where batch_id not in (select batch_id from penstock_batch);
+-- Nothing: the links of batches are removed with them.
+do 0;
 
 -- name: trim_batches
 -- Remove batches that ended before the retention and before the oldest remaining message was sent: messages show the
 -- name of their batch.
-delete from penstock_batch
-where queue_id = :queue_id and ended_at <= :before and ended_at < coalesce(
+delete batch, other from penstock_batch as batch force index (penstock_batch_name)
+left join penstock_batch_queue as other on other.batch_id = batch.batch_id
+where batch.queue_id = :queue_id and batch.ended_at <= :before and batch.ended_at < coalesce(
     (
         select min((
             select log.created_at from penstock_log as log

@@ -18,14 +18,6 @@ values (:name, :cron, :timezone, :queue, :message, :catch_up, :paused, :next_at,
 on duplicate key update cron = values(cron), timezone = values(timezone), queue = values(queue), message = values(message),
     catch_up = values(catch_up), paused = values(paused), next_at = values(next_at), last_at = values(last_at);
 
--- name: due_schedules
--- Schedules with a due tick.
-select name, cron, timezone, queue, message, catch_up, paused, next_at, last_at
-from penstock_schedule
-where next_at <= :now
-order by next_at
-for update;
-
 -- name: advance_schedule
 -- Advance the tick in the transaction that sends its message, so that no other sends it.
 update penstock_schedule set next_at = :next_at, last_at = coalesce(:last_at, last_at) where name = :name;

@@ -85,3 +85,12 @@ pragma freelist_count;
 -- name: all_pages
 -- Number of pages of the file.
 pragma page_count;
+
+-- name: lengthen_run
+-- Extend the lane's last run.
+update penstock_run set last_position = ? where lane_id = ? and last_position = ?;
+
+-- name: begin_run
+-- Start a run of the lane.
+insert into penstock_run (lane_id, last_position, first_position, before)
+select lane_id, :last, :first, sent from penstock_lane_end where lane_id = :lane_id;

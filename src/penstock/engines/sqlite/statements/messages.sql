@@ -23,8 +23,17 @@ select ?1 + rowid, ?2, ?3, ?4, ?5, value from carray(?6);
 insert into penstock_held (
     queue_id, priority, shard, available_at, waiting, id, created_at, content_type, headers, expires_at, deadline_at,
     address, key, batch_id, created_by, payload
-) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-returning held_id;
+) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: last_held
+-- The greatest number of a held message.
+select coalesce(max(held_id), 0) from penstock_held;
+
+-- name: identify_held
+-- Record the ids of the queue's messages that are held since.
+insert into penstock_identity (queue_id, id, held_id)
+select queue_id, id, held_id from penstock_held where held_id > :after and queue_id = :queue_id
+on conflict (queue_id, id) do update set position = null, held_id = excluded.held_id;
 
 -- name: join_batch
 -- Add the message to its batch.

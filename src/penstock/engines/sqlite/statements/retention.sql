@@ -207,17 +207,25 @@ where queue_id = :queue_id and position <= :upto and not exists (
         )
 );
 
--- name: trim_identities
--- Remove chosen ids of removed messages, which may then be used again.
-delete from penstock_identity
+-- name: trimmed_identities
+-- Chosen ids of removed messages, which may be used again.
+select id from penstock_identity
 where queue_id = :queue_id and position between :from and :upto
     and not exists (select 1 from penstock_log as log where log.position = penstock_identity.position);
 
--- name: trim_addresses
--- Remove addresses whose last message was removed.
-delete from penstock_address
+-- name: drop_identities
+-- Remove chosen ids.
+delete from penstock_identity where queue_id = :queue_id and id in (select value from carray(:values));
+
+-- name: trimmed_addresses
+-- Addresses whose last message was removed.
+select address from penstock_address
 where queue_id = :queue_id and outcome is not null and position between :from and :upto
     and not exists (select 1 from penstock_log as log where log.position = penstock_address.position);
+
+-- name: drop_addresses
+-- Remove addresses.
+delete from penstock_address where queue_id = :queue_id and address in (select value from carray(:values));
 
 -- name: trim_batch_queues
 -- Remove the links of removed batches.

@@ -18,13 +18,6 @@ on conflict (name) do update
 set cron = excluded.cron, timezone = excluded.timezone, queue = excluded.queue, message = excluded.message,
     catch_up = excluded.catch_up, paused = excluded.paused, next_at = excluded.next_at, last_at = excluded.last_at;
 
--- name: due_schedules
--- Schedules with a due tick.
-select name, cron, timezone, queue, message, catch_up, paused, next_at, last_at
-from penstock_schedule
-where next_at <= :now
-order by next_at;
-
 -- name: advance_schedule
 -- Advance the tick in the transaction that sends its message, so that no other sends it.
 update penstock_schedule set next_at = :next_at, last_at = coalesce(:last_at, last_at) where name = :name;

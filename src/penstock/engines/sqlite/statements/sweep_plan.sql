@@ -34,3 +34,10 @@ select distinct lane.queue_id
 from penstock_log as log
 join penstock_lane as lane using (lane_id)
 where log.deadline_at > (select coalesce(min(expired_upto), 0) from penstock_group) and log.deadline_at <= :now;
+
+-- name: due_schedules
+-- Schedules with a due tick.
+select name, cron, timezone, queue, message, catch_up, paused, next_at, last_at
+from penstock_schedule
+where next_at <= :now
+order by next_at;

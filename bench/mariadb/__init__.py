@@ -1,0 +1,1 @@
+"""Penstock on MariaDB beside queues that others keep in MariaDB and MySQL."""

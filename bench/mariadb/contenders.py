@@ -1,0 +1,133 @@
+"""Who is measured. The peers send and take one message per call, and what they have taken is gone: they have no lease
+and no ack. Every commit is on the disk when it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import metadata
+from queue import Empty
+from urllib.parse import urlsplit
+
+import kombu
+from huey.contrib.sql_huey import SqlStorage
+from peewee import MySQLDatabase
+from persistqueue import MySQLQueue
+from persistqueue.exceptions import Empty as PersistQueueEmpty
+
+import penstock
+from bench.plan import payload
+from bench.role import Session
+
+QUEUE = "bench"
+
+
+class PenstockSession:
+    """send_many, receive, ack_many."""
+
+    def __init__(self, url: str) -> None:
+        self.store = penstock.connect(url)
+        self.queue = self.store.queue(QUEUE)
+
+    def send(self, count: int) -> None:
+        if count == 1:
+            self.queue.send(payload(0))
+        else:
+            self.queue.send_many([payload(number) for number in range(count)])
+
+    def take(self, count: int) -> int:
+        deliveries = self.queue.receive(limit=count)
+        return self.queue.ack_many(deliveries) if deliveries else 0
+
+    def close(self) -> None:
+        self.store.close()
+
+
+class PersistQueueSession:
+    def __init__(self, url: str) -> None:
+        place = urlsplit(url)
+        assert place.hostname is not None
+        assert place.port is not None
+        self.queue = MySQLQueue(place.hostname, place.username, "", place.path[1:], name=QUEUE, port=place.port)
+
+    def send(self, count: int) -> None:
+        for number in range(count):
+            self.queue.put(payload(number))
+
+    def take(self, count: int) -> int:
+        for taken in range(count):
+            try:
+                self.queue.get(block=False)
+            except PersistQueueEmpty:
+                return taken
+        return count
+
+    def close(self) -> None:
+        """It has nothing to close: its connections end with the process."""
+
+
+class HueySession:
+    def __init__(self, url: str) -> None:
+        place = urlsplit(url)
+        database = MySQLDatabase(place.path[1:], host=place.hostname, port=place.port, user=place.username)
+        self.storage = SqlStorage(QUEUE, database=database)
+
+    def send(self, count: int) -> None:
+        for number in range(count):
+            self.storage.enqueue(payload(number))
+
+    def take(self, count: int) -> int:
+        for taken in range(count):
+            if self.storage.dequeue() is None:
+                return taken
+        return count
+
+    def close(self) -> None:
+        self.storage.close()
+
+
+class KombuSession:
+    def __init__(self, url: str) -> None:
+        self.connection = kombu.Connection(f"sqla+{url.replace('mysql://', 'mysql+pymysql://')}")
+        self.queue = self.connection.SimpleQueue(QUEUE, no_ack=True, serializer="raw")
+
+    def send(self, count: int) -> None:
+        for number in range(count):
+            self.queue.put(payload(number), content_type="application/data", content_encoding="binary")
+
+    def take(self, count: int) -> int:
+        for taken in range(count):
+            try:
+                self.queue.get(block=False)
+            except (Empty, self.queue.Empty):
+                return taken
+        return count
+
+    def close(self) -> None:
+        self.queue.close()
+        self.connection.release()
+
+
+PENSTOCK = "penstock"
+CONTENDERS: dict[str, Callable[[str], Session]] = {
+    PENSTOCK: PenstockSession,
+    "persist-queue": PersistQueueSession,
+    "huey": HueySession,
+    "kombu": KombuSession,
+}
+
+
+def prepare(name: str, url: str) -> None:
+    """The tables, made before several processes begin at once."""
+    if name == PENSTOCK:
+        with penstock.connect(url) as store:
+            store.migrate()
+            store.queue(QUEUE, lease_seconds=3600)
+        return
+    session = CONTENDERS[name](url)
+    session.send(1)
+    session.take(1)
+    session.close()
+
+
+def version(name: str) -> str:
+    return metadata.version("penstock-queue" if name == PENSTOCK else name)
