@@ -81,7 +81,9 @@ EVERY_ENGINE_MARKED = (
     *ENGINES,
     *(pytest.param(row, marks=pytest.mark.database_server) for row in EVERY_ENGINE if row not in ENGINES),
 )
-CLUSTER_MARKED = pytest.param(REDIS_CLUSTER, marks=pytest.mark.database_server)
+CLUSTER_MARKED = pytest.param(
+    REDIS_CLUSTER, marks=[pytest.mark.database_server, pytest.mark.xdist_group("redis_cluster")]
+)
 VALKEY_MARKED = pytest.param(VALKEY, marks=pytest.mark.database_server)
 
 

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any
 
 import redis
+from redis.crc import key_slot
 
 import penstock
 from tests.engines.redis.server import PATIENCE_SECONDS, program
@@ -128,8 +129,16 @@ class RedisServers:
         await_until(lambda: all(node.state == "ok" for node in self.nodes), "the cluster to serve all slots")
         await_until(lambda: all(self._is_followed(node) for node in self.primaries), "the replicas to be in step")
 
+    def join(self) -> ClusterServer:
+        """A new primary that all others know; it has no slots, and no functions."""
+        node = self.add()
+        for other in self.nodes:
+            await_until(partial(self._knows, other, node), "the nodes to know the new one")
+            await_until(partial(self._knows, node, other), "the new node to know the others")
+        return node
+
     def add(self) -> ClusterServer:
-        """Start a node and introduce it to the cluster; it has no slots."""
+        """Start a node and introduce it to the cluster."""
         node = ClusterServer(self._node_timeout_seconds)
         self.nodes.append(node)
         node.command("CLUSTER", "SET-CONFIG-EPOCH", len(self.nodes))
@@ -139,13 +148,24 @@ class RedisServers:
 
     def owner(self, key: str) -> ClusterServer:
         """The primary of the key's slot."""
-        slot = self.nodes[0].command("CLUSTER", "KEYSLOT", key)
+        slot = key_slot(key.encode())
         for node in self.nodes:
             if node.process.poll() is None:
                 for first, last, (_, port, *_), *_ in node.command("CLUSTER", "SLOTS"):
                     if first <= slot <= last:
                         return next(one for one in self.nodes if one.port == port)
         raise AssertionError(f"nobody has slot {slot}")
+
+    def move_slot(self, key: str, target: ClusterServer) -> None:
+        """Move the slot of a key, key by key, as redis-cli does."""
+        source, slot = self.owner(key), key_slot(key.encode())
+        target.command("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
+        source.command("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id)
+        while keys := source.command("CLUSTER", "GETKEYSINSLOT", slot, 1):
+            source.command("MIGRATE", LOOPBACK, target.port, "", 0, PATIENCE_SECONDS * 1000, "KEYS", *keys)
+        for node in (target, source, *self.primaries):
+            node.command("CLUSTER", "SETSLOT", slot, "NODE", target.id)
+        await_until(lambda: self.owner(key) is target, "the nodes to agree")
 
     def _knows(self, node: ClusterServer, other: ClusterServer) -> bool:
         found: bytes = node.command("CLUSTER", "NODES")

@@ -16,6 +16,9 @@ from tests.engines.redis.cluster import await_until, fresh_cluster_store, shared
 from tests.engines.redis.server import RedisServer
 from tests.ports import LOOPBACK, free_port
 
+# One process runs them all, on one cluster.
+pytestmark = pytest.mark.xdist_group("redis_cluster")
+
 
 @pytest.fixture
 def store() -> Iterator[penstock.Store]:
@@ -221,7 +224,8 @@ def test_a_slot_that_moves_under_load_loses_and_repeats_nothing(durability: str)
         try:
             for _ in range(2):
                 await_until(lambda: len(done) > 5, "messages to be processed")
-                move_slot(f"{database_of(store).prefix}{{q:orders}}")
+                servers, key = shared_cluster(), f"{database_of(store).prefix}{{q:orders}}"
+                servers.move_slot(key, next(node for node in servers.primaries if node is not servers.owner(key)))
         finally:
             has_moved.set()
             for thread in threads:
@@ -229,18 +233,3 @@ def test_a_slot_that_moves_under_load_loses_and_repeats_nothing(durability: str)
         assert sorted(done) == sorted(sent)
         stats = queue.stats("default")
         assert (stats.total, stats.done) == (len(sent), len(sent))
-
-
-def move_slot(key: str) -> None:
-    """Move the slot of a key to another primary, key by key, as redis-cli does."""
-    servers = shared_cluster()
-    source = servers.owner(key)
-    target = next(node for node in servers.primaries if node is not source)
-    slot = source.command("CLUSTER", "KEYSLOT", key)
-    target.command("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
-    source.command("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id)
-    while keys := source.command("CLUSTER", "GETKEYSINSLOT", slot, 1):
-        source.command("MIGRATE", LOOPBACK, target.port, "", 0, 60_000, "KEYS", *keys)
-    for node in (target, source, *servers.primaries):
-        node.command("CLUSTER", "SETSLOT", slot, "NODE", target.id)
-    await_until(lambda: servers.owner(key) is target, "the nodes to agree")

@@ -14,11 +14,11 @@ NODE_TIMEOUT_SECONDS = 2
 
 def test_a_killed_primary_loses_nothing_that_a_replica_has() -> None:
     with RedisServers(NODE_TIMEOUT_SECONDS) as servers:
-        url = f"{servers.url}?durability=replicas=1&confirm_seconds=5"
+        url = f"{servers.url}?durability=replicas=1&confirm_seconds=1"
         with penstock.connect(url, busy_seconds=60) as store:
             store.migrate()
             queue = store.queue("orders")
-            sent, acked = [queue.send(0)], set[str]()
+            sent, acked = list[str](), set[str]()
             is_over = threading.Event()
 
             def work() -> None:
@@ -41,6 +41,18 @@ def test_a_killed_primary_loses_nothing_that_a_replica_has() -> None:
             worker.join()
         check_nothing_is_lost(servers, sent, acked)
         check_that_a_cluster_without_a_slot_says_so(servers)
+
+
+def test_a_primary_that_joins_gets_the_functions_with_the_first_call() -> None:
+    with RedisServers(node_timeout_seconds=60) as servers, penstock.connect(servers.url, busy_seconds=60) as store:
+        store.migrate()
+        queue = store.queue("orders")
+        queue.send(1)
+        newcomer = servers.join()
+        assert newcomer.command("FUNCTION", "LIST") == []
+        servers.move_slot("penstock{q:orders}", newcomer)
+        queue.send(2)
+        assert [one.json() for one in queue.receive(limit=5)] == [1, 2]
 
 
 def check_nothing_is_lost(servers: RedisServers, sent: list[str], acked: set[str]) -> None:
