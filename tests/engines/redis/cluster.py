@@ -135,6 +135,7 @@ class RedisServers:
         for other in self.nodes:
             await_until(partial(self._knows, other, node), "the nodes to know the new one")
             await_until(partial(self._knows, node, other), "the new node to know the others")
+        await_until(lambda: all(one.state == "ok" for one in self.nodes), "the new node to take calls")
         return node
 
     def add(self) -> ClusterServer:

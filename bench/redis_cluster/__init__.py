@@ -1,0 +1,1 @@
+"""Load of the primaries of a Redis Cluster."""
