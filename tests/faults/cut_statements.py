@@ -1,14 +1,16 @@
-"""Cuts the n-th statement of a call short: SQLite by an interrupt, PostgreSQL by a cancel or by a lock timeout."""
+"""Cuts the n-th statement of a call short: SQLite by an interrupt, PostgreSQL by a cancel, by a lock timeout or by a
+statement timeout."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Protocol
 
 import apsw
 import psycopg
 from psycopg import sql
+from psycopg_pool import ConnectionPool
 
 # Instructions of SQLite's virtual machine between two points at which a call can be interrupted.
 STRIDE = 40
@@ -18,11 +20,14 @@ HANDLER = "cut"
 class Cutter(Protocol):
     """Counts the points of each call; at number `at` it cuts the call. None counts only."""
 
-    ways: tuple[str, ...]
+    def ways(self, at: int) -> tuple[str, ...]: ...
 
     def arm(self, at: int | None, way: str) -> None: ...
 
     def reached(self) -> int: ...
+
+    def be_patient(self) -> bool:
+        """Whether to make a call again that failed before it had reached the point."""
 
     def content(self) -> Any:
         """Every row of the store, except the times at which it was last read or swept."""
@@ -31,12 +36,16 @@ class Cutter(Protocol):
 class Interrupts:
     """Of every SQLite connection that is opened while it is in use."""
 
-    ways: tuple[str, ...] = ("interrupt",)
-
     def __init__(self, path: str) -> None:
         self.path = path
         self.at: int | None = None
         self.count = 0
+
+    def ways(self, at: int) -> tuple[str, ...]:
+        return ("interrupt",)
+
+    def be_patient(self) -> bool:
+        return False
 
     def arm(self, at: int | None, way: str = "interrupt") -> None:
         self.at, self.count = at, 0
@@ -72,8 +81,9 @@ def interrupts(url: str) -> Iterator[Interrupts]:
         apsw.connection_hooks.remove(found.watch)
 
 
-# A cancel comes as a signal to the session and is noticed in the sleep; `statement_timeout` raises the same error. A
-# lock timeout raises another one, which some functions expect and catch.
+# A cancel comes as a signal to the session and is noticed in the sleep, and so does the server's own statement timeout.
+# A lock timeout raises another error, which some functions expect and catch: the point waits for a lock that the test
+# holds.
 #
 # Sequences keep their value when a transaction is undone, so they can count and be told across transactions. A trigger
 # runs before and after each statement that writes: a cut call has done what came before, and nothing after.
@@ -81,15 +91,17 @@ TRIGGERS = """
 create schema cut;
 create sequence cut.step;
 create sequence cut.at minvalue 0;
-create sequence cut.by_timeout minvalue 0;
+create sequence cut.way minvalue 0;
 create function cut.point() returns trigger language plpgsql as $$
+declare way integer := (select last_value from cut.way);
 begin
     if nextval('cut.step') <> (select last_value from cut.at) then
         return null;
-    elsif (select last_value from cut.by_timeout) = 1 then
-        raise lock_not_available using message = 'canceling statement due to lock timeout';
+    elsif way = 1 then
+        perform pg_advisory_xact_lock(4711, 1);
+    elsif way = 0 then
+        perform pg_cancel_backend(pg_backend_pid());
     end if;
-    perform pg_cancel_backend(pg_backend_pid());
     perform pg_sleep(60);
     return null;
 end $$;
@@ -114,19 +126,46 @@ and c.relkind in ('r', 'p') and not c.relispartition and c.relname <> 'decided_p
 """
 
 
-class CutTriggers:
-    ways: tuple[str, ...] = ("cancel", "lock timeout")
+WAYS = ("cancel", "lock timeout", "statement timeout")
+# Each costs its time. Between two of these points the others, which raise the same error, cut every statement.
+STRIDE_OF_STATEMENT_TIMEOUTS = 5
+# Settings of the store's connections while a call is to be cut.
+TIMEOUTS = {"lock timeout": "lock_timeout", "statement timeout": "statement_timeout"}
 
-    def __init__(self, connection: psycopg.Connection) -> None:
+
+class CutTriggers:
+    """`pool` has the connections of the store: statement timeouts are set on them."""
+
+    def __init__(self, connection: psycopg.Connection, pool: ConnectionPool[Any]) -> None:
         self.connection = connection
+        self.pool = pool
+        self.patience_seconds = 0.03
         connection.execute(TRIGGERS)
+        connection.execute("select pg_advisory_lock(4711, 1)")
         self._content = self._query()
 
+    def ways(self, at: int) -> tuple[str, ...]:
+        return WAYS if at % STRIDE_OF_STATEMENT_TIMEOUTS == 1 else WAYS[:2]
+
     def arm(self, at: int | None, way: str = "cancel") -> None:
-        values = [at or 0, int(way == "lock timeout")]
         self.connection.execute(
-            "select setval('cut.step', 1, false), setval('cut.at', %s), setval('cut.by_timeout', %s)", values
+            "select setval('cut.step', 1, false), setval('cut.at', %s), setval('cut.way', %s)",
+            [at or 0, WAYS.index(way)],
         )
+        if way in TIMEOUTS:
+            seconds = 0.0 if at is None else self.patience_seconds if way == "statement timeout" else 0.001
+            self.set_on_connections(TIMEOUTS[way], seconds)
+
+    def set_on_connections(self, setting: str, seconds: float) -> None:
+        with ExitStack() as stack:
+            for _ in range(max(1, self.pool.get_stats().get("pool_size", 0))):
+                connection = stack.enter_context(self.pool.connection())
+                connection.execute("select set_config(%s, %s, false)", [setting, f"{seconds * 1000:.0f}ms"])
+
+    def be_patient(self) -> bool:
+        """After a statement timeout before the point, on a busy machine."""
+        self.patience_seconds *= 2
+        return self.patience_seconds < 60
 
     def reached(self) -> int:
         row = self.connection.execute("select last_value - case when is_called then 0 else 1 end from cut.step")
@@ -148,9 +187,12 @@ class CutTriggers:
 
 
 @contextmanager
-def cut_triggers(url: str) -> Iterator[CutTriggers]:
+def cut_triggers(url: str, pool: ConnectionPool[Any]) -> Iterator[CutTriggers]:
     with psycopg.connect(url, autocommit=True) as connection:
+        cutter = CutTriggers(connection, pool)
         try:
-            yield CutTriggers(connection)
+            yield cutter
         finally:
+            for setting in TIMEOUTS.values():
+                cutter.set_on_connections(setting, 0.0)
             connection.execute("drop schema cut cascade")

@@ -5,13 +5,16 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 
 import penstock
 from penstock import StoreError, StoreFull
-from penstock.domain.lifecycle import is_legal
+from tests.conformance.clock import Clock
+from tests.engines.sqlite.template import fresh_store
 from tests.faults.failing_disk import Disk, failing_disk
+from tests.faults.verb_calls import CALLS, PIECEWISE, drain, prepare, seen, uncut
 
 ROOM = 1_500_000
 
@@ -106,68 +109,33 @@ def look(queue: penstock.Queue, ids: list[str]) -> object:
 # -- every write and every sync fails once -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("verb", ["send", "receive", "settle", "batch", "sweep"])
-def test_a_call_whose_nth_write_or_sync_fails_happens_wholly_or_not_at_all(tmp_path: Path, verb: str) -> None:
-    failures = 0
-    for fail_at in range(1, 200):
-        folder = tmp_path / str(fail_at)
-        folder.mkdir()
-        with failing_disk() as disk:
-            failed = fail_once(disk, f"sqlite:///{folder}/store.db", verb, fail_at)
-        failures += failed
-        judge(f"sqlite:///{folder}/store.db")
-        if not failed:
-            break
-    else:
-        pytest.fail("the call never got through")
-    assert failures >= 1, "unknown: nothing failed"
-
-
-def fail_once(disk: Disk, url: str, verb: str, fail_at: int) -> bool:
-    """Make the n-th write or sync of the call fail, and all after it; says whether the call failed."""
-    with penstock.connect(url, clock=lambda: 1_000_000_000) as store:
-        queue = store.queue("work")
-        queue.send_many([b"1", b"2", b"8", b"9"])
-        leased = queue.receive(limit=2)
-        batch = queue.batch("b")
-        batch.set_end(b"end")
-        batch.send_many([b"3", b"4"])
-        acts: dict[str, Callable[[], object]] = {
-            "send": lambda: queue.send_many([b"5", b"6"]),
-            "receive": lambda: queue.receive(limit=2),
-            "settle": lambda: queue.settle([penstock.Ack(leased[0]), penstock.Reject(leased[1], "no")]),
-            "batch": batch.start,
-            "sweep": store.sweep,
-        }
-        before = queue.stats()
-        disk.arm(fail_at=fail_at)
-        try:
-            acts[verb]()
-        except StoreError:
-            disk.arm()
-            assert queue.stats() == before, "a call that failed did something"
-            store.queue("other").send(b"the store goes on")
-            return True
-        disk.arm()
-        return False
-
-
-def judge(url: str) -> None:
-    """Check from a healthy disk: whole sends, settlements and batches, and legal trails."""
-    with penstock.connect(url, clock=lambda: 1_000_000_001) as store:
-        queue = store.queue("work")
-        stats = queue.stats("default")
-        assert stats.total in (6, 8)
-        assert stats.in_progress + stats.done + stats.dead in (2, 4)
-        assert (stats.done, stats.dead) in ((0, 0), (1, 1))
-        assert queue.batch("b").state in ("open", "running")
+@pytest.mark.parametrize("verb", CALLS)
+def test_a_call_whose_nth_write_or_sync_fails_changes_nothing_and_works_when_repeated(
+    tmp_path: Path, verb: str
+) -> None:
+    url, clock = fresh_store(tmp_path), Clock()
+    with failing_disk() as disk, penstock.connect(url, clock=clock, random=Random(7).random) as store:
+        scene, failures = prepare(store, clock), 0
+        before = seen(store)
+        while fails(disk, failures + 1, lambda: CALLS[verb](scene)):
+            failures += 1
+            assert verb in PIECEWISE or seen(store) == before, (
+                f"{verb} failed at operation {failures}, and did something"
+            )
+        assert failures >= 1, f"{verb} wrote nothing"
+        found = seen(store), drain(store, clock)
+    assert found == uncut(verb), f"{verb} after {failures} failures"
+    with penstock.connect(url, clock=clock) as store:
         assert all(check.level != "error" for check in store.doctor())
-        waiting = [message.payload for message in queue.peek(100)]
-        assert sum(payload in (b"5", b"6") for payload in waiting) in (0, 2)
-        assert sum(payload in (b"3", b"4") for payload in waiting) in (0, 2)
-        for message in queue.peek(100):
-            state = None
-            for entry in queue.audit(message.id):
-                assert is_legal(state, entry.event, entry.state)
-                state = entry.state
-        queue.send(b"7")
+
+
+def fails(disk: Disk, fail_at: int, call: Callable[[], object]) -> bool:
+    """Let the n-th write or sync of a call fail, and all after it; says whether the call failed."""
+    disk.arm(fail_at=fail_at)
+    try:
+        call()
+    except StoreError:
+        return True
+    finally:
+        disk.arm()
+    return False

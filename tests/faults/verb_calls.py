@@ -7,8 +7,11 @@ do what it does where nothing was cut.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+from random import Random
 from typing import Any, NamedTuple
 
+import penstock
 from penstock import Ack, Delivery, Nak, Outgoing, Queue, Reject, Reschedule, Store
 from tests.conformance.clock import Clock
 
@@ -102,6 +105,19 @@ CALLS: dict[str, Callable[[Scene], Any]] = {
     "unschedule": lambda scene: scene.store.unschedule("hourly"),
     "deletion of a queue": lambda scene: scene.store.queue("once").delete(),
 }
+
+
+# A sweep commits in parts: those of an interrupted sweep stay, and the next one does the rest.
+PIECEWISE = ("sweep",)
+
+
+@cache
+def uncut(verb: str) -> Any:
+    """The result of a call that was not cut, the same on all engines."""
+    clock = Clock()
+    with penstock.connect("sqlite:///:memory:", clock=clock, random=Random(7).random) as store:
+        CALLS[verb](prepare(store, clock))
+        return seen(store), drain(store, clock)
 
 
 def seen(store: Store) -> dict[str, Any]:

@@ -1,18 +1,23 @@
-"""The interfaces that law 10 compares, with the same few verbs."""
+"""The interfaces that law 10 compares, with the same few verbs: both Python clients and the command line."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Coroutine
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
 from typer.testing import CliRunner
 
-import penstock
-from penstock import LeaseLost
+from penstock import Ack, Nak, Outgoing, PenstockError, Reject, Reschedule, Store
 from penstock.cli.program import app
+
+# What an interface shows of a delivery beside payload and attempt.
+FIELDS = (
+    "priority", "headers", "content_type", "key", "address", "batch", "created_at", "created_by", "expires_at",
+    "deadline_at", "lease_ends_at",
+)  # fmt: skip
+COUNTS = ("total", "in_progress", "redo", "done", "available", "held", "dead", "lag")
 
 
 class Got(NamedTuple):
@@ -21,17 +26,29 @@ class Got(NamedTuple):
     payload: Any
     attempt: int
     handle: Any
+    fields: dict[str, Any] | None = None
+
+
+class Settling(NamedTuple):
+    """One item of a settlement of many."""
+
+    verb: str
+    got: Got
+    options: dict[str, Any]
+
+
+class Refusal(Exception):
+    """An error of an interface, by the name of its class in Python."""
 
 
 class Interface(Protocol):
-    """`url` is the store's URL; some interfaces have no reason for an ack."""
+    """Some interfaces have no reason for an ack. Settlements return "ok" or the name of the error."""
 
-    url: str
     forgets_ack_reasons: bool
 
     def declare(self, queue: str, **policy: Any) -> None: ...
     def send(self, queue: str, payload: Any, **options: Any) -> str: ...
-    def receive(self, queue: str, limit: int, group: str) -> list[Got]: ...
+    def receive(self, queue: str, limit: int, group: str | None, **options: Any) -> list[Got]: ...
     def settle(self, queue: str, verb: str, got: Got, **options: Any) -> str: ...
     def batch(self, queue: str, name: str, verb: str, payload: Any = None) -> None: ...
     def redrive(self, queue: str) -> int: ...
@@ -39,36 +56,92 @@ class Interface(Protocol):
     def close(self) -> None: ...
 
 
+class WalkedInterface(Interface, Protocol):
+    """An interface with every verb of a random walk. Calls raise Refusal; what cannot be asked returns None."""
+
+    def send_many(self, queue: str, items: Sequence[dict[str, Any]]) -> list[str]: ...
+    def settle_many(self, queue: str, items: Sequence[Settling]) -> list[str]: ...
+    def extend(self, queue: str, got: Got, seconds: float) -> datetime: ...
+    def purge(self, queue: str) -> int: ...
+    def seek(self, queue: str, group: str, target: str | datetime) -> None: ...
+    def pause(self, queue: str) -> None: ...
+    def resume(self, queue: str) -> None: ...
+    def flush(self, queue: str) -> None: ...
+    def stats(self, queue: str) -> dict[str, Any] | None: ...
+    def peek(self, queue: str, group: str) -> list[Any]: ...
+    def letters(self, queue: str, group: str) -> list[Any]: ...
+    def trail(self, queue: str, id: str) -> list[Any]: ...
+
+
 class PythonInterface:
+    """Through either client."""
+
     forgets_ack_reasons = False
 
-    def __init__(self, url: str, folder: Path) -> None:
-        self.url = url
-        self.store = penstock.connect(url)
+    def __init__(self, store: Store) -> None:
+        self.store = store
 
     def declare(self, queue: str, **policy: Any) -> None:
         self.store.queue(queue, **policy)
 
     def send(self, queue: str, payload: Any, **options: Any) -> str:
-        return self.store.queue(queue).send(payload, **options)
+        batch = options.pop("batch", None)
+        place = self.store.queue(queue)
+        sent: str = refusing(lambda: (place.batch(batch) if batch else place).send(payload, **options))
+        return sent
 
-    def receive(self, queue: str, limit: int, group: str) -> list[Got]:
-        got = self.store.queue(queue).receive(limit=limit, group=group, consumer="c1")
-        return [Got(one.json(), one.attempt, one) for one in got]
+    def send_many(self, queue: str, items: Sequence[dict[str, Any]]) -> list[str]:
+        sent: list[str] = refusing(lambda: self.store.queue(queue).send_many([Outgoing(**item) for item in items]))
+        return sent
+
+    def receive(self, queue: str, limit: int, group: str | None, **options: Any) -> list[Got]:
+        wish = {"consumer": "c1", **options}
+        return [python_got(one) for one in self.store.queue(queue).receive(limit=limit, group=group, **wish)]
 
     def settle(self, queue: str, verb: str, got: Got, **options: Any) -> str:
-        try:
-            getattr(got.handle, verb)(**options)
-        except LeaseLost:
-            return "lost"
-        return "ok"
+        return outcome(lambda: getattr(got.handle, verb)(**options))
+
+    def settle_many(self, queue: str, items: Sequence[Settling]) -> list[str]:
+        return [settled_name(one) for one in self.store.queue(queue).settle([python_settlement(one) for one in items])]
+
+    def extend(self, queue: str, got: Got, seconds: float) -> datetime:
+        ends: datetime = refusing(lambda: got.handle.extend(seconds))
+        return ends
 
     def batch(self, queue: str, name: str, verb: str, payload: Any = None) -> None:
         act = getattr(self.store.queue(queue).batch(name), verb)
-        act() if payload is None else act(payload)
+        refusing(lambda: act() if payload is None else act(payload))
 
     def redrive(self, queue: str) -> int:
         return self.store.queue(queue).redrive()
+
+    def purge(self, queue: str) -> int:
+        return self.store.queue(queue).purge()
+
+    def seek(self, queue: str, group: str, target: str | datetime) -> None:
+        self.store.queue(queue).seek(group, target)
+
+    def pause(self, queue: str) -> None:
+        self.store.queue(queue).pause()
+
+    def resume(self, queue: str) -> None:
+        self.store.queue(queue).resume()
+
+    def flush(self, queue: str) -> None:
+        self.store.queue(queue).flush()
+
+    def stats(self, queue: str) -> dict[str, Any] | None:
+        return {group: counts(stats) for group, stats in self.store.queue(queue).stats().items()}
+
+    def peek(self, queue: str, group: str) -> list[Any]:
+        return [one.json() for one in self.store.queue(queue).peek(1000, group)]
+
+    def letters(self, queue: str, group: str) -> list[Any]:
+        found = self.store.queue(queue).dead_letters(limit=1000, group=group)
+        return [(one.json(), str(one.outcome), one.reason, one.attempts, one.died_at) for one in found]
+
+    def trail(self, queue: str, id: str) -> list[Any]:
+        return python_trail(self.store.queue(queue).audit(id))
 
     def sweep(self) -> None:
         self.store.sweep()
@@ -77,64 +150,10 @@ class PythonInterface:
         self.store.close()
 
 
-class AsyncInterface:
-    forgets_ack_reasons = False
-
-    def __init__(self, url: str, folder: Path) -> None:
-        self.url = url
-        self.runner = asyncio.Runner()
-        self.store = self._run(penstock.connect_async(url))
-
-    def _run(self, call: Coroutine[Any, Any, Any]) -> Any:
-        return self.runner.run(call)
-
-    def _queue(self, name: str, **policy: Any) -> Any:
-        """A queue is returned directly or awaited."""
-
-        async def had() -> Any:
-            queue = self.store.queue(name, **policy)
-            return await queue if asyncio.iscoroutine(queue) else queue
-
-        return self._run(had())
-
-    def declare(self, queue: str, **policy: Any) -> None:
-        self._queue(queue, **policy)
-
-    def send(self, queue: str, payload: Any, **options: Any) -> str:
-        sent: str = self._run(self._queue(queue).send(payload, **options))
-        return sent
-
-    def receive(self, queue: str, limit: int, group: str) -> list[Got]:
-        got = self._run(self._queue(queue).receive(limit=limit, group=group, consumer="c1"))
-        return [Got(one.json(), one.attempt, one) for one in got]
-
-    def settle(self, queue: str, verb: str, got: Got, **options: Any) -> str:
-        try:
-            self._run(getattr(got.handle, verb)(**options))
-        except LeaseLost:
-            return "lost"
-        return "ok"
-
-    def batch(self, queue: str, name: str, verb: str, payload: Any = None) -> None:
-        act = getattr(self._queue(queue).batch(name), verb)
-        self._run(act() if payload is None else act(payload))
-
-    def redrive(self, queue: str) -> int:
-        count: int = self._run(self._queue(queue).redrive())
-        return count
-
-    def sweep(self) -> None:
-        self._run(self.store.sweep())
-
-    def close(self) -> None:
-        self._run(self.store.close())
-        self.runner.close()
-
-
 class CliInterface:
     forgets_ack_reasons = False
 
-    def __init__(self, url: str, folder: Path) -> None:
+    def __init__(self, url: str) -> None:
         self.url = url
 
     def _run(self, *words: str) -> Any:
@@ -147,12 +166,12 @@ class CliInterface:
         self._run("queues", "declare", queue, *(f"{name}={json.dumps(value)}" for name, value in policy.items()))
 
     def send(self, queue: str, payload: Any, **options: Any) -> str:
-        sent: str = self._run("send", queue, _text(payload), *_flags(options))["id"]
+        sent: str = self._run("send", queue, compact_json(payload), *_flags(options))["id"]
         return sent
 
-    def receive(self, queue: str, limit: int, group: str) -> list[Got]:
-        got = self._run("receive", queue, "--limit", str(limit), "--group", group, "--consumer", "c1")
-        return [Got(one["payload"], one["attempt"], one) for one in got]
+    def receive(self, queue: str, limit: int, group: str | None, **options: Any) -> list[Got]:
+        wish = {"limit": limit, "consumer": "c1", **({} if group is None else {"group": group}), **options}
+        return [Got(one["payload"], one["attempt"], one) for one in self._run("receive", queue, *_flags(wish))]
 
     def settle(self, queue: str, verb: str, got: Got, **options: Any) -> str:
         handle = got.handle
@@ -162,14 +181,14 @@ class CliInterface:
         except RuntimeError as error:
             if "LeaseLost" not in str(error):
                 raise
-            return "lost"
+            return "LeaseLost"
         return "ok"
 
     def batch(self, queue: str, name: str, verb: str, payload: Any = None) -> None:
         if verb == "send":
-            self._run("send", queue, _text(payload), "--batch", name)
+            self._run("send", queue, compact_json(payload), "--batch", name)
         else:
-            said = [] if payload is None else [_text(payload)]
+            said = [] if payload is None else [compact_json(payload)]
             self._run("batch", verb.replace("_", "-"), queue, name, *said)
 
     def redrive(self, queue: str) -> int:
@@ -183,8 +202,48 @@ class CliInterface:
         """Every command opened and closed the store by itself."""
 
 
-def _text(payload: Any) -> str:
-    """Formatted as Python's interface formats JSON: the command line keeps its bytes."""
+def refusing(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except PenstockError as error:
+        raise Refusal(type(error).__name__) from error
+
+
+def outcome(call: Callable[[], object]) -> str:
+    """Of a settlement."""
+    try:
+        refusing(call)
+    except Refusal as refusal:
+        return str(refusal)
+    return "ok"
+
+
+def python_got(one: Any) -> Got:
+    return Got(one.json(), one.attempt, one, {name: getattr(one, name) for name in FIELDS})
+
+
+def python_settlement(one: Settling) -> Ack | Nak | Reject | Reschedule:
+    kinds: dict[str, Any] = {"ack": Ack, "nak": Nak, "reject": Reject, "reschedule": Reschedule}
+    made: Ack | Nak | Reject | Reschedule = kinds[one.verb](one.got.handle, **one.options)
+    return made
+
+
+def settled_name(result: Any) -> str:
+    return str(result.state) if result.error is None else type(result.error).__name__
+
+
+def python_trail(entries: Sequence[Any]) -> list[Any]:
+    return [
+        (one.at, str(one.event), str(one.state), one.by, one.group, one.reason, one.attempt or None) for one in entries
+    ]
+
+
+def counts(stats: Any) -> dict[str, Any]:
+    return {name: getattr(stats, name) for name in COUNTS}
+
+
+def compact_json(payload: Any) -> str:
+    """Formatted as Python's interface formats JSON: the other interfaces keep the bytes."""
     return json.dumps(payload, separators=(",", ":"))
 
 

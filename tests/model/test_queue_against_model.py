@@ -8,6 +8,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.conformance.engines import EVERY_ENGINE_MARKED, VALKEY_MARKED, EngineRow
 from tests.model.machine import QueueMachine
+from tests.seeds import walks
 
 BOUNDED = settings(
     max_examples=60,
@@ -18,8 +19,8 @@ BOUNDED = settings(
 )
 
 
-# A run takes seconds; shrinking a failure takes minutes.
-pytestmark = pytest.mark.timeout(900)
+# A run takes seconds; shrinking a failure, or a long run, takes minutes.
+pytestmark = pytest.mark.timeout(3600)
 
 
 # A step on a server costs many times what it costs in the process: fewer walks there.
@@ -33,11 +34,11 @@ def machine(row: EngineRow, **attributes: object) -> type[QueueMachine]:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_a_queue_behaves_as_the_model(row: EngineRow) -> None:
-    run_state_machine_as_test(machine(row), settings=settings(BOUNDED, max_examples=EXAMPLES[row.name]))
+    run_state_machine_as_test(machine(row), settings=settings(BOUNDED, max_examples=walks(EXAMPLES[row.name])))
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_an_ordered_queue_behaves_as_the_model(row: EngineRow) -> None:
     run_state_machine_as_test(
-        machine(row, ordered=True), settings=settings(BOUNDED, max_examples=EXAMPLES[row.name] // 2)
+        machine(row, ordered=True), settings=settings(BOUNDED, max_examples=walks(EXAMPLES[row.name] // 2))
     )

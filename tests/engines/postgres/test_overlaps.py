@@ -5,7 +5,9 @@ from __future__ import annotations
 import psycopg
 import pytest
 
+import penstock
 from penstock import Queue
+from tests.conformance.clock import Clock
 from tests.engines.postgres.fixtures import Begin
 
 
@@ -123,3 +125,21 @@ def test_a_registration_gives_the_place_that_it_took(postgres_url: str, queue: Q
         assert connection.execute(call).fetchall() == [("eve", "default", 1, 2)]
         call = "select name, index, living from penstock.heartbeat('orders', 'default', 'adam')"
         assert connection.execute(call).fetchall() == [("adam", 0, 2)]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_receive_during_a_sweep_passes_by_what_the_sweep_takes_back(
+    postgres_url: str, other: psycopg.Connection, ordered: bool
+) -> None:
+    """It waits for nobody; an ordered queue keeps its order and returns nothing."""
+    clock = Clock()
+    with penstock.connect(postgres_url, clock=clock) as store:
+        queue = store.queue("orders", ordered=ordered)
+        queue.send_many([b"lapsed", b"fresh"])
+        queue.receive(lease_seconds=5)
+        clock.advance(seconds=6)
+        other.execute("select set_config('penstock.now', %s, true)", [str(clock())])
+        other.execute("select penstock.sweep()")
+        assert [one.payload for one in queue.receive()] == ([] if ordered else [b"fresh"])
+        other.commit()
+        assert [(one.payload, one.attempt) for one in queue.receive()] == [(b"lapsed", 2)]

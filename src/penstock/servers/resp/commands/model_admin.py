@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -94,9 +95,18 @@ def resume(session: ClientSession, queue: QueueName) -> Begun:
 
 @command("QSEEK", Order.TURN, Needs.SEEK, FAMILY)
 def seek(session: ClientSession, queue: QueueName, group: GroupName, target: Text) -> Begun:
-    """Move the cursor of a group to a position, start or end. Returns the position."""
-    place: int | str = int(target) if target.isascii() and target.isdigit() else target
+    """Move the cursor of a group to a position, a time (ISO 8601), start or end. Returns the position."""
+    place = _seek_target(target)
     return session.backend.write(lambda: session.backend.local.queue(queue).seek(group, place))
+
+
+def _seek_target(text: str) -> int | datetime | str:
+    if text.isascii() and text.isdigit():
+        return int(text)
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return text
 
 
 @command(

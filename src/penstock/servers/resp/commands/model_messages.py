@@ -7,27 +7,18 @@ from typing import Any
 
 import msgspec
 
+from penstock.client.view import DeliveryView
 from penstock.domain.errors import InvalidInput
 from penstock.domain.lifecycle import Event
-from penstock.domain.message import BYTES, SYSTEM, Outgoing, decode_headers, draft
+from penstock.domain.message import SYSTEM, Outgoing, draft
 from penstock.domain.settlement import Settle, Settled, error_code
 from penstock.domain.timestamps import to_time
 from penstock.domain.validation import check_integer, check_seconds
-from penstock.engines.contract import (
-    ATTEMPT,
-    CONTENT_TYPE,
-    CREATED_AT,
-    CREATED_BY,
-    HEADERS,
-    KEY,
-    LEASE_ENDS_AT,
-    PAYLOAD,
-    PRIORITY,
-    Receipt,
-)
+from penstock.engines.contract import Receipt
 from penstock.servers.permissions import Needs
 from penstock.servers.resp.arguments import Blob, Count, GroupName, MessageId, Name, QueueName, Seconds, Text, Token
 from penstock.servers.resp.backend import sent
+from penstock.servers.resp.commands.replies import to_reply
 from penstock.servers.resp.encoder import Reply
 from penstock.servers.resp.pending import BlockingCall, Pending
 from penstock.servers.resp.session import Begun, ClientSession
@@ -135,22 +126,27 @@ def _receive(
 
 
 def _receipt_reply(receipt: Receipt) -> Reply:
-    return [
-        {
-            "id": receipt.id_of(row),
-            "payload": row[PAYLOAD],
-            "attempt": row[ATTEMPT],
-            "token": receipt.token,
-            "lease_ends_at": to_time(row[LEASE_ENDS_AT]).isoformat(),
-            "priority": row[PRIORITY],
-            "content_type": row[CONTENT_TYPE] or BYTES,
-            "headers": decode_headers(row[HEADERS]),
-            "key": row[KEY],
-            "created_at": to_time(row[CREATED_AT]).isoformat(),
-            "created_by": row[CREATED_BY] or SYSTEM,
-        }
-        for row in receipt.rows
-    ]
+    return [_delivery_reply(DeliveryView(row, receipt)) for row in receipt.rows]
+
+
+def _delivery_reply(delivery: DeliveryView) -> Reply:
+    return {
+        "id": delivery.id,
+        "payload": delivery.payload,
+        "attempt": delivery.attempt,
+        "token": delivery.token,
+        "lease_ends_at": delivery.lease_ends_at.isoformat(),
+        "priority": delivery.priority,
+        "content_type": delivery.content_type,
+        "headers": delivery.headers,
+        "key": delivery.key,
+        "created_at": delivery.created_at.isoformat(),
+        "created_by": delivery.created_by,
+        "expires_at": to_reply(delivery.expires_at),
+        "deadline_at": to_reply(delivery.deadline_at),
+        "address": delivery.address,
+        "batch": delivery.batch,
+    }
 
 
 @command("QNAK", Order.SEND, Needs.SETTLE, FAMILY)
