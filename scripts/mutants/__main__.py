@@ -14,11 +14,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from scripts.mutants import rules_clients, rules_positional, rules_postgres
+from scripts.mutants import rules_clients, rules_mariadb, rules_positional, rules_postgres, rules_redis
 from scripts.mutants.rule import Rule, StaleRule, find, read_sources
 
 ROOT = Path(__file__).resolve().parents[2]
-RULES = (*rules_positional.RULES, *rules_postgres.RULES, *rules_clients.RULES)
+RULES = (
+    *rules_positional.RULES, *rules_mariadb.RULES, *rules_postgres.RULES, *rules_redis.RULES, *rules_clients.RULES,
+)  # fmt: skip
 COPIED = ("src", "tests", "scripts", "pyproject.toml", "docs", "examples", "README.md", "requirements", "Makefile")
 TIMEOUT_SECONDS = 400
 # Of pytest: tests ran and some failed. Any other code says nothing about the fault.

@@ -1,0 +1,122 @@
+"""Faults in the functions of the Redis engine."""
+
+from __future__ import annotations
+
+from scripts.mutants.rule import Rule
+
+PLACE = "redis"
+
+
+def _conformance(*files: str) -> tuple[str, ...]:
+    return (*(f"tests/conformance/test_{name}.py" for name in files), "-k", "redis and not async")
+
+
+TOKENS = _conformance("stale_tokens", "ended_leases")
+
+RULES = (
+    Rule(
+        "Redis: a stale token settles a first attempt",
+        "flight = lease.token == token and leases.flight_in(queue, lease, position)",
+        "flight = leases.flight_in(queue, lease, position)",
+        TOKENS,
+        PLACE,
+    ),
+    Rule(
+        "Redis: a stale token settles a retry",
+        'row.state == "leased" and row.token == token and leases.tracked_flight',
+        'row.state == "leased" and leases.tracked_flight',
+        TOKENS,
+        PLACE,
+    ),
+    Rule(
+        "Redis: a stale token acks a range",
+        "if not lease or lease.token ~= first[3] or lease.ends_at <= queue.now then",
+        "if not lease or lease.ends_at <= queue.now then",
+        TOKENS,
+        PLACE,
+    ),
+    Rule(
+        "Redis: an ended lease acks a range",
+        "or lease.token ~= first[3] or lease.ends_at <= queue.now then",
+        "or lease.token ~= first[3] then",
+        TOKENS,
+        PLACE,
+    ),
+    Rule(
+        "Redis: an ended lease still settles",
+        "if ends_at > now then return true end",
+        "if ends_at > 0 then\n        return true\n    end",
+        TOKENS,
+        PLACE,
+    ),
+    Rule(
+        "Redis: leases do not lapse",
+        'call("ZRANGEBYSCORE", group.lease_ends, "-inf", whole(now))',
+        'call("ZRANGEBYSCORE", group.lease_ends, "-inf", 0)',
+        _conformance("lease_end"),
+        PLACE,
+    ),
+    Rule(
+        "Redis: one retry too few",
+        "return policy.max_retries == nil or attempt <= policy.max_retries",
+        "return policy.max_retries == nil or attempt < policy.max_retries",
+        _conformance("retry"),
+        PLACE,
+    ),
+    Rule(
+        "Redis: a retry does not count as an attempt",
+        "row.attempt = row.attempt + 1 row.state, row.token",
+        "row.state, row.token",
+        _conformance("lease_end"),
+        PLACE,
+    ),
+    Rule(
+        "Redis: unread messages do not expire",
+        'if message.x and message.x <= queue.now then return "expire"',
+        'if false then\n        return "expire"',
+        _conformance("expiry"),
+        PLACE,
+    ),
+    Rule(
+        "Redis: held messages are early",
+        'call("ZADD", queue.key .. ":hd", whole(message.v), padded(number))',
+        'call("ZADD", queue.key .. ":hd", 0, padded(number))',
+        _conformance("delay"),
+        PLACE,
+    ),
+    Rule(
+        "Redis: a reschedule keeps the attempts",
+        "return live_again(event, leased, now, delay, 0, moved)",
+        "return live_again(event, leased, now, delay, leased.attempt, moved)",
+        _conformance("settle"),
+        PLACE,
+    ),
+    Rule(
+        "Redis: leases of a removed consumer are not released",
+        'lapsed.reclaim(queue, group, row.name) call("HSET", group.removed_consumers',
+        'call("HSET", group.removed_consumers',
+        _conformance("consumers"),
+        PLACE,
+    ),
+    Rule(
+        "Redis: a batch ends before its last member",
+        'if batch.state == "open" or ENDED[batch.state] or batches.remaining(queue, batch.number) > 0 then',
+        'if batch.state == "open" or ENDED[batch.state] then',
+        _conformance("batch"),
+        PLACE,
+    ),
+    Rule(
+        "Redis: a tick of an overtaken sweep is sent again",
+        "if ticks.since < since or ticks.since == since and tick <= last then",
+        "if false then",
+        ("tests/engines/redis/test_overtaken_sweeps.py",),
+        PLACE,
+    ),
+    Rule(
+        "Redis: what lies behind a retry of an ordered queue is not released",
+        'if queues.keeps_order(queue) and event ~= "release" then',
+        "if false then",
+        _conformance("ordered"),
+        PLACE,
+    ),
+)
