@@ -51,8 +51,8 @@ RULES = (
     ),
     Rule(
         "Redis: leases do not lapse",
-        'call("ZRANGEBYSCORE", group.lease_ends, "-inf", whole(now))',
-        'call("ZRANGEBYSCORE", group.lease_ends, "-inf", 0)',
+        'call("ZRANGEBYSCORE", group.lease_ends, "-inf", whole(now), ',
+        'call("ZRANGEBYSCORE", group.lease_ends, "-inf", 0, ',
         _conformance("lease_end"),
         PLACE,
     ),
@@ -92,8 +92,8 @@ RULES = (
         PLACE,
     ),
     Rule(
-        "Redis: leases of a removed consumer are not released",
-        'lapsed.reclaim(queue, group, row.name) call("HSET", group.removed_consumers',
+        "Redis: a consumer that missed its heartbeats keeps its leases",
+        'leave(queue, group, row.name) call("HSET", group.removed_consumers',
         'call("HSET", group.removed_consumers',
         _conformance("consumers"),
         PLACE,
