@@ -4,7 +4,9 @@ autocommit do: the diagram draws two arrows and no transaction."""
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
@@ -98,6 +100,22 @@ def test_without_an_archive_row_the_sweep_ends_it_as_a_success_after_a_minute(
     with pytest.raises(psycopg.Error, match="archived as success after a minute") as late:
         messages(ARCHIVE, created_at, '["work"]', "failed", "worker", None)
     assert late.value.diag.sqlstate == "PN201"
+
+
+def test_of_two_who_delete_at_once_one_deletes(messages: Sql, other: Sql, postgres_url: str) -> None:
+    number, created_at = lock(messages, ["work"])
+    with connect(postgres_url) as connection, ThreadPoolExecutor(1) as threads:
+        watcher = Sql(connection)
+        with messages.connection.transaction():
+            assert messages(DELETE + " returning id", number) == [(number,)]
+            second = threads.submit(other, DELETE + " returning id", number)
+            ends = time.monotonic() + 60
+            first = messages.connection.info.backend_pid
+            while not watcher("select 1 from pg_stat_activity where %s = any (pg_blocking_pids(pid))", first):
+                assert time.monotonic() < ends, "the second did not wait for the first"
+                time.sleep(0.005)
+        assert second.result() == []
+    assert other(ARCHIVE, created_at, '["work"]', "failed", "worker", None) == [(number,)]
 
 
 def test_a_dropped_schema_leaves_no_deleted_message_locked(messages: Sql, store: penstock.Store) -> None:
