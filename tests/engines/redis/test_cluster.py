@@ -128,6 +128,29 @@ def test_a_send_to_a_batch_of_another_queue_that_was_cut_off_is_dropped_by_a_swe
         assert [one.json() for one in store.queue("orders").receive(limit=5)] == ["all done"]
 
 
+@pytest.mark.parametrize("removed", ["orders", "emails"])
+def test_a_send_to_a_batch_that_is_removed_meanwhile_leaves_nothing_held(store: penstock.Store, removed: str) -> None:
+    database = database_of(store)
+    batch = store.queue("orders").batch("nightly")
+    batch.set_end("all done")
+    number, _ = database.write("join_open", "emails", [b"2"], options={1: {"b": "nightly", "bq": "orders"}})
+    joining = {"sender": "emails", "number": number.decode(), "name": "nightly", "count": 1}
+    batch_number, label, state, (member,) = database.write("join_add", "orders", (), **joining)
+    store.queue(removed).delete()
+    ref = {"q": "orders", "n": batch_number, "m": member.decode(), "l": label.decode()}
+    sending = {"number": number.decode(), "refs": {1: ref}, "states": {1: state.decode()}}
+    if removed == "emails":
+        with pytest.raises(penstock.NotFound):
+            database.write("join_send", "emails", (), **sending)
+        batch.start()
+        assert [one.json() for one in store.queue("orders").receive()] == ["all done"]
+    else:
+        database.write("join_send", "emails", (), **sending)
+        stats = store.queue("emails").stats("default")
+        assert (stats.held, stats.available, stats.outcomes["cancelled"]) == (0, 0, 1)
+        assert database.command("HGETALL", f"{database.queue_key('emails')}:bv") in ({}, [])
+
+
 RIGHTS = [
     "+fcall", "+function|load", "+function|list", "+info", "+config|get", "+publish", "+subscribe", "+ping", "+time",
     "+wait", "+@read", "+@write", "+cluster|slots", "+command", "~rights*", "&rights:*",

@@ -41,7 +41,10 @@ WAKING = frozenset(
 STORE_WRITES = frozenset(("record", "claim_sweep"))
 # Verbs with the same effect when they run twice, so that they are repeated after a lost reply.
 REPEATABLE = frozenset(("settle", "ack_all", "extend", "heartbeat", "keep_traces", "discard"))
-_READS = frozenset(("HGET", "HMGET", "HEXISTS", "HGETALL", "HKEYS", "SMEMBERS", "PUBLISH", "SADD"))
+# The same of commands.
+_REPEATABLE_COMMANDS = frozenset(
+    ("HGET", "HMGET", "HEXISTS", "HGETALL", "HKEYS", "SMEMBERS", "PUBLISH", "HDEL", "HSETNX")
+)
 # The error of a function that runs a command which the user may not.
 _LACKS_RIGHT = "The user executing the script can't"
 LIBRARY_ERRORS = (redis.exceptions.RedisError, redis.exceptions.RedisClusterException)
@@ -112,7 +115,9 @@ class RedisDatabase:
                     self.on_commit()
                 return reply
             name = reply[2].decode()
-            self._run(f"{self.store_key}:queues", ("SADD", f"{self.store_key}:queues", name), waits=True)
+            self._run(
+                f"{self.store_key}:queues", ("SADD", f"{self.store_key}:queues", name), waits=True, is_repeatable=True
+            )
             created[name] = True
             salt = int(self.random() * (1 << SALT_BITS))
             given = {**given, "create": {"names": created, "policy": policy_text(Policy()), "salt": salt}}
@@ -156,7 +161,7 @@ class RedisDatabase:
         return refusals.error(code, queue, values)
 
     def command(self, name: str, key: str, *words: Any) -> Any:
-        return self._run(key, (name, key, *words), is_repeatable=name in _READS)
+        return self._run(key, (name, key, *words), is_repeatable=name in _REPEATABLE_COMMANDS)
 
     def each(self, *words: Any) -> list[tuple[str, Any]]:
         """The reply of every node that takes writes, by its name."""

@@ -390,7 +390,7 @@ local function continue_batch(queue, ref)
     call("HDEL", queue.key .. ":bs", field)
     if ref.q == queue.name then
         batches.end_if_done(queue, batches.find(queue, ref.n))
-    elseif batch.gone then
+    elseif batch.gone and not joins.has_open(queue) then
         forget(queue, ref)
     end
     return false
@@ -439,14 +439,24 @@ function batches.cancel_late(queue, ref)
     end
 end
 
--- In another queue of the batch: the owner has forgotten it.
+-- In another queue of the batch: the owner has forgotten it. Members that are being cancelled, or sent just now, still
+-- need to know how it ended.
 function batches.gone(queue, ref)
-    local copy = copy_of(queue, ref)
-    if copy and call("HEXISTS", queue.key .. ":bs", copy_field(ref)) == 1 then
+    local copy = copy_of(queue, ref) or { l = ref.l, state = "cancelling" }
+    if joins.has_open(queue) or call("HEXISTS", queue.key .. ":bs", copy_field(ref)) == 1 then
         copy.gone = true
         put_copy(queue, ref, copy)
     else
         forget(queue, ref)
+    end
+end
+
+function batches.forget_gone(queue)
+    for field, row in pairs(pairs_of(call("HGETALL", queue.key .. ":bv"))) do
+        if unpacked(row).gone and call("HEXISTS", queue.key .. ":bs", field) == 0 then
+            local name, number = field:match("^(.*)\n(%d+)$")
+            forget(queue, { q = name, n = tonumber(number) })
+        end
     end
 end
 

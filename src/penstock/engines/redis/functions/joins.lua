@@ -95,24 +95,41 @@ function joins.send(key, now, given)
     for _, ref in pairs(given.refs) do
         batches.cancel_late(queue, ref)
     end
+    if not joins.has_open(queue) then
+        batches.forget_gone(queue)
+    end
     return { queue.now, queue.salt, sent }
 end
 
 function joins.drop(key, now, given)
-    local queue = queues.get(key, now)
-    local join = find(queue, given.number)
+    local queue = queues.find(key, now)
+    local join = queue and find(queue, given.number)
     if join then
         close(queue, given.number, join, nil)
     end
     return 1
 end
 
--- Drop the joins whose clients have vanished.
-function joins.drop_abandoned(queue)
-    local before = queue.now - ABANDONED
-    for _, number in ipairs(call("ZRANGEBYSCORE", queue.key .. ":jz", "-inf", whole(before))) do
+function joins.has_open(queue)
+    return call("EXISTS", queue.key .. ":jz") == 1
+end
+
+local function drop_upto(queue, last)
+    for _, number in ipairs(call("ZRANGEBYSCORE", queue.key .. ":jz", "-inf", last)) do
         close(queue, number, find(queue, number), nil)
     end
+    if not joins.has_open(queue) then
+        batches.forget_gone(queue)
+    end
+end
+
+function joins.drop_all(queue)
+    drop_upto(queue, "+inf")
+end
+
+-- Drop the joins whose clients have vanished.
+function joins.drop_abandoned(queue)
+    drop_upto(queue, whole(queue.now - ABANDONED))
     call("ZREMRANGEBYSCORE", queue.key .. ":jx", "-inf", whole(queue.now - REMEMBERED))
 end
 

@@ -256,6 +256,7 @@ function removal.delete(key, now, given)
         groups.delete_keys(group)
     end
     sink.drop_all(queue)
+    joins.drop_all(queue)
     call("DEL", queue.key .. ":gs")
     call("HDEL", queue.key, "policy", "created_at", "salt", "held", "trimmed", "trimmed_entry", "trimmed_at",
         "trimmed_number", "trimmed_entry_at", "token", "primary", "group", "held_number", "member")
