@@ -119,6 +119,16 @@ def test_the_last_message_of_a_batch_may_be_read_while_the_copy_is_made() -> Non
     assert check(script.sorted()) == []
 
 
+def test_a_batch_that_was_opened_before_the_restore_may_lack_its_end_message() -> None:
+    """Seed 415 on PostgreSQL: its members were sent afterwards, and made a batch without one."""
+    script = restored()
+    script.send(4, "end-n", "abort-n", kind="killed", batch="n", conditional=True)
+    script.batch(8, "start", "n", state="running")
+    assert {one.law for one in check(script.sorted())} == {"law 9: a batch ends"}
+    script.batch(4.1, "open", "n")
+    assert check(script.sorted()) == []
+
+
 def redrive_what_was_acked() -> Script:
     script = redriven()
     for event in script.events:

@@ -13,7 +13,8 @@ from penstock.chaos.history import Event
 
 @dataclass
 class BatchRun:
-    """What its processes know of a batch. A cancel counts as surely done when its answer said so."""
+    """What its processes know of a batch. A cancel counts as surely done when its answer said so. A restore may have
+    taken the end and abort messages from a batch that was opened before it."""
 
     name: str
     queue: str
@@ -22,6 +23,7 @@ class BatchRun:
     members: list[str] = field(default_factory=list)
     started: str = "no"
     cancelled: str = "no"
+    may_lack_end: bool = False
 
 
 def batches_end_once(timeline: Timeline) -> Iterator[Violation]:
@@ -41,7 +43,7 @@ def batches_end_once(timeline: Timeline) -> Iterator[Violation]:
 def _missing(timeline: Timeline, batch: BatchRun, ended: bool, aborted: bool) -> Iterator[Violation]:
     if not any(event["queue"] == batch.queue for event in timeline.others["drained"]):
         return
-    due = batch.started == "ok" or batch.cancelled == "ok"
+    due = (batch.started == "ok" or batch.cancelled == "ok") and not batch.may_lack_end
     # A copy may have been made after the last message was read.
     seen = any(several for last in (batch.end, batch.abort) for _, several in timeline.of(batch.queue, last))
     if due and not ended and not aborted and not seen:
@@ -76,9 +78,10 @@ def _batches(timeline: Timeline) -> dict[str, BatchRun]:
             batch.cancelled = "unknown" if event["verb"] == "cancel" and batch.cancelled == "no" else batch.cancelled
         elif event["type"] == "ok":
             asked = verbs[event["process"], event["call"]]
-            if timeline.is_void(asked["t"], event["t"]):
-                continue
             batch = found[asked["batch"]]
+            if timeline.is_void(asked["t"], event["t"]):
+                batch.may_lack_end = batch.may_lack_end or asked["verb"] == "open"
+                continue
             if asked["verb"] == "start":
                 batch.started = "ok"
             elif event.get("state") in ("cancelling", "cancelled"):
