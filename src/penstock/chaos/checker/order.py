@@ -6,7 +6,9 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterator
 
-from penstock.chaos.checker.timeline import SLACK, Delivered, Receive, SentMessage, Timeline, Violation
+from penstock.chaos.checker.timeline import SECOND, SLACK, Delivered, Receive, SentMessage, Timeline, Violation
+
+UNANSWERED = 30 * SECOND
 
 
 def keys_are_in_order(timeline: Timeline) -> Iterator[Violation]:
@@ -85,12 +87,12 @@ def _untouched(timeline: Timeline, queue: str, group: str) -> list[tuple[SentMes
 
 
 def _alone(several: list[Receive]) -> Iterator[Receive]:
-    """Receives that no other one of the group overlaps. One without an answer may still be taking messages for ever,
-    so nothing is judged after it for a while."""
+    """Receives that no other one of the group overlaps. One without an answer may take messages much later, when its
+    request waits in a server, and give them back when its client is gone: nothing is judged after it for a while."""
     several.sort(key=lambda one: one.asked)
     busy_until = 0
     for place, one in enumerate(several):
-        answered = one.asked + 5_000_000 if one.answered is None else one.answered
+        answered = one.asked + UNANSWERED if one.answered is None else one.answered
         following = several[place + 1].asked if place + 1 < len(several) else answered + 1
         if one.asked > busy_until and following > answered and one.answered is not None:
             yield one
@@ -99,8 +101,8 @@ def _alone(several: list[Receive]) -> Iterator[Receive]:
 
 def _inversions(timeline: Timeline, receive: Receive, ready: list[tuple[SentMessage, int]]) -> Iterator[Violation]:
     worst = max((_priority(timeline, one) for one in receive.taken), default=0)
-    if not worst or receive.answered is None:
-        return
+    if not worst or receive.answered is None or timeline.is_void(receive.asked, receive.answered):
+        return  # what was ready then may have been taken by calls that the restore has undone
     for sent, until in ready:
         was_ready = sent.answered is not None and sent.answered < receive.asked and until > receive.answered
         if was_ready and sent.priority < worst:
