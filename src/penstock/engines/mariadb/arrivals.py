@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 
 import msgspec
 
@@ -78,13 +77,11 @@ def place(transaction: MariadbTransaction, name: str) -> None:
         taken = {"values": list(_first_of(rows))}
         sends = transaction.rows("read_arrivals", taken)
         transaction.run("remove_arrivals", taken)
-        for sent_at, parts in groupby(sends, key=lambda row: row[0]):
-            passed = transaction.now - sent_at
-            drafts = [_later(draft, passed) for _, encoded in parts for draft in _decode(encoded)]
-            if any(options.ttl_seconds is not None and options.ttl_seconds <= 0 for _, _, options in drafts):
-                queues.recheck_expiry(transaction, queue.queue_id, None, sent_at)
-            messages.put(transaction, queue, drafts)
-            queue = queues.by_id(transaction, queue.queue_id)
+        drafts = [_later(draft, transaction.now - at) for at, encoded in sends for draft in _decode(encoded)]
+        if any(options.ttl_seconds is not None and options.ttl_seconds <= 0 for _, _, options in drafts):
+            queues.recheck_expiry(transaction, queue.queue_id, None, min(at for at, _ in sends))
+        messages.put(transaction, queue, drafts)
+        queue = queues.by_id(transaction, queue.queue_id)
 
 
 def _first_of(rows: Sequence[tuple[int, int]]) -> Iterator[int]:
