@@ -86,6 +86,22 @@ def test_a_database_without_the_schema_asks_for_migrate(url: str) -> None:
         assert store.migrate() == []
 
 
+def test_the_rights_of_a_migration_are_enough(url: str, user: str) -> None:
+    name = f"bare_{secrets.token_hex(4)}"
+    admin = own_connection(url, autocommit=True)
+    with admin.cursor() as cursor:
+        cursor.execute(f"create database {name}")
+        cursor.execute(
+            "grant select, insert, update, delete, create, alter, index, drop, create view "
+            f"on {name}.* to {user}@localhost"
+        )
+    admin.close()
+    with penstock.connect(server().url(name, user, SECRET)) as store:
+        assert store.migrate()
+        store.queue("orders").send(b"1")
+        assert {check.level for check in store.doctor()} == {"ok"}
+
+
 def test_an_unreachable_server_is_named() -> None:
     refused("mysql://root@localhost/app?unix_socket=/nowhere/socket", penstock.StoreUnavailable, "cannot be reached")
 

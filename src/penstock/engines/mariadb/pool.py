@@ -97,7 +97,8 @@ class LinkPool:
             node = (self._node + step) % len(nodes)
             try:
                 link = self._connect(*nodes[node])
-            except (pymysql.MySQLError, OSError) as error:
+            # The driver raises RuntimeError for a way to log in that needs another package.
+            except (pymysql.MySQLError, OSError, RuntimeError) as error:
                 failure = error
             except StoreUnavailable as error:
                 failure = error
