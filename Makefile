@@ -93,6 +93,7 @@ lock: ## renew requirements/*.txt (newer versions: LOCK_ARGS=--upgrade)
 	$(COMPILE) pyproject.toml --all-extras requirements/bench.in -o requirements/bench.txt
 	$(COMPILE) requirements/redis7.in -o requirements/redis7.txt
 	$(COMPILE) requirements/frameworks.in -o requirements/frameworks.txt
+	$(COMPILE) requirements/redis_jobs.in -o requirements/redis_jobs.txt
 
 clean: ## remove the environment and everything made
 	rm -rf .venv build dist tests/servers/clients/node/node_modules tests/user_code/node/node_modules .hypothesis .mypy_cache .pytest_cache .ruff_cache
@@ -132,6 +133,7 @@ clean: ## remove the environment and everything made
 .venv/spark.jsa: .venv/.test-ready tests/spark/class_data.py tests/java.py
 	@$(BIN)/python -m tests.spark.class_data $@
 
-.venv/.bench-ready: .venv/.test-ready requirements/bench.txt
+.venv/.bench-ready: .venv/.test-ready .venv/.frameworks-ready requirements/bench.txt requirements/redis_jobs.txt
 	$(PIP) install --require-hashes -r requirements/bench.txt
+	$(PIP) install --require-hashes --upgrade --target .venv/clients/redis-jobs -r requirements/redis_jobs.txt
 	@touch $@
