@@ -83,18 +83,13 @@ class ClusterServer:
         info: bytes = self.command("CLUSTER", "INFO")
         return info.decode().partition("cluster_state:")[2].split()[0]
 
-    @property
-    def is_primary(self) -> bool:
-        return bool(self.command("INFO", "replication")["role"] == "master")
-
     def kill(self) -> None:
         self.process.kill()
         self.process.wait(PATIENCE_SECONDS)
 
     def stop(self) -> None:
         self.client.close()
-        if self.process.poll() is None:
-            self.kill()
+        self.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -177,6 +172,9 @@ class RedisServers:
         return bool(replication["connected_slaves"] == 1 and replication["slave0"]["state"] == "online")
 
     def stop(self) -> None:
+        # All are killed before any is waited for: the process of the tests may be given little time at its end.
+        for node in self.nodes:
+            node.process.kill()
         for node in self.nodes:
             node.stop()
 
