@@ -44,14 +44,19 @@ class GaleraNode(MariadbServer):
 
     def __init__(self, folder: Path, group_port: int, group: list[int]) -> None:
         members = ",".join(f"{LOOPBACK}:{member}" for member in group)
-        options = (
-            f"gmcast.listen_addr=tcp://{LOOPBACK}:{group_port};ist.recv_addr={LOOPBACK}:{free_port()};gcache.size=32M"
-        )
+        # Nodes of a busy machine are not taken for dead before ten seconds.
+        options = {
+            "gmcast.listen_addr": f"tcp://{LOOPBACK}:{group_port}",
+            "ist.recv_addr": f"{LOOPBACK}:{free_port()}",
+            "gcache.size": "32M",
+            "evs.suspect_timeout": "PT10S",
+            "evs.inactive_timeout": "PT30S",
+        }
         settings = {
             **SETTINGS,
             "wsrep_cluster_address": f"gcomm://{members}",
             "wsrep_node_address": f"{LOOPBACK}:{group_port}",
-            "wsrep_provider_options": options,
+            "wsrep_provider_options": ";".join(f"{name}={value}" for name, value in options.items()),
             "wsrep_sst_receive_address": f"{LOOPBACK}:{free_port()}",
         }
         super().__init__(folder, settings=settings, port=free_port())
