@@ -8,7 +8,7 @@ from penstock.domain import errors
 from penstock.engines.positional.database import QueueHeld
 
 MIGRATE = "run `penstock migrate` or store.migrate()"
-DEADLOCKS = (1020, 1213)
+DEADLOCKS = (1020, 1242, 1213)
 # The last two are of a Galera node that lost the others.
 LOST = (1053, 1077, 1079, 1927, 2003, 2006, 2013, 2055, 1047, 1180)
 NO_SAVEPOINT = 1305

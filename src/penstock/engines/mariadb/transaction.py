@@ -10,7 +10,7 @@ from itertools import repeat
 from typing import Any
 
 from penstock.domain.errors import InvalidInput
-from penstock.engines.mariadb.link import Link
+from penstock.engines.mariadb.link import Link, Results
 from penstock.engines.mariadb.literals import Block, Variable
 from penstock.engines.positional.database import Bindings, ResultRow, Tokens
 from penstock.engines.statements import Statements
@@ -83,6 +83,8 @@ class MariadbTransaction:
         self._link = link
         self._clock = clock
         self._is_cluster = is_cluster
+        self._is_reading = is_reading
+        self._has_begun = False
         self._now: int | None = None
         self._blocks = _READS if is_reading else _CLUSTER_WRITES if is_cluster else _WRITES
         self._waiting: list[str] = []
@@ -238,11 +240,18 @@ class MariadbTransaction:
         """Send the statements that wait; return the rows of the last result, and the count of the last statement."""
         statements, wanted = self._waiting, self._wanted
         self.discard()
-        results = self._link.execute(statements)
+        results = self._execute(statements)
         for place, know in wanted.items():
             know(results[place][0] or [])
         rows = next((rows for rows, _ in reversed(results) if rows is not None), [])
         return rows, results[-1][1]
+
+    def _execute(self, statements: list[str]) -> Results:
+        """On a cluster, a transaction that a conflict has ended must not go on statement by statement."""
+        if not (self._is_cluster and self._has_begun):
+            self._has_begun = not self._is_reading
+            return self._link.execute(statements)
+        return self._link.execute([SQL.check_transaction, *statements])[1:]
 
     def flush_to_caller(self) -> None:
         """Send the statements that wait, if there are any."""

@@ -43,3 +43,7 @@ update penstock_batch set locks = locks + 1 where batch_id = :batch_id;
 -- name: cluster_ledger_entry
 -- The same for the ledger.
 update penstock_store set value = value + 1 where name = 'ledger';
+
+-- name: check_transaction
+-- Fail (1242) when the transaction has ended.
+do (select two.one from (select 1 as one union all select 2) as two where not @@in_transaction);
