@@ -87,14 +87,18 @@ class _Part:
 
     def put(self, engine: Engine, queue: str) -> None:
         if not self._was_tried:
-            self._is_safe = self._is_safe or not engine.capabilities.rolls_back
-            for one in self.gathered if self._is_safe else self.gathered[:1]:
-                _assign_id(one)
+            self.assign_ids(engine)
         if not (self._was_tried and not self._is_safe and self._is_stored(engine, queue)):
             self._was_tried = True
             engine.send(queue, [one.draft for one in self.gathered])
         for one in self.gathered:
             one.is_sent = True
+
+    def assign_ids(self, engine: Engine) -> None:
+        """Give an id to the first message, and to all where the engine cannot tell whether the batch was stored."""
+        self._is_safe = self._is_safe or not engine.capabilities.rolls_back
+        for one in self.gathered if self._is_safe else self.gathered[:1]:
+            _assign_id(one)
 
     def _is_stored(self, engine: Engine, queue: str) -> bool:
         """Whether an earlier try was committed. Its transaction may still be open: a send with the same id waits for

@@ -121,6 +121,7 @@ def test_a_transaction_that_is_still_under_way_is_waited_for(direct: str) -> Non
         queue = store.queue("q")
         queue.send(b"warm")
         [part] = consignment._parts
+        part.assign_ids(store.engine)
         first, *others = [one.draft for one in part.gathered]
         store.engine.send("q", [first], slow)
         store.engine.send("q", others, slow)
