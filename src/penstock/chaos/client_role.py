@@ -45,7 +45,7 @@ class ClientRole:
     def send(self) -> None:
         kind = self.random.choice(self._sends)
         style = self.random.choice(["one", "one", "many", "retried", "producer"])
-        if style == "many" and self.plan.protocol == "resp" and self.plan.engine == "redis":
+        if style in ("many", "producer") and self.plan.protocol == "resp" and self.plan.engine == "redis":
             style = "one"  # there MULTI is no transaction
         items = [self._item(kind) for _ in range(self.random.randint(2, 8) if style in ("many", "producer") else 1)]
         if style == "producer" and isinstance(self.port, PythonPort):

@@ -89,7 +89,7 @@ class MariadbDatabase:
 
     @contextmanager
     def read(self, checks: bool = True) -> Iterator[MariadbTransaction]:
-        """A snapshot. It has every message whose sender has committed: with `checks`, arrivals are appended first."""
+        """A snapshot. With `checks`, arrivals are appended first, except those of a queue that is locked meanwhile."""
         current = self.current()
         if current is not None:
             yield current
