@@ -14,32 +14,10 @@ from peewee import MySQLDatabase
 from persistqueue import MySQLQueue
 from persistqueue.exceptions import Empty as PersistQueueEmpty
 
-import penstock
+from bench import penstock_session
+from bench.penstock_session import QUEUE, PenstockSession
 from bench.plan import payload
 from bench.role import Session
-
-QUEUE = "bench"
-
-
-class PenstockSession:
-    """send_many, receive, ack_many."""
-
-    def __init__(self, url: str) -> None:
-        self.store = penstock.connect(url)
-        self.queue = self.store.queue(QUEUE)
-
-    def send(self, count: int) -> None:
-        if count == 1:
-            self.queue.send(payload(0))
-        else:
-            self.queue.send_many([payload(number) for number in range(count)])
-
-    def take(self, count: int) -> int:
-        deliveries = self.queue.receive(limit=count)
-        return self.queue.ack_many(deliveries) if deliveries else 0
-
-    def close(self) -> None:
-        self.store.close()
 
 
 class PersistQueueSession:
@@ -119,9 +97,7 @@ CONTENDERS: dict[str, Callable[[str], Session]] = {
 def prepare(name: str, url: str) -> None:
     """The tables, made before several processes begin at once."""
     if name == PENSTOCK:
-        with penstock.connect(url) as store:
-            store.migrate()
-            store.queue(QUEUE, lease_seconds=3600)
+        penstock_session.prepare(url)
         return
     session = CONTENDERS[name](url)
     session.send(1)

@@ -16,8 +16,9 @@ import pymysql
 import penstock
 from bench.crew import at_work
 from bench.finding import Finding, Target, shown_spread, spread
-from bench.mariadb.contenders import PENSTOCK, QUEUE, PenstockSession, prepare
+from bench.mariadb.contenders import PENSTOCK, prepare
 from bench.mariadb.server import MariadbBenchServer
+from bench.penstock_session import QUEUE, PenstockSession
 from bench.rounds import ratios
 
 BATCHES = (1, 100, 1000)

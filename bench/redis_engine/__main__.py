@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import shutil
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 import penstock
 from bench.finding import Target, shown_spread, spread
-from bench.machine import fsync_microseconds
+from bench.machine import surroundings
 from bench.redis_engine import backlog
 from bench.redis_engine.contenders import CONTENDERS, FRAMEWORKS, JOBS, LIBRARIES, NODE, PENSTOCK, STREAMS
 from bench.report import markdown
@@ -99,15 +96,7 @@ def _lives(names: tuple[str, ...], port: int, batch: int, arguments: argparse.Na
 
 def _machine(folder: Path) -> dict[str, Any]:
     version = subprocess.run(["redis-server", "--version"], capture_output=True, text=True, check=True).stdout
-    return {
-        "measured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "system": f"{platform.system()} {platform.machine()}",
-        "cores": os.cpu_count(),
-        "load": os.getloadavg()[0],
-        "python": platform.python_version(),
-        "redis": version.partition("v=")[2].split()[0],
-        "fsync_microseconds": fsync_microseconds(folder),
-    }
+    return {**surroundings(folder), "redis": version.partition("v=")[2].split()[0]}
 
 
 def _targets(document: dict[str, Any]) -> list[Target]:

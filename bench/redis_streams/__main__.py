@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import subprocess
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
 from bench.finding import Target, percentile, shown_spread
-from bench.machine import fsync_microseconds
+from bench.machine import surroundings
 from bench.redis_streams import idle, rates
 from bench.redis_streams.contenders import PENSTOCK, PENSTOCK_STREAMS, running
 from bench.report import markdown
@@ -70,15 +67,7 @@ def _arguments() -> argparse.Namespace:
 
 def _machine(folder: Path) -> dict[str, Any]:
     redis = subprocess.run(["redis-server", "--version"], capture_output=True, text=True, check=True).stdout
-    return {
-        "measured_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "system": f"{platform.system()} {platform.machine()}",
-        "cores": os.cpu_count(),
-        "load": os.getloadavg()[0],
-        "python": platform.python_version(),
-        "redis": redis.partition("v=")[2].split()[0],
-        "fsync_microseconds": fsync_microseconds(folder),
-    }
+    return {**surroundings(folder), "redis": redis.partition("v=")[2].split()[0]}
 
 
 def _targets(document: dict[str, Any]) -> list[Target]:

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from bench.postgres.contenders import node, penstock_queue, pgmq_queue, pgqueuer_queue, procrastinate_queue
+from bench import penstock_session
+from bench.postgres.contenders import node, pgmq_queue, pgqueuer_queue, procrastinate_queue
 from bench.role import Session
 
 
@@ -29,7 +30,7 @@ PENSTOCK, PGMQ = "penstock", "pgmq"
 CONTENDERS: dict[str, Contender] = {
     contender.name: contender
     for contender in (
-        Contender(PENSTOCK, "penstock-queue", penstock_queue.prepare, penstock_queue.PenstockSession),
+        Contender(PENSTOCK, "penstock-queue", penstock_session.prepare, penstock_session.PenstockSession),
         Contender(PGMQ, "pgmq", pgmq_queue.prepare, pgmq_queue.PgmqSession),
         Contender("pgqueuer", "pgqueuer", pgqueuer_queue.prepare, pgqueuer_queue.PgqueuerSession),
         Contender(

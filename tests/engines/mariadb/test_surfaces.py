@@ -84,12 +84,12 @@ def test_a_worker_handles_what_another_process_sends(served: tuple[PenstockServe
     server, base = served
     handled = threading.Event()
     with penstock.connect(server.url) as store:
-        worker = penstock.Worker(store, {"work": lambda delivery: handled.set()}, grace_seconds=5)
+        worker = penstock.Worker(store, {"jobs": lambda delivery: handled.set()}, grace_seconds=5)
         worker.start()
-        httpx.post(f"{base}/api/v1/queues/work/messages", json={"payload": 1}, timeout=60)
+        httpx.post(f"{base}/api/v1/queues/jobs/messages", json={"payload": 1}, timeout=60)
         assert handled.wait(60)
         worker.stop()
-        assert store.queue("work").stats("default").done == 1
+        assert store.queue("jobs").stats("default").done == 1
 
 
 @pytest.mark.anyio

@@ -1,21 +1,23 @@
-"""Penstock: send_many, receive, ack_many."""
+"""Penstock as a contender on any database server: send_many, receive, ack_many."""
 
 from __future__ import annotations
 
 import penstock
 from bench.plan import payload
 
+QUEUE = "bench"
+
 
 def prepare(url: str) -> None:
     with penstock.connect(url) as store:
         store.migrate()
-        store.queue("bench", lease_seconds=3600)
+        store.queue(QUEUE, lease_seconds=3600)
 
 
 class PenstockSession:
     def __init__(self, url: str) -> None:
         self.store = penstock.connect(url)
-        self.queue = self.store.queue("bench")
+        self.queue = self.store.queue(QUEUE)
 
     def send(self, count: int) -> None:
         if count == 1:
