@@ -11,8 +11,8 @@ from typing import Any
 
 from bench.redis_streams.contenders import Contender
 from bench.redis_streams.dialects import GROUP
-from tests.servers.clients.polling import until
 from tests.servers.clients.processes import ServerProcess
+from tests.servers.clients.queue_status import until
 from tests.servers.clients.wire import Wire, frame
 
 QUEUE = "idle"

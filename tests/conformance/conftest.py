@@ -57,7 +57,7 @@ CLUSTERED = (
     "test_long_poll",
     "test_rsqueue",
     "test_schedules",
-    "test_staging",
+    "test_sink",
     "test_store",
     "test_sweep",
     "test_ticks",
@@ -83,7 +83,7 @@ ON_VALKEY = (
     "test_schedules",
     "test_seek",
     "test_stale_tokens",
-    "test_staging",
+    "test_sink",
     "test_trim",
     "test_windows",
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from bench.finding import Finding
 from bench.postgres.field import Field
-from bench.postgres.scenarios import backlog, flow, footprint, handlers, held, latency, trimming
+from bench.postgres.scenarios import backlog, flow, footprint, handlers, held, latency, retention
 
 SCENARIOS: dict[str, Callable[[Field], Finding]] = {
     "send": flow.send,
@@ -17,5 +17,5 @@ SCENARIOS: dict[str, Callable[[Field], Finding]] = {
     "handlers": handlers.run,
     "latency": latency.run,
     "footprint": footprint.run,
-    "trimming": trimming.run,
+    "retention": retention.run,
 }

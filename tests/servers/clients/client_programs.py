@@ -184,6 +184,6 @@ SPEAKERS: dict[str, Connect] = {
     "redis-py 7 RESP3": redis_py(7, 3),
     "redis-py 8 RESP2": redis_py(8, 2),
     "redis-py 8 RESP3": redis_py(8, 3),
-    "ioredis": node("speaking_ioredis.mjs"),
-    "node-redis": node("speaking_node_redis.mjs"),
+    "ioredis": node("commands_ioredis.mjs"),
+    "node-redis": node("commands_node_redis.mjs"),
 }

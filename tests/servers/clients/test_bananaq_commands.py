@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.servers.clients.client_programs import ClientError, Speaker
-from tests.servers.clients.polling import blocked, counts, until
+from tests.servers.clients.queue_status import blocked, counts, until
 from tests.servers.clients.wire import Wire
 
 STATISTICS = ["total", "inprogress", "redo", "done", "available", "consumers"]

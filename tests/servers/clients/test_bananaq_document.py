@@ -20,8 +20,8 @@ import pytest
 from tests.conformance.engines import ENGINES, EngineRow
 from tests.ports import free_port
 from tests.servers.clients.client_programs import SPEAKERS, ClientError, Speaker
-from tests.servers.clients.polling import blocked, counts, until
 from tests.servers.clients.processes import PenstockServer
+from tests.servers.clients.queue_status import blocked, counts, until
 
 ID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}").fullmatch
 PENSTOCK = [sys.executable, "-c", "import sys; from penstock.cli import main; sys.exit(main())"]

@@ -9,8 +9,8 @@ import time
 import pytest
 
 from tests.servers.clients.client_programs import SPEAKERS
-from tests.servers.clients.polling import blocked, counts, until
 from tests.servers.clients.processes import PenstockServer
+from tests.servers.clients.queue_status import blocked, counts, until
 from tests.servers.clients.wire import Reply, Wire, frame
 
 READ = ("XREADGROUP", "GROUP", "g", "c", "COUNT", 1, "BLOCK", 0, "STREAMS", "s", ">")

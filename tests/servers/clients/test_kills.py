@@ -10,8 +10,8 @@ import pytest
 
 import penstock
 from tests.conformance.engines import ENGINES, EngineRow
-from tests.servers.clients.polling import counts, until
 from tests.servers.clients.processes import PenstockServer
+from tests.servers.clients.queue_status import counts, until
 from tests.servers.clients.wire import Closed, Wire, frame
 
 PRODUCERS = 6

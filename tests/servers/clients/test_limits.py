@@ -15,8 +15,8 @@ import pytest
 
 from tests.ports import LOOPBACK
 from tests.servers.clients.client_programs import SPEAKERS
-from tests.servers.clients.polling import until
 from tests.servers.clients.processes import PenstockServer
+from tests.servers.clients.queue_status import until
 from tests.servers.clients.wire import Closed, Wire, frame
 
 PASSWORD = "open-sesame-7"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.servers.clients.client_programs import ClientError, Speaker
-from tests.servers.clients.polling import blocked
+from tests.servers.clients.queue_status import blocked
 from tests.servers.clients.wire import Wire
 
 # Consumers that name no group are in this one.

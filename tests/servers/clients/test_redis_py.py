@@ -11,8 +11,8 @@ import redis
 import redis.asyncio
 
 from tests.ports import LOOPBACK
-from tests.servers.clients.polling import counts
 from tests.servers.clients.processes import PenstockServer
+from tests.servers.clients.queue_status import counts
 from tests.servers.clients.wire import Wire
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 import penstock
-from tests.servers.clients.polling import counts
 from tests.servers.clients.processes import PenstockServer
+from tests.servers.clients.queue_status import counts
 from tests.servers.clients.wire import Wire
 
 

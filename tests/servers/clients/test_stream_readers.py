@@ -14,8 +14,8 @@ import psycopg
 import pytest
 
 from tests.engines.postgres.server import fresh_database
-from tests.servers.clients.polling import until
 from tests.servers.clients.processes import PenstockServer
+from tests.servers.clients.queue_status import until
 from tests.servers.clients.wire import Wire, frame
 
 Pair = tuple[Wire, Wire]

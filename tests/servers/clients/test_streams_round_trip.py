@@ -38,7 +38,7 @@ def test_redis_py_on_postgres(postgres_server: PenstockServer, redis_server: Red
 @pytest.mark.parametrize("client", ["ioredis", "node_redis"])
 def test_node_clients(client: str, shared_server: PenstockServer, redis_server: RedisServer) -> None:
     def run(port: int) -> Any:
-        return output(node_words(f"streaming_{client}.mjs", port, f"stream-{client}"))
+        return output(node_words(f"streams_{client}.mjs", port, f"stream-{client}"))
 
     agree(run(shared_server.port), run(redis_server.port))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.servers.clients.polling import until
+from tests.servers.clients.queue_status import until
 from tests.servers.clients.wire import Argument, Wire, frame
 
 Entry = tuple[bytes, list[bytes]]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from tests.servers.clients.polling import until
 from tests.servers.clients.processes import PenstockServer
+from tests.servers.clients.queue_status import until
 from tests.servers.clients.redis_cases.case import Case, entries, ids, pairs, values
 from tests.servers.clients.redis_cases.test_entries import number
 from tests.servers.clients.wire import Wire

@@ -75,6 +75,19 @@ local function pairs_of(flat)
     return found
 end
 
+-- Sort rows by the given fields, ascending.
+local function sort_by(rows, ...)
+    local fields = { ... }
+    table.sort(rows, function(one, other)
+        for _, field in ipairs(fields) do
+            if one[field] ~= other[field] then
+                return one[field] < other[field]
+            end
+        end
+        return false
+    end)
+end
+
 local function clock(given)
     if given ~= "" then
         return tonumber(given)

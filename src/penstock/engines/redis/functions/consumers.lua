@@ -11,9 +11,7 @@ local function every(group)
         row.name = rows[i]
         found[#found + 1] = row
     end
-    table.sort(found, function(one, other)
-        return one.id < other.id
-    end)
+    sort_by(found, "id")
     return found
 end
 

@@ -282,14 +282,7 @@ local function fill_in_order(receive)
     for place, lane in ipairs(ring(receive, cursors.unread(queue, group))) do
         turns[#turns + 1] = { lane.priority, 1, place, lane.shard, lane }
     end
-    table.sort(turns, function(one, other)
-        for i = 1, 3 do
-            if one[i] ~= other[i] then
-                return one[i] < other[i]
-            end
-        end
-        return false
-    end)
+    sort_by(turns, 1, 2, 3)
     for _, turn in ipairs(turns) do
         local position, shard, lane = turn[3], turn[4], turn[5]
         local retries = waiting[shard]

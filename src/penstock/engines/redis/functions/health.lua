@@ -41,9 +41,7 @@ local function idle_batches(queue, open, stranded)
     for _, number in ipairs(call("HKEYS", queue.key .. ":b")) do
         every[#every + 1] = batches.find(queue, tonumber(number))
     end
-    table.sort(every, function(one, other)
-        return one.number < other.number
-    end)
+    sort_by(every, "number")
     for _, batch in ipairs(every) do
         local before = ended[batch.l]
         if batch.state == "open" then

@@ -118,14 +118,7 @@ function inspection.peek(key, now, given)
             found[#found + 1] = { lane.priority, 1, message.position, lane.shard }
         end
     end
-    table.sort(found, function(one, other)
-        for i = 1, 3 do
-            if one[i] ~= other[i] then
-                return one[i] < other[i]
-            end
-        end
-        return false
-    end)
+    sort_by(found, 1, 2, 3)
     local busy = queue.policy.ordered and group and busy_shards(queue, group) or {}
     local rows = {}
     for _, one in ipairs(found) do

@@ -158,9 +158,7 @@ function tracked.every(group)
     for i = 1, #rows, 2 do
         found[#found + 1] = { tonumber(rows[i]), unpacked(rows[i + 1]) }
     end
-    table.sort(found, function(one, other)
-        return one[1] < other[1]
-    end)
+    sort_by(found, 1)
     return found
 end
 

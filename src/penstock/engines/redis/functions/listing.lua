@@ -65,14 +65,7 @@ function listing.held(key, now, given)
             end
         end
     end
-    table.sort(later, function(one, other)
-        for i = 1, 4 do
-            if one[i] ~= other[i] then
-                return one[i] < other[i]
-            end
-        end
-        return false
-    end)
+    sort_by(later, 1, 2, 3, 4)
     while #later > given.limit do
         table.remove(later)
     end

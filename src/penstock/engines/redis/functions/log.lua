@@ -28,12 +28,7 @@ function log.lanes(queue)
             }
         end
     end
-    table.sort(found, function(one, other)
-        if one.priority ~= other.priority then
-            return one.priority < other.priority
-        end
-        return one.shard < other.shard
-    end)
+    sort_by(found, "priority", "shard")
     queue.lanes = found
     return found
 end

@@ -71,8 +71,6 @@ function notices.pending(key)
         local one = unpacked(row)
         found[#found + 1] = { tonumber(number), one.to, one.notice }
     end
-    table.sort(found, function(one, other)
-        return one[1] < other[1]
-    end)
+    sort_by(found, 1)
     return found
 end

@@ -338,9 +338,7 @@ local function drop_leases(queue, group, ended, rows, limit)
             tracked.remove(group, one[1])
         end
     end
-    table.sort(found, function(one, other)
-        return one.position < other.position
-    end)
+    sort_by(found, "position")
     return found
 end
 

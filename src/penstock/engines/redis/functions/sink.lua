@@ -11,9 +11,7 @@ local function every(queue)
         stage.number = tonumber(number)
         found[#found + 1] = stage
     end
-    table.sort(found, function(one, other)
-        return one.number < other.number
-    end)
+    sort_by(found, "number")
     return found
 end
 

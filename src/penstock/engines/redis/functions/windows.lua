@@ -115,9 +115,7 @@ function windows.ranges(key, now, given)
             found[#found + 1] = run
         end
     end
-    table.sort(found, function(one, other)
-        return one[1] < other[1]
-    end)
+    sort_by(found, 1)
     return found
 end
 
@@ -250,12 +248,7 @@ function windows.read_letters(key, now, given)
             end
         end
     end
-    table.sort(positions, function(one, other)
-        if one[1] ~= other[1] then
-            return one[1] < other[1]
-        end
-        return one[2] < other[2]
-    end)
+    sort_by(positions, 1, 2)
     local found, size, place = {}, 0, given.place
     while positions[place + 1] and #found < given.limit and size < given.size do
         place = place + 1

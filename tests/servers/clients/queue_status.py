@@ -1,4 +1,4 @@
-"""Seeing what the server says of a queue, and waiting until it says so."""
+"""The status of a queue as the server reports it, and waits for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PATIENCE_SECONDS = 60.0
 
 
 def until(holds: Callable[[], Any]) -> Any:
-    """Asks again and again until the answer is not empty: for what only another process knows."""
+    """Repeat a question until its answer is not empty."""
     gives_up_at = time.monotonic() + PATIENCE_SECONDS
     while not (answer := holds()):
         assert time.monotonic() < gives_up_at, "it did not happen"
@@ -19,7 +19,7 @@ def until(holds: Callable[[], Any]) -> Any:
 
 
 def counts(call: Callable[..., Any], queue: str, group: str) -> dict[str, int]:
-    """What QSTATUS says of one group, as any client or wire (`call`) tells it."""
+    """The counts of one group in the reply of QSTATUS, through any client or wire (`call`)."""
     ((name, groups),) = call("QSTATUS", queue, "GROUPS", group)
     assert _text(name) == queue
     assert _text(groups[0]) == group
@@ -28,7 +28,7 @@ def counts(call: Callable[..., Any], queue: str, group: str) -> dict[str, int]:
 
 
 def blocked(call: Callable[..., Any], queue: str, group: str, number: int = 1) -> None:
-    """Until so many consumers wait for the queue."""
+    """Wait until so many consumers wait for the queue."""
     until(lambda: counts(call, queue, group)["consumers"] == number)
 
 

@@ -1,4 +1,4 @@
-// A Streams round trip as a user of ioredis writes it: `streaming_ioredis.mjs PORT STREAM`.
+// A Streams round trip as a user of ioredis writes it: `streams_ioredis.mjs PORT STREAM`.
 // It prints what it saw as JSON, and knows nothing of Penstock: the same program runs against Redis, to compare.
 import Redis from "ioredis";
 

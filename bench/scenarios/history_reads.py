@@ -17,7 +17,7 @@ FILL = 10_000
 
 def run(plan: Plan) -> Finding:
     finished = 100_000 if plan.quick else 1_000_000
-    peer = PenstockQueue(plan.place("looking"))
+    peer = PenstockQueue(plan.place("history_reads"))
     try:
         ids = _finish(peer, finished)
         calls: dict[str, Callable[[], object]] = {
@@ -32,7 +32,7 @@ def run(plan: Plan) -> Finding:
     finally:
         peer.close()
     return Finding(
-        name="looking",
+        name="history_reads",
         title=f"Looking at a queue with {finished:,} finished messages",
         header=["call", "ms per call"],
         rows=[[name, f"{one['median']:.3f}"] for name, one in data.items()],
@@ -69,5 +69,5 @@ def _target(name: str, data: dict[str, Any]) -> Target:
 
 def _draw(axes: Any, data: dict[str, Any]) -> None:
     axes.barh(list(data), [one["median"] for one in data.values()])
-    axes.set(xscale="log", xlabel="ms per call", title="looking")
+    axes.set(xscale="log", xlabel="ms per call", title="history_reads")
     axes.invert_yaxis()

@@ -1,4 +1,4 @@
-// A Streams round trip as a user of node-redis writes it: `streaming_node_redis.mjs PORT STREAM`.
+// A Streams round trip as a user of node-redis writes it: `streams_node_redis.mjs PORT STREAM`.
 // It prints what it saw as JSON, and knows nothing of Penstock: the same program runs against Redis, to compare.
 import { createClient } from "redis";
 

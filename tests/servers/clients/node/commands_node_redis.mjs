@@ -1,6 +1,6 @@
-// A speaker (see ../client_programs.py) that uses node-redis: `speaking_node_redis.mjs PORT [PASSWORD]`.
+// A speaker (see ../client_programs.py) that uses node-redis: `commands_node_redis.mjs PORT [PASSWORD]`.
 import { createClient, RESP_TYPES } from "redis";
-import { speak } from "./speaking.mjs";
+import { speak } from "./json_lines.mjs";
 
 const [port, password] = process.argv.slice(2);
 const client = createClient({ password, socket: { host: "127.0.0.1", port: Number(port), reconnectStrategy: false } });

@@ -1,6 +1,6 @@
-// A speaker (see ../client_programs.py) that uses ioredis: `speaking_ioredis.mjs PORT [PASSWORD]`.
+// A speaker (see ../client_programs.py) that uses ioredis: `commands_ioredis.mjs PORT [PASSWORD]`.
 import Redis from "ioredis";
-import { speak } from "./speaking.mjs";
+import { speak } from "./json_lines.mjs";
 
 const [port, password] = process.argv.slice(2);
 const client = new Redis({ host: "127.0.0.1", port: Number(port), password, maxRetriesPerRequest: 0 });

@@ -32,25 +32,25 @@ SIZE = """
 
 def run(field: Field) -> Finding:
     count = QUICK_FINISHED if field.is_quick else FINISHED
-    url = field.fresh(CONTENDERS[PENSTOCK], "_trimming")
-    tell(f"trimming: {count:,} messages are sent and finished")
+    url = field.fresh(CONTENDERS[PENSTOCK], "_retention")
+    tell(f"retention: {count:,} messages are sent and finished")
     with penstock.connect(url) as store, psycopg.connect(url, autocommit=True) as watcher:
         queue = store.queue("bench", history_seconds=HISTORY_SECONDS)
         _finish(queue, count)
         full = _size(watcher)
-        tell("trimming: sends, and nothing is trimmed")
+        tell("retention: sends, and nothing is trimmed")
         before = _sends(queue, HISTORY_SECONDS)
-        tell("trimming: sends, while it is trimmed")
+        tell("retention: sends, while it is trimmed")
         with _sweeping(url):
             while_trimming = _sends(queue, 4 * HISTORY_SECONDS)
-        tell("trimming: as many once more, in the room of those that went")
+        tell("retention: as many once more, in the room of those that went")
         for table in ("log", "claim", "step"):
             watcher.execute(f"vacuum penstock.{table}".encode())
         _finish(queue, count)
         again = _size(watcher)
     longest = max(while_trimming)
     return Finding(
-        name="trimming",
+        name="retention",
         title=f"One send, {PER_SECOND} times a second, in milliseconds, while {count:,} finished messages are trimmed",
         header=["", "p50", "p99", "longest", "MB of log, claims and settlements"],
         rows=[_row("before", before, full), _row("while trimming", while_trimming, again)],
