@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -439,40 +438,6 @@ def test_attempts_start_again_after_a_reschedule_while_the_reply_of_an_earlier_r
     script.receive(9, ("x", 13, 1))
     script.settle(9.1, "x", 13)
     assert check(script.sorted()) == []
-
-
-def handled(script: Script, at: float, token: int, by: str, attempt: int = 1) -> None:
-    """A worker's handler was called, with 1.4 s left of a lease of 1.5 s."""
-    about: dict[str, Any] = {"queue": "jobs", "group": "default", "id": "id-x", "message": "x", "token": token}
-    script.note("handle", at, by, left=1_400_000, lease=1.5, attempt=attempt, **about)
-
-
-def test_a_worker_that_stops_gives_back_what_its_handlers_run_on() -> None:
-    """Seed 304 on PostgreSQL: the handler ran on after the grace period, and another worker had the message."""
-    script = good()
-    script.queue("jobs", has_workers=True)
-    script.send(6, "x", queue="jobs")
-    handled(script, 7, 9, "worker-1")
-    script.note("leave", 7.2, "worker-1")
-    handled(script, 8.3, 10, "worker-2")
-    script.settle(8.31, "x", 10, by="worker-2", queue="jobs")
-    assert check(script.sorted()) == []
-    script.events = [event for event in script.events if event["op"] != "leave"]
-    assert {one.law for one in check(script.sorted())} == {"law 3: at most one live lease"}
-
-
-def test_a_crash_between_a_receive_and_its_handler_may_forget_the_lease() -> None:
-    """Seed 310 on PostgreSQL."""
-    script = good()
-    script.queue("jobs", has_workers=True)
-    script.send(6, "x", queue="jobs")
-    script.note("crash", 6.95)
-    handled(script, 7, 9, "worker-1")
-    handled(script, 7.5, 10, "worker-2")
-    script.settle(7.6, "x", 10, by="worker-2", queue="jobs")
-    assert check(script.sorted()) == []
-    script.events = [event for event in script.events if event["op"] != "crash"]
-    assert {one.law for one in check(script.sorted())} == {"law 3: at most one live lease"}
 
 
 def test_what_one_lease_of_an_ordered_queue_holds_is_taken_back_together() -> None:

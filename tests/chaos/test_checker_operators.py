@@ -61,7 +61,7 @@ def restored() -> Script:
     script.send(4, "between")
     script.receive(4.1, ("before", 2, 1), ("between", 2, 1), lease=5)
     script.settle(4.2, "before", 2, state="succeeded")
-    script.note("restore", 6, since=3_000_000)
+    script.note("restore", 6, since=3_000_000, copied=3_300_000)
     script.receive(7, ("before", 3, 1), by="c2")
     script.settle(7.1, "before", 3, by="c2", state="succeeded")
     script.drained()
@@ -99,7 +99,7 @@ def test_priorities_are_not_judged_between_the_copy_and_the_restore() -> None:
     script = Script()
     script.send(1, "better")
     script.send(1.1, "worse", priority=2)
-    script.note("restore", 6, since=3_000_000)
+    script.note("restore", 6, since=3_000_000, copied=3_300_000)
     script.receive(5, ("worse", 2, 1))
     script.receive(7, ("better", 3, 1))
     assert check(script.sorted()) == []
@@ -127,8 +127,60 @@ def test_the_last_message_of_a_batch_may_be_read_while_the_copy_is_made() -> Non
     script.batch(2, "start", "n", state="running")
     assert {one.law for one in check(script.sorted())} == {"law 9: a batch ends"}
     script.receive(3.1, ("end-n", 9, 1))
+    assert {one.law for one in check(script.sorted())} == {"law 9: a batch ends"}
     script.settle(3.2, "end-n", 9)
     assert check(script.sorted()) == []
+
+
+def test_a_tick_may_be_acked_while_the_copy_is_made_or_by_a_call_that_waited_for_the_restored_server() -> None:
+    """Seeds 701 and 709 on PostgreSQL: a client received seven ticks just before the dump began, and acked them just
+    before its snapshot."""
+    script = ticking()
+    assert {one.law for one in check(script.sorted())} == {"law 9: a tick is sent once"}
+    read_tick(script, 2.995, 2)
+    waiting = script.begin_receive(5.5, queue="ticks")
+    script.end_receive(6.5, waiting, (tick(3), 13, 1))
+    script.settle(6.6, tick(3), 13, queue="ticks")
+    assert check(script.sorted()) == []
+
+
+def test_a_tick_that_was_not_acked_in_the_copy_comes_again() -> None:
+    script = ticking()
+    script.receive(2.995, (tick(2), 12, 1), queue="ticks")
+    script.settle(3.4, tick(2), 12, queue="ticks")
+    read_tick(script, 8.5, 3)
+    (found,) = check(script.sorted())
+    assert found.text.endswith(f"were not sent: {tick(2)}")
+
+
+def ticking() -> Script:
+    """Ticks 2 and 3 of four were read by nobody, or by those who say so."""
+    script = restored()
+    script.queue("ticks")
+    script.note("schedule", 1, queue="ticks")
+    read_tick(script, 2, 1)
+    read_tick(script, 8, 4)
+    return script
+
+
+def read_tick(script: Script, at: float, second: int) -> None:
+    script.receive(at, (tick(second), 10 + second, 1), queue="ticks")
+    script.settle(at + 0.2, tick(second), 10 + second, queue="ticks")
+
+
+def tick(second: int) -> str:
+    return f"2026-01-01T00:00:0{second}+00:00"
+
+
+def test_a_send_without_an_answer_may_be_undone_by_the_restore_after_half_of_it_was_read() -> None:
+    script = restored()
+    script.send(4, "one", "two", kind="killed")
+    script.receive(4.5, ("one", 9, 1))
+    script.settle(4.6, "one", 9)
+    assert check(script.sorted()) == []
+    script.receive(8, ("one", 10, 1))
+    script.settle(8.1, "one", 10)
+    assert {one.law for one in check(script.sorted())} == {"law 2: a send happens wholly or not at all"}
 
 
 def test_a_batch_that_was_opened_before_the_restore_may_lack_its_end_message() -> None:
@@ -244,6 +296,13 @@ def lose_what_was_sent_after_the_restore() -> Script:
     return script
 
 
+def lose_what_was_acked_between_the_copy_and_the_restore() -> Script:
+    script = restored()
+    script.events = [one for one in script.events if one["t"] < 7_000_000]
+    script.drained()
+    return script
+
+
 def undo_an_ack_from_before_the_copy() -> Script:
     script = restored()
     script.receive(8, ("read before", 4, 2), by="c3")
@@ -264,6 +323,7 @@ PLANTED: list[tuple[str, Callable[[], Script]]] = [
     ("law 7: what was removed is gone", bury_what_was_removed),
     ("law 1: no acknowledged send is lost", lose_what_was_there_before_the_copy),
     ("law 1: no acknowledged send is lost", lose_what_was_sent_after_the_restore),
+    ("law 1: no acknowledged send is lost", lose_what_was_acked_between_the_copy_and_the_restore),
     ("law 7: what has ended", undo_an_ack_from_before_the_copy),
 ]
 

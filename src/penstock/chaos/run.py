@@ -145,7 +145,8 @@ class Course:
         self.nemesis = Nemesis(
             options.seed, self.faults, self.crew, self.recorder, proxies, self.serve_process, crashing
         )
-        self._copied_at: int | None = None
+        # When the copy was begun, and when it was done.
+        self._copied: tuple[int, int] | None = None
         self._is_restored = "restore" not in self.faults or not isinstance(own, Restored) or isinstance(own, OwnPair)
 
     @property
@@ -246,7 +247,7 @@ class Course:
     def _follower_mark(self) -> Path | None:
         """How far the stream may be trimmed. A mark from before a restore says nothing of the positions after it."""
         mark = self.histories / FOLLOWER_MARK
-        return mark if mark.exists() and self._copied_at is None else None
+        return mark if mark.exists() and self._copied is None else None
 
     def _has_seen_enough(self, ends: float) -> bool:
         counts = counted(history.read(self.histories), self.nemesis.counts)
@@ -257,11 +258,12 @@ class Course:
         if isinstance(self.own, OwnPair) and share > 0.5 and not self.own.has_failed_over:
             self._fail_over(self.own)
         if isinstance(self.own, Restored) and not self._is_restored:
-            if self._copied_at is None and share > 0.4:
-                self._copied_at = clock()
+            if self._copied is None and share > 0.4:
+                begun = clock()
                 self.own.copy()
-            elif self._copied_at is not None and share > 0.55:
-                self._restore(self.own, self._copied_at)
+                self._copied = (begun, clock())
+            elif self._copied is not None and share > 0.55:
+                self._restore(self.own, *self._copied)
 
     def _has_turned(self) -> bool:
         return self._is_restored and (not isinstance(self.own, OwnPair) or self.own.has_failed_over)
@@ -274,14 +276,14 @@ class Course:
         self._lead_to(pair.socket)
         self.nemesis.counts["failover"] += 1
 
-    def _restore(self, own: Restored, copied_at: int) -> None:
+    def _restore(self, own: Restored, begun: int, copied: int) -> None:
         """The store is as it was when it was copied. Clients of a server live on; a file is replaced while nobody has
         it open."""
         self.crew.thaw_due(everybody=True)
 
         def restore() -> None:
             own.restore()
-            self.recorder.note("restore", since=copied_at)
+            self.recorder.note("restore", since=begun, copied=copied)
 
         if isinstance(own, OwnPostgres):
             restore()

@@ -22,15 +22,22 @@ HEARTBEAT_SECONDS = 10.0
 
 
 class NotedWorker(penstock.Worker):
-    """Notes that it stops before it gives anything back."""
+    """Notes that it is there before it registers, that it stops before it gives anything back, and that it has."""
 
     def __init__(self, *arguments: Any, recorder: Recorder, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._recorder = recorder
 
+    def start(self, once: bool = False) -> None:
+        self._recorder.note("join")
+        super().start(once)
+
     def stop(self) -> None:
         self._recorder.note("leave")
-        super().stop()
+        try:
+            super().stop()
+        finally:
+            self._recorder.note("left")
 
 
 class WorkerRole:

@@ -34,8 +34,7 @@ def _has_ended(timeline: Timeline, sent: SentMessage, group: str) -> bool:
     since = max((one.asked for one in timeline.revivals(place) if one.state == "ok"), default=0)
     if any(letter.asked >= since for letter in timeline.letters.get(place, ())):
         return True
-    settlings = (one for delivered in timeline.delivered.get(place, ()) for one in delivered.settlings)
-    if any(one.verb in ("ack", "reject") and one.state != "fail" and one.asked >= since for one in settlings):
+    if any(one.asked >= since for one in timeline.possible_ends(place)):
         return True
     # Other groups than the primary one keep no dead letter of a message that expired or was cancelled unread.
     return group != timeline.rule(sent.queue).primary and (sent.ttl is not None or sent.batch is not None)
@@ -78,15 +77,16 @@ def a_send_is_one_message(timeline: Timeline) -> Iterator[Violation]:
 
 
 def a_call_sends_all_or_nothing(timeline: Timeline) -> Iterator[Violation]:
+    """What was seen before a restore alone may have been undone with all the rest of its send."""
     drained = {event["queue"] for event in timeline.others["drained"]}
     calls: dict[tuple[str, int], list[SentMessage]] = defaultdict(list)
     for sent in timeline.sent.values():
         if sent.state == "unknown" and sent.queue in drained and not sent.conditional and sent.ttl is None:
             calls[sent.call].append(sent)
     for several in calls.values():
-        seen = [one.message for one in several if timeline.was_seen(one)]
+        seen = [one.message for one in several if timeline.was_seen(one, surely=True)]
         gone = [one for one in several if timeline.removal(one.queue, one.message)]
-        missing = [one.message for one in several if one.message not in seen and one not in gone]
+        missing = [one.message for one in several if not timeline.was_seen(one) and one not in gone]
         if seen and missing:
             text = f"of one send {seen[0]} was seen and {missing[0]} was not"
             yield Violation("law 2: a send happens wholly or not at all", text, (seen[0], missing[0]))

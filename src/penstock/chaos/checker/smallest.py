@@ -11,7 +11,8 @@ from penstock.chaos.history import Event
 # Beyond this many events nothing more is left out: it would take too long.
 MAX_EVENTS = 400
 # Events that concern every message.
-SHARED = ("queue", "crash", "restore", "schedule", "drained", "followed", "seek", "replayed")
+SHARED = ("queue", "crash", "restore", "schedule", "drained", "followed", "seek", "replayed", "join", "leave",
+          "left")  # fmt: skip
 Call = tuple[str, int]
 
 

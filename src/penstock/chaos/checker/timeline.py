@@ -71,18 +71,21 @@ class SentMessage:
 
 @dataclass
 class SettleCall:
+    """A restore has surely undone one with `is_undone`; when it only may have, the state is unknown."""
+
     verb: str
     asked: int
     state: str = "unknown"
     answered: int | None = None
     outcome: str | None = None
     delay: int | None = None
+    is_undone: bool = False
 
 
 @dataclass
 class Delivered:
     """A message handed to a client: asked for, known at, and surely held until (`ends`), surely not after (`over`). A
-    restore of the store has undone a void one, or nobody knows whether it has."""
+    restore of the store may have undone a void one, and surely has when `is_undone` is set."""
 
     place: Place
     process: str
@@ -95,6 +98,7 @@ class Delivered:
     over: int
     receive: tuple[str, int]
     is_void: bool = False
+    is_undone: bool = False
     settlings: list[SettleCall] = field(default_factory=list)
 
     @property
@@ -105,6 +109,14 @@ class Delivered:
     def settled(self, *verbs: str, surely: bool = False) -> bool:
         kinds = ("ok",) if surely else ("ok", "unknown")
         return any(one.verb in verbs and one.state in kinds for one in self.settlings)
+
+
+class Restore(NamedTuple):
+    """The store was copied at some moment between `begun` and `copied`, and is as it was then since `done`."""
+
+    begun: int
+    copied: int
+    done: int
 
 
 class Letter(NamedTuple):
@@ -148,9 +160,11 @@ class Timeline:
         self.receives: dict[tuple[str, int], Receive] = {}
         self.letters: dict[Place, list[Letter]] = defaultdict(list)
         events = list(events)
-        self.restores = [(event["since"], event["t"]) for event in events if event["op"] == "restore"]
+        self.restores = [
+            Restore(event["since"], event["copied"], event["t"]) for event in events if event["op"] == "restore"
+        ]
         crashes = (event["t"] for event in events if event["op"] == "crash")
-        self.crashes: list[int] = [*crashes, *(time for restore in self.restores for time in restore)]
+        self.crashes: list[int] = [*crashes, *(time for one in self.restores for time in (one.begun, one.done))]
         self.interventions: list[Intervention] = []
         self._acts: dict[tuple[str, str, str | None], list[Intervention]] = defaultdict(list)
         self.others: dict[str, list[Event]] = defaultdict(list)
@@ -166,6 +180,7 @@ class Timeline:
             several.sort(key=lambda one: one.at)
         self._release_followers()
         self._release_leavers(events)
+        self._release_survivors(events)
         self._release_removed()
 
     # -- questions -------------------------------------------------------------------------------------------------
@@ -181,11 +196,20 @@ class Timeline:
         for several in self.delivered.values():
             yield from several
 
-    def was_seen(self, sent: SentMessage) -> bool:
-        if any(several for _, several in self.of(sent.queue, sent.message)):
+    def was_seen(self, sent: SentMessage, surely: bool = False) -> bool:
+        """And no restore has undone that, or with `surely` may have."""
+        several = (one for _, several in self.of(sent.queue, sent.message) for one in several)
+        if any(not (one.is_void if surely else one.is_undone) for one in several):
             return True
         groups = self.rule(sent.queue).groups
         return any(self.letters.get((sent.queue, group, sent.message)) for group in groups)
+
+    def possible_ends(self, place: Place) -> Iterator[SettleCall]:
+        """Acks and rejects that may have taken effect, and that no restore has surely undone."""
+        for delivered in self.delivered.get(place, ()):
+            for one in delivered.settlings:
+                if one.verb in ("ack", "reject") and one.state != "fail" and not one.is_undone:
+                    yield one
 
     def crashed_between(self, start: int, end: int) -> bool:
         """The server lost what was not on its disk: leases of at_least_once messages need not be."""
@@ -194,7 +218,12 @@ class Timeline:
     def is_void(self, asked: int, answered: int) -> bool:
         """A call that returned while the store went on after the copy that it was restored from; or one that was under
         way when it was."""
-        return any(asked < end and answered > since for since, end in self.restores)
+        return any(asked < one.done and answered > one.begun for one in self.restores)
+
+    def is_undone(self, asked: int, answered: int) -> bool:
+        """A call that is surely not in the copy, and surely did not run after the restore: one beside the copy may be
+        in it, and one that waited for the server may have found the restored one."""
+        return any(asked > one.copied and answered < one.done for one in self.restores)
 
     def revivals(self, place: Place, after: int = 0, before: int = FOREVER) -> list[Intervention]:
         """Redrives and seeks between two times that may have made a message ready again that had ended."""
@@ -270,6 +299,7 @@ class Timeline:
         )  # fmt: skip
         if self.is_void(asked, event["t"]):
             delivered.is_void, delivered.ends, delivered.over = True, asked, FOREVER
+            delivered.is_undone = self.is_undone(asked, event["t"])
         self.delivered[place].append(delivered)
         self._held[place, one["token"]] = delivered
         return delivered
@@ -291,10 +321,25 @@ class Timeline:
                 one.ends = min(one.ends, min(tried))
 
     def _release_leavers(self, events: list[Event]) -> None:
-        """A worker that stops gives back what it holds, also what a handler still runs on after the grace period."""
-        leaves = [(event["process"], event["t"]) for event in events if event["op"] == "leave"]
-        for one in self.deliveries() if leaves else ():
-            one.ends = min([one.ends, *(at for process, at in leaves if process == one.process and at >= one.at)])
+        """A worker that stops gives back what it holds, also what a handler still runs on after the grace period, or
+        began on while the worker waited for its last receive."""
+        stops: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for event in events:
+            if event["op"] == "leave":
+                stops[event["process"]].append((event["t"], FOREVER))
+            elif event["op"] == "left":
+                stops[event["process"]][-1] = (stops[event["process"]][-1][0], event["t"])
+        for one in self.deliveries() if stops else ():
+            one.ends = min([one.ends, *(leave for leave, left in stops.get(one.process, ()) if one.at < left)])
+
+    def _release_survivors(self, events: list[Event]) -> None:
+        """A restore also undoes heartbeats. A worker that outlives it may count as silent, and is then removed with all
+        that it holds, before the restored store has heard of it. Nobody knows when that is."""
+        joined = {event["process"]: event["t"] for event in reversed(events) if event["op"] == "join"}
+        for restore in self.restores:
+            for one in self.deliveries():
+                if joined.get(one.process, FOREVER) < restore.done < one.at:
+                    one.ends = min(one.ends, one.asked)
 
     def _read_settle(self, event: Event) -> None:
         call = (event["process"], event["call"])
@@ -308,7 +353,7 @@ class Timeline:
             one = self._calls[call]
             one.state, one.answered, one.outcome = event["type"], event["t"], event.get("state")
             if one.state == "ok" and self.is_void(one.asked, event["t"]):
-                one.state = "unknown"
+                one.state, one.is_undone = "unknown", self.is_undone(one.asked, event["t"])
 
     def _read_extend(self, event: Event) -> None:
         call = (event["process"], event["call"])
