@@ -33,3 +33,7 @@ class Receipt(msgspec.Struct, frozen=True, eq=False):
 
     def id_of(self, row: Row) -> str:
         return row[ID] or made_id(row[CREATED_AT], self.salt, row[POSITION])
+
+    def ids(self) -> list[str]:
+        salt = self.salt
+        return [row[ID] or made_id(row[CREATED_AT], salt, row[POSITION]) for row in self.rows]

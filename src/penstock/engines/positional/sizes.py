@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import bisect
+import itertools
 
 from penstock.engines.positional import queues, ranges
 from penstock.engines.positional.database import Transaction
@@ -16,21 +17,24 @@ def fitting(transaction: Transaction, name: str, group_name: str | None, limit: 
         return limit
     group = queues.find_group(transaction, queue, group_name or queue.policy.default_group)
     group_id = queues.NO_GROUP if group is None else group.group_id
-    total = 0
-    for count, one in enumerate(_sizes(transaction, queue, group_id, limit)):
-        total += one
-        if total > size or count == limit:
-            return min(max(1, count), limit)
-    return limit
+    sizes = _sizes(transaction, queue, group_id, limit)
+    if sum(sizes) <= size:
+        return limit
+    totals = itertools.accumulate(sizes)
+    return max(1, bisect.bisect_right(list(totals), size))
 
 
-def _sizes(transaction: Transaction, queue: StoredQueue, group_id: int, limit: int) -> Iterator[int]:
+def _sizes(transaction: Transaction, queue: StoredQueue, group_id: int, limit: int) -> list[int]:
+    """Of the next messages of the group, at most `limit`."""
     common = {"group_id": group_id, "queue_id": queue.queue_id, "now": transaction.now, "limit": limit}
-    yield from (one for (one,) in transaction.rows("sizes_of_retries", common))
+    sizes = [one for (one,) in transaction.rows("sizes_of_retries", common)]
     unread = (queue.queue_id, group_id, queue.trimmed_position)
     for lane_id, _, _, _, _, after, *_ in transaction.rows("unread_lanes", unread):
-        reading = {"lane_id": lane_id, "after": after, "limit": limit}
-        yield from (one for (one,) in transaction.rows("sizes_of_lane", reading))
+        if len(sizes) >= limit:
+            break
+        reading = {"lane_id": lane_id, "after": after, "limit": limit - len(sizes)}
+        sizes += [one for (one,) in transaction.rows("sizes_of_lane", reading)]
+    return sizes
 
 
 def places(

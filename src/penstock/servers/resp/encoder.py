@@ -71,7 +71,7 @@ def encode(reply: Reply, protocol: int) -> bytes:
     kind = type(reply)
     if kind is Replies:
         if len(reply) > 1:
-            return b"".join([encode(one, protocol) for one in reply])
+            return _encode_each(reply, protocol)
         [reply] = reply
         kind = type(reply)
     if kind is Encoded:
@@ -81,11 +81,25 @@ def encode(reply: Reply, protocol: int) -> bytes:
         return b"$%d\r\n%b\r\n" % (len(data), data)
     if kind is int:
         return b":%d\r\n" % reply
+    if kind is list and len(reply) == 2 and type(reply[0]) is type(reply[1]) is bytes:
+        return b"*2\r\n$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(reply[0]), reply[0], len(reply[1]), reply[1])
     if kind is list and set(map(type, reply)) == {bytes}:
         return b"*%d\r\n%b" % (len(reply), b"".join([b"$%d\r\n%b\r\n" % (len(one), one) for one in reply]))
     parts: list[bytes] = []
     _write(reply, protocol, parts.append)
     return b"".join(parts)
+
+
+def _encode_each(replies: Replies, protocol: int) -> bytes:
+    """Replies to joined commands, which mostly have one type: those are encoded without a call for each."""
+    kinds = set(map(type, replies))
+    if kinds == {int}:
+        return b"".join([b":%d\r\n" % one for one in replies])
+    if kinds == {str}:
+        text = "".join([f"${len(one)}\r\n{one}\r\n" for one in replies])
+        if text.isascii():
+            return text.encode()
+    return b"".join([encode(one, protocol) for one in replies])
 
 
 Put = Callable[[bytes], None]

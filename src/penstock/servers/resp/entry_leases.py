@@ -16,7 +16,7 @@ import msgspec
 from penstock.domain.lifecycle import Event
 from penstock.domain.results import LeaseInfo
 from penstock.domain.settlement import Settle, Settled
-from penstock.engines.contract import ATTEMPT, POSITION, Receipt, Row
+from penstock.engines.contract import ATTEMPT, POSITION, Receipt
 from penstock.servers.resp.encoder import Reply
 from penstock.servers.resp.lease_cache import LeaseCache
 from penstock.servers.resp.message_leases import Holder
@@ -54,17 +54,16 @@ class EntryLeases:
 
     # -- what was handed out -----------------------------------------------------------------------------------------
 
-    def note(self, holder: Holder, receipt: Receipt, name: Callable[[Row, Receipt], bytes]) -> None:
+    def note(self, holder: Holder, receipt: Receipt, names: Sequence[bytes]) -> None:
+        """`names` are the ids of the entries."""
         holder.receives_as(receipt.consumer)
-        names = [name(row, receipt) for row in receipt.rows]
-        leases = {one: self.lease_of(holder, receipt, row, one) for one, row in zip(names, receipt.rows, strict=True)}
-        self.put(receipt.queue, receipt.group, leases)
-
-    def lease_of(self, holder: Holder, receipt: Receipt, row: Row, name: bytes) -> EntryLease:
-        if row[ATTEMPT] > 1:
-            before = self._kept.get(receipt.queue, receipt.group, name)
-            return _after(before, receipt.token, row[POSITION], receipt.consumer, holder)
-        return EntryLease(receipt.token, row[POSITION], receipt.consumer, holder)
+        token, consumer = receipt.token, receipt.consumer
+        leases = [EntryLease(token, row[POSITION], consumer, holder) for row in receipt.rows]
+        for place, row in enumerate(receipt.rows):
+            if row[ATTEMPT] > 1:
+                before = self._kept.get(receipt.queue, receipt.group, names[place])
+                leases[place] = _after(before, token, row[POSITION], consumer, holder)
+        self.put(receipt.queue, receipt.group, dict(zip(names, leases, strict=True)))
 
     def put(self, queue: str, group: str, leases: dict[bytes, EntryLease]) -> None:
         """Cache leases by entry id."""

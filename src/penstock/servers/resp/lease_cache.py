@@ -42,18 +42,24 @@ class LeaseCache(Generic[Kept]):
             self._old, self._young, self._count = self._young, {}, 0
 
     def get(self, queue: str, group: str, name: bytes) -> Kept | None:
-        for part in (self._young, self._old):
-            kept = part.get((queue, group))
-            if kept is not None and (found := kept.get(name)) is not None:
-                return found
-        return None
+        return self.find(queue, group, [name])[0]
 
-    def remove(self, queue: str, group: str, name: bytes, lease: Kept) -> None:
-        """Remove this lease, unless the message has a newer one."""
+    def find(self, queue: str, group: str, names: Sequence[bytes]) -> list[Kept | None]:
+        """The lease of each."""
+        young, old = self._young.get((queue, group), {}), self._old.get((queue, group))
+        found = list(map(young.get, names))
+        if old and None in found:
+            return [old.get(name) if lease is None else lease for name, lease in zip(names, found, strict=True)]
+        return found
+
+    def remove(self, queue: str, group: str, leases: dict[bytes, Kept]) -> None:
+        """Remove these leases, but not newer ones of their messages."""
         for part in (self._young, self._old):
             kept = part.get((queue, group))
-            if kept is not None and kept.get(name) is lease:
-                del kept[name]
+            if kept:
+                for name, lease in leases.items():
+                    if kept.get(name) is lease:
+                        del kept[name]
 
     def take(self, queue: str, group: str, names: Sequence[bytes]) -> list[Kept | None]:
         """Remove and return the lease of each, because a lease is settled once."""

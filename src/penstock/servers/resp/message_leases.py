@@ -66,35 +66,41 @@ class MessageLeases:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._kept: LeaseCache[MessageLease] = LeaseCache()
-        self.put = self._kept.put
 
     # -- what was handed out -----------------------------------------------------------------------------------------
 
-    def note(self, session: ClientSession, receipt: Receipt) -> None:
+    def note(self, session: ClientSession, receipt: Receipt) -> list[bytes]:
+        """Remember that the connection holds these messages, and return their ids."""
         token, consumer, holder = receipt.token, receipt.consumer, session.holder
-        held = {
-            receipt.id_of(row).encode(): MessageLease(token, row[POSITION], consumer, holder) for row in receipt.rows
-        }
-        self.put(receipt.queue, receipt.group, held)
+        keys = [one.encode() for one in receipt.ids()]
+        leases = [MessageLease(token, row[POSITION], consumer, holder) for row in receipt.rows]
+        self._kept.put(receipt.queue, receipt.group, dict(zip(keys, leases, strict=True)))
+        return keys
 
     # -- settling by id ----------------------------------------------------------------------------------------------
 
-    def ack(self, session: ClientSession, queue: str, group: str, keys: Sequence[bytes]) -> Reply | Pending:
-        """Ack messages by their ids. The reply to each is 1, 0 if there was nothing to ack, or an error."""
+    def ack(
+        self, session: ClientSession, queue: str, group: str, ids: Sequence[bytes], key_of: Callable[[bytes], bytes]
+    ) -> Reply | Pending:
+        """Ack messages by their ids. The reply to each is 1, 0 if there was nothing to ack, or an error. `key_of` gives
+        the cache's spelling of an id; one that is cached as it is has that spelling."""
+        leases = self._kept.find(queue, group, ids)
+        if None in leases:
+            ids = [key_of(one) if lease is None else one for one, lease in zip(ids, leases, strict=True)]
+            leases = self._kept.find(queue, group, ids)
+        holder = session.holder
         known: dict[bytes, MessageLease] = {}
         unknown: dict[int, bytes] = {}
-        settles: list[Settle] = []
         places: list[int | None] = []  # of the acks among the settlements
-        for at, key in enumerate(keys):
-            lease = self._kept.get(queue, group, key)
+        for at, (key, lease) in enumerate(zip(ids, leases, strict=True)):
             place = None
             if lease is None or key in known:  # the second ack of a message finds nothing
                 unknown[at] = key
-            elif session.may_settle(lease.consumer, lease.holder):
-                place = len(settles)
+            elif lease.holder is holder or session.may_settle(lease.consumer, lease.holder):
+                place = len(known)
                 known[key] = lease
-                settles.append(Settle(Event.ACK, "", lease.position, lease.token))
             places.append(place)
+        settles = [Settle(Event.ACK, "", lease.position, lease.token) for lease in known.values()]
         done = partial(self._acked, session, queue, group, known, places, unknown)
         return self._backend.settle(queue, group, settles, done) if settles else done(())
 
@@ -108,7 +114,8 @@ class MessageLeases:
         unknown: dict[int, bytes],
         results: Sequence[Settled],
     ) -> Reply | Pending:
-        settled = list(map(partial(self._end, queue, group), known, known.values(), results))
+        self._end(queue, group, known, results)
+        settled = [_counted(one) for one in results]
         if len(settled) == len(places):
             return Replies(settled)
         outcomes = Replies([0 if place is None else settled[place] for place in places])
@@ -117,11 +124,12 @@ class MessageLeases:
         find = partial(self._find_each, session, queue, group, unknown.values())
         return self._backend.write(find, partial(self._ack_found, queue, group, outcomes, list(unknown)))
 
-    def _end(self, queue: str, group: str, key: bytes, lease: MessageLease, settled: Settled) -> Acked:
-        """Drop the lease from the cache: it was settled, or lost before."""
-        if not isinstance(settled.error, OutOfOrder):
-            self._kept.remove(queue, group, key, lease)
-        return _counted(settled)
+    def _end(self, queue: str, group: str, leases: dict[bytes, MessageLease], results: Sequence[Settled]) -> None:
+        """Remove leases from the cache that were settled, or lost before."""
+        if any([isinstance(one.error, OutOfOrder) for one in results]):
+            kept = zip(leases.items(), results, strict=True)
+            leases = {key: lease for (key, lease), one in kept if not isinstance(one.error, OutOfOrder)}
+        self._kept.remove(queue, group, leases)
 
     def _find_each(
         self, session: ClientSession, queue: str, group: str, keys: Iterable[bytes]
@@ -171,7 +179,7 @@ class MessageLeases:
         settle = _with_lease(settle, held.token, held.position)
 
         def done(results: list[Settled]) -> Reply:
-            self._end(queue, group, key, held, results[0])
+            self._end(queue, group, {key: held}, results)
             return finish(results[0])
 
         return self._backend.settle(queue, group, [settle], done)
@@ -227,9 +235,9 @@ class MessageLeases:
 
 def _counted(settled: Settled) -> Acked:
     """A repeated ack is not counted: another server may have answered the first with 1."""
-    if isinstance(settled.error, OutOfOrder):
-        return settled.error
-    return int(settled.error is None and not settled.is_repeat)
+    if settled.error is None:
+        return 0 if settled.is_repeat else 1
+    return settled.error if isinstance(settled.error, OutOfOrder) else 0
 
 
 def _with_lease(settle: Settle, token: int, position: int) -> Settle:

@@ -11,7 +11,7 @@ from penstock.domain.lifecycle import Event
 from penstock.domain.message import Draft, Options
 from penstock.domain.settlement import Settle, Settled
 from penstock.domain.validation import check_seconds
-from penstock.engines.contract import HEADERS, PAYLOAD, POSITION, Receipt
+from penstock.engines.contract import HEADERS, PAYLOAD, Receipt
 from penstock.servers.permissions import Needs
 from penstock.servers.resp.arguments import (
     Blob,
@@ -24,12 +24,11 @@ from penstock.servers.resp.arguments import (
     read_seconds,
     read_token,
 )
-from penstock.servers.resp.backend import portions, sent
+from penstock.servers.resp.backend import sent
 from penstock.servers.resp.commands.entries_read import forget_entries_read
 from penstock.servers.resp.commands.events import event_key, shown_id
 from penstock.servers.resp.encoder import NO_ARRAY, OK, Partial, Replies, Reply
 from penstock.servers.resp.errors import CommandError, wrong_arity
-from penstock.servers.resp.message_leases import MessageLease
 from penstock.servers.resp.pending import BlockingCall, Pending
 from penstock.servers.resp.session import Begun, ClientSession
 from penstock.servers.resp.table import Order, command
@@ -153,19 +152,15 @@ def _event_replies(session: ClientSession, times: int, outcome: list[list[Receip
     """Build one reply for each of `times` commands, and remember the leases of this connection."""
     [receipts] = outcome
     replies = Replies()
-    held: dict[bytes, MessageLease] = {}
-    for receipt, rows in portions(receipts, 1, times):
-        if rows:
-            row = rows[0]
-            key = receipt.id_of(row).encode()
-            name = key if row[HEADERS] is None else shown_id(row, receipt)
-            held[key] = MessageLease(receipt.token, row[POSITION], receipt.consumer, session.holder)
-            replies.append([name, row[PAYLOAD]])
-        elif receipt.is_cut:
-            break
-        else:
-            replies.append(NO_ARRAY)
-    session.backend.message_leases.put(receipts[0].queue, receipts[0].group, held)
+    share = times // len(receipts)
+    for receipt in receipts:
+        keys = session.backend.message_leases.note(session, receipt)
+        replies += [
+            [key if row[HEADERS] is None else shown_id(row, receipt), row[PAYLOAD]]
+            for key, row in zip(keys, receipt.rows, strict=True)
+        ]
+        if not receipt.is_cut:
+            replies += [NO_ARRAY] * (share - len(keys))
     return replies if len(replies) == times else Partial(replies)
 
 
@@ -198,7 +193,7 @@ def acknowledge(session: ClientSession, queue: QueueName, words: Words, *, calls
         settle = Settle(Event.ACK, key.decode(), 0, token)
         return session.backend.message_leases.settle(session, queue, group, settle, _ack_reply)
     ids = [words[-1]] if len(calls) == 1 else [one[3] for one in calls]
-    return session.backend.message_leases.ack(session, queue, group, list(map(event_key, ids)))
+    return session.backend.message_leases.ack(session, queue, group, ids, event_key)
 
 
 def _ack_reply(settled: Settled) -> Reply:

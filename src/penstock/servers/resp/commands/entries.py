@@ -8,12 +8,13 @@ other interfaces can read them; a message of another interface has one field, `p
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import msgspec
 
 from penstock.domain.message import BYTES, Message
 from penstock.domain.timestamps import EPOCH
-from penstock.engines.contract import CONTENT_TYPE, CREATED_AT, PAYLOAD, POSITION, Receipt, Row
+from penstock.engines.contract import CONTENT_TYPE, CREATED_AT, PAYLOAD, POSITION, Row
 from penstock.servers.resp.encoder import Encoded
 from penstock.servers.resp.errors import CommandError
 
@@ -29,7 +30,7 @@ BEYOND = 1 << 62
 # In microseconds this still fits into 64 bits.
 LAST_MILLISECOND = BEYOND // 1000
 is_whole_id = re.compile(rb"[0-9]{1,18}-[0-9]{1,18}").fullmatch
-Entry = list[object] | Encoded
+Entry = list[object]
 
 _decode_object = msgspec.json.Decoder(dict[str, str]).decode
 _decode_pairs = msgspec.msgpack.Decoder(list[bytes]).decode
@@ -63,19 +64,24 @@ def entry_id(created_at: int, position: int) -> str:
     return f"{created_at // 1000}-{position}"
 
 
-def row_name(row: Row, receipt: Receipt) -> bytes:
-    return b"%d-%d" % (row[CREATED_AT] // 1000, row[POSITION])
+def row_names(rows: Sequence[Row]) -> list[bytes]:
+    """The ids of entries."""
+    return [b"%d-%d" % (row[CREATED_AT] // 1000, row[POSITION]) for row in rows]
 
 
-def row_entry(row: Row) -> Encoded:
-    """An entry in wire format, which is the same in both versions of the protocol."""
-    name, payload = b"%d-%d" % (row[CREATED_AT] // 1000, row[POSITION]), row[PAYLOAD]
+def row_entries(rows: Sequence[Row], names: Sequence[bytes]) -> Encoded:
+    """An array of entries in wire format, which is the same in both versions of the protocol."""
+    return Encoded(b"*%d\r\n%b" % (len(rows), b"".join(map(_encode_entry, rows, names))))
+
+
+def _encode_entry(row: Row, name: bytes) -> bytes:
+    payload = row[PAYLOAD]
     if row[CONTENT_TYPE] not in (FIELDS_JSON, FIELDS_BINARY):
         entry = b"*2\r\n$%d\r\n%b\r\n*2\r\n$7\r\npayload\r\n$%d\r\n%b\r\n"
-        return Encoded(entry % (len(name), name, len(payload), payload))
+        return entry % (len(name), name, len(payload), payload)
     fields = unpack(payload, row[CONTENT_TYPE])
     encoded = b"".join([b"$%d\r\n%b\r\n" % (len(field), field) for field in fields])
-    return Encoded(b"*2\r\n$%d\r\n%b\r\n*%d\r\n%b" % (len(name), name, len(fields), encoded))
+    return b"*2\r\n$%d\r\n%b\r\n*%d\r\n%b" % (len(name), name, len(fields), encoded)
 
 
 def message_entry(message: Message) -> Entry:

@@ -20,8 +20,8 @@ from penstock.servers.resp.commands.entries import (
     message_entry_id,
     read_bound,
     read_parts,
-    row_entry,
-    row_name,
+    row_entries,
+    row_names,
 )
 from penstock.servers.resp.commands.stream_group_read import find_lease
 from penstock.servers.resp.commands.stream_groups import check_group
@@ -166,8 +166,10 @@ def _claimed(session: ClientSession, consumer: str, receipts: list[Receipt], jus
         session.backend.consumers.note_seen(receipt.queue, receipt.group, consumer)
         if receipt.rows:
             session.backend.consumers.note_active(receipt.queue, receipt.group, [consumer])
-        session.backend.entry_leases.note(session.holder, receipt, row_name)
-    return [row_name(row, one) if just_ids else row_entry(row) for one in receipts for row in one.rows]
+        session.backend.entry_leases.note(session.holder, receipt, row_names(receipt.rows))
+    rows = [row for one in receipts for row in one.rows]
+    names = row_names(rows)
+    return names if just_ids else row_entries(rows, names)
 
 
 def _idle(word: bytes) -> int:

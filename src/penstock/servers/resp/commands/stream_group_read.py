@@ -26,11 +26,11 @@ from penstock.servers.resp.commands.entries import (
     message_entry,
     read_bound,
     read_parts,
-    row_entry,
-    row_name,
+    row_entries,
+    row_names,
 )
 from penstock.servers.resp.commands.stream_groups import check_group, no_group
-from penstock.servers.resp.encoder import NO_ARRAY, Pairs, Partial, Replies, Reply
+from penstock.servers.resp.encoder import NO_ARRAY, Encoded, Pairs, Partial, Replies, Reply
 from penstock.servers.resp.errors import CommandError, quoted
 from penstock.servers.resp.pending import BlockingCall, Pending
 from penstock.servers.resp.session import Begun, ClientSession
@@ -66,7 +66,7 @@ class _Reading(msgspec.Struct, frozen=True):
 class _Read(NamedTuple):
     """What was read of one stream, with the bytes of its payloads. New entries have a receipt."""
 
-    entries: list[Entry]
+    entries: list[Entry] | Encoded
     size: int
     receipt: Receipt | None
 
@@ -189,7 +189,7 @@ def _begin_reading(session: ClientSession, reading: _Reading, times: int) -> Pen
         pairs = []
         for (queue, place), (entries, _, receipt) in zip(reading.streams, found, strict=True):
             if receipt is not None and not reading.noack:
-                session.backend.entry_leases.note(session.holder, receipt, row_name)
+                session.backend.entry_leases.note(session.holder, receipt, row_names(receipt.rows))
             if receipt is not None and receipt.rows:
                 session.backend.consumers.note_active(queue, reading.group, [reading.consumer])
             if entries or place != b">":
@@ -219,9 +219,9 @@ def _replies(session: ClientSession, reading: _Reading, times: int, outcome: lis
     for receipt, rows in portions(receipts, reading.count, times):
         if not rows and receipt.is_cut:
             break
-        replies.append(Pairs([(receipt.queue, [row_entry(row) for row in rows])]) if rows else NO_ARRAY)
+        replies.append(Pairs([(receipt.queue, row_entries(rows, row_names(rows)))]) if rows else NO_ARRAY)
     for receipt in receipts:
-        _note(session, receipt)
+        _note(session, receipt, row_names(receipt.rows))
     return replies if len(replies) == times else Partial(replies)
 
 
@@ -229,14 +229,15 @@ def _deal(session: ClientSession, queue: str, receipts: list[Receipt] | None) ->
     if not receipts or not receipts[0].rows:
         return NO_ARRAY
     [receipt] = receipts
-    _note(session, receipt)
-    return Pairs([(queue, [row_entry(row) for row in receipt.rows])])
+    names = row_names(receipt.rows)
+    _note(session, receipt, names)
+    return Pairs([(queue, row_entries(receipt.rows, names))])
 
 
-def _note(session: ClientSession, receipt: Receipt) -> None:
+def _note(session: ClientSession, receipt: Receipt, names: list[bytes]) -> None:
     """Remember who holds the entries, and that the consumer is active."""
     if receipt.rows:
-        session.backend.entry_leases.note(session.holder, receipt, row_name)
+        session.backend.entry_leases.note(session.holder, receipt, names)
         session.backend.consumers.note_active(receipt.queue, receipt.group, [receipt.consumer])
 
 
@@ -246,7 +247,7 @@ def _deal_and_ack(session: ClientSession, queue: str, receipts: list[Receipt] | 
     if not receipts or not receipts[0].rows:
         return reply
     [receipt] = receipts
-    names = [row_name(row, receipt) for row in receipt.rows]
+    names = row_names(receipt.rows)
     find = partial(find_lease, session.backend, queue, receipt.group)
     return session.backend.entry_leases.ack(session, queue, receipt.group, names, find, lambda _: reply)
 
@@ -273,7 +274,8 @@ def _read_one(session: ClientSession, reading: _Reading, queue: str, place: byte
     if reading.noack and receipt.rows:
         session.backend.ack_receipt(receipt)
     size = sum([len(row[PAYLOAD]) for row in receipt.rows])
-    return _Read([row_entry(row) for row in receipt.rows], size, receipt)
+    entries: list[Entry] | Encoded = row_entries(receipt.rows, row_names(receipt.rows)) if receipt.rows else []
+    return _Read(entries, size, receipt)
 
 
 def _held(session: ClientSession, reading: _Reading, queue: str, place: bytes) -> list[Message]:
