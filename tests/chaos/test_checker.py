@@ -449,6 +449,17 @@ def test_what_one_lease_of_an_ordered_queue_holds_is_taken_back_together() -> No
     assert check(script.sorted()) == []
 
 
+def test_what_a_client_learns_of_after_its_lease_has_ended_is_with_somebody_else() -> None:
+    """Seed 720 on PostgreSQL: the process was frozen for longer than its lease between the receive and its reply."""
+    script = good()
+    ordered(script)
+    late = script.begin_receive(7, by="c2", lease=1.5, queue="ordered")
+    script.receive(8.6, ("k1", 10, 2), queue="ordered", lease=1.5)
+    script.end_receive(8.9, late, ("k1", 9, 1), ("k2", 9, 1), by="c2")
+    script.settle(9, "k1", 10, queue="ordered", state="succeeded")
+    assert check(script.sorted()) == []
+
+
 def test_the_smallest_history_has_only_what_shows_the_violation() -> None:
     script = good()
     lease_twice(script)

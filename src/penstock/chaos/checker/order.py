@@ -40,7 +40,8 @@ def _successors(several: list[SentMessage]) -> Iterator[tuple[SentMessage, SentM
 
 
 def _disorder(timeline: Timeline, earlier: list[Delivered], later: list[Delivered]) -> Iterator[Violation]:
-    """One lease may hold both; then the later one is taken back with the earlier one, unless it has ended."""
+    """One lease may hold both; then the later one is taken back with the earlier one, unless it has ended. A client
+    that learns of a delivery when its lease is over does not hold it: another one may have the earlier message."""
     tokens = {one.token for one in earlier}
     for first, second in itertools.product(earlier, later):
         names = (first.place[2], second.place[2])
@@ -48,7 +49,7 @@ def _disorder(timeline: Timeline, earlier: list[Delivered], later: list[Delivere
         if passed is not None and first.asked > passed and not timeline.crashed_between(second.asked, first.at):
             text = f"{names[0]} was handed out after {names[1]}, which was sent later with the same key"
             yield Violation("order: a key is processed in order", text, names)
-        elif first.token != second.token and first.at <= second.at < first.released_at - SLACK:
+        elif first.token != second.token and first.at <= second.at < min(first.released_at, second.released_at) - SLACK:
             text = f"{names[1]} was handed out while {names[0]}, sent earlier with the same key, was still held"
             yield Violation("order: a key has one lease at a time", text, names)
 
