@@ -15,7 +15,7 @@ from penstock.workers.buffer import emptied
 from penstock.workers.lease_batch import AnyDelivery, Item
 from penstock.workers.outcome import batch_outcomes, event_of, outcome_of
 from penstock.workers.slots import WorkSlot
-from penstock.workers.source import QueueSource
+from penstock.workers.source import STOPPING, QueueSource
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ def _in_order(
         if slot.given_up is not None or again:
             source.pass_over(emptied(shard))
             return
-    source.release(emptied(shard), "the worker stops")
+    source.release(emptied(shard), STOPPING)
 
 
 def _next(shard: deque[AnyDelivery], most: int) -> list[AnyDelivery]:

@@ -29,6 +29,8 @@ PREFETCH_SHARE = 0.1
 MAX_PREFETCHED = 2_000
 PREFETCHED_PER_SLOT = 250
 MEASURE_SECONDS = 0.02
+# The reason of a release.
+STOPPING = "the worker stops"
 
 
 class Observer(Protocol):
@@ -62,6 +64,7 @@ class QueueSource:
         self.low_water = -1
         self.granted_at = 0
         self.oldest_buffered_at = 0.0
+        self.is_closed = False
         # Messages had to be released: prefetch nothing until a handler has finished.
         self.is_stalled = False
         self._rate = 0.0
@@ -107,11 +110,14 @@ class QueueSource:
         items = self._items(deliveries)
         batch = LeaseBatch(receipt, items, asked_at, self.policy.lease_seconds, self.handler.batch_seconds)
         self.batches[receipt.token] = batch
+        if self.observer is not None:
+            self.observer.received(self, len(receipt.rows))
+        if self.is_closed:
+            self.release(deliveries, STOPPING)
+            return
         if not len(self.buffer):
             self.oldest_buffered_at = time.monotonic()
         self.buffer.extend(items)
-        if self.observer is not None:
-            self.observer.received(self, len(receipt.rows))
 
     def _items(self, deliveries: list[AnyDelivery]) -> list[Item]:
         """One item per message; in an ordered queue one per shard, whose messages are handled in order."""
@@ -181,9 +187,14 @@ class QueueSource:
                 extra={"queue": self.name, "group": self.group},
             )
 
-    def give_back_all(self, reason: str) -> None:
+    def close(self) -> None:
+        """Start no more handlers. One that began now could be cut short by the end of the grace period."""
+        self.is_closed = True
+        self.give_back_all()
+
+    def give_back_all(self) -> None:
         """Release all messages that no handler has started."""
-        self.release([one for batch in list(self.batches.values()) for one in self._unstarted(batch)], reason)
+        self.release([one for batch in list(self.batches.values()) for one in self._unstarted(batch)], STOPPING)
 
     def _unstarted(self, batch: LeaseBatch) -> list[AnyDelivery]:
         """Remove the messages that no handler has started from the buffer. A shard of an ordered queue is emptied from

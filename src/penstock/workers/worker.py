@@ -160,10 +160,12 @@ class Worker:
         self._fetcher = None
         self._ended.set()
         ends = time.monotonic() + self.grace_seconds
-        self._await_receive(fetcher, ends)
         for source, slots in self._sources.items():
             slots.stop()
-            source.give_back_all("the worker stops")
+            source.close()
+        self._await_receive(fetcher, ends)
+        for source in self._sources:
+            source.give_back_all()  # of a receive that returned while its source was closed
         self._await_handlers(ends)
         for source, slots in self._sources.items():
             self._cut_short(source, slots)
