@@ -27,7 +27,7 @@ from penstock.chaos.worker_role import WorkerRole
 
 READY = "ready\n"
 THREADS = {"async": 4}
-QUIET_READS = 8
+QUIET_READS = 3
 START_SECONDS = 60
 
 

@@ -38,7 +38,7 @@ LONG_SECONDS = 300
 LONG_HISTORY_SECONDS = 20
 COLLECT_SECONDS = 10
 # What a run must have seen at least: one in which nothing happened proves nothing. A busy machine gets more time.
-WANTED = {"sends": 20, "deliveries": 20}
+WANTED = {"sends": 20, "deliveries": 20, "handler calls": 1}
 PATIENCE_SECONDS = 240
 
 
@@ -365,8 +365,9 @@ class Course:
 def counted(events: list[Event], faults: Counter[str]) -> dict[str, int]:
     """What the run saw."""
     found = Counter(
-        {"sends": 0, "deliveries": 0, "settlements": 0, "refused settlements": 0, "lost replies": 0, "dead letters": 0}
-    )
+        {"sends": 0, "deliveries": 0, "handler calls": 0, "settlements": 0, "refused settlements": 0, "lost replies": 0,
+         "dead letters": 0}
+    )  # fmt: skip
     for event in events:
         op, kind = event["op"], event["type"]
         if op == "send" and kind == "ok":
@@ -375,6 +376,7 @@ def counted(events: list[Event], faults: Counter[str]) -> dict[str, int]:
             found["deliveries"] += len(event["taken"])
         elif op == "handle":
             found["deliveries"] += 1
+            found["handler calls"] += 1
         elif op == "settle" and kind != "invoke":
             found["settlements" if kind == "ok" else "refused settlements"] += kind in ("ok", "fail")
         elif op == "dead":
