@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 import penstock
 from penstock.domain.message import PLAIN
+from penstock.engines.mariadb import connection as connection_module
 from tests.conformance.clock import Clock
 from tests.engines.mariadb.server import await_lock_wait, own_connection
 
@@ -91,6 +94,69 @@ def test_an_open_send_with_an_address_holds_its_queue_and_the_error_says_so(url:
             assert [one.payload for one in queue.receive(limit=10)] == [b"first", b"open", b"after"]
     finally:
         slow.close()
+
+
+@pytest.mark.parametrize("look", ["stats", "find", "browse", "peek", "unread"])
+def test_a_read_waits_for_a_writer_when_a_sender_has_committed(
+    url: str, store: penstock.Store, look: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "IMPATIENT_SECONDS", 60)
+    writer, sender, watcher = (own_connection(url) for _ in range(3))
+    queue = store.queue("orders")
+    queue.send(b"first")
+    calls: dict[str, Callable[[], bool]] = {
+        "stats": lambda: queue.stats("default").available == 2,
+        "find": lambda: queue.find(sent).payload == b"second",
+        "browse": lambda: [one.payload for one in queue.engine.browse("orders", 0, None, 10)] == [b"first", b"second"],
+        "peek": lambda: [one.payload for one in queue.peek(10)] == [b"first", b"second"],
+        "unread": lambda: queue.engine.unread("orders") == 2,
+    }
+    try:
+        queue.send(b"undone", address="a", transaction=writer)
+        sent = queue.send(b"second", transaction=sender)
+        sender.commit()
+        with ThreadPoolExecutor(1) as pool:
+            found = pool.submit(calls[look])
+            await_lock_wait(watcher)
+            writer.rollback()
+            assert found.result()
+    finally:
+        for connection in (writer, sender, watcher):
+            connection.close()
+
+
+def test_counts_of_a_queue_that_is_held_have_all_that_committed(
+    url: str, store: penstock.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Law 15: the open transaction of another caller neither stops them nor makes them wrong."""
+    monkeypatch.setattr(connection_module, "IMPATIENT_SECONDS", 0)
+    slow, sender = own_connection(url), own_connection(url)
+    queue, other = store.queue("orders"), store.queue("other")
+    chosen = "11111111-1111-4111-8111-111111111111"
+    try:
+        for one in (queue, other):
+            one.send(b"0", id=chosen)
+        queue.send(b"open", address="a", transaction=slow)
+        queue.send(b"the same", id=chosen, transaction=sender)
+        again = queue.send(b"twice", transaction=sender)
+        queue.send(b"twice", id=again, delay_seconds=60, transaction=sender)
+        held = queue.send(b"later", delay_seconds=60, transaction=sender)
+        assert (queue.stats("default").total, queue.engine.count("orders")) == (1, 1)
+        sender.commit()
+        stats = queue.stats("default")
+        assert (stats.total, stats.available, stats.lag, stats.held) == (3, 2, 2, 1)
+        assert (queue.engine.unread("orders"), queue.engine.count("orders")) == (2, 3)
+        with pytest.raises(penstock.StoreUnavailable, match=r"messages of committed transactions .* try again"):
+            queue.find(held)
+        assert queue.find(chosen).payload == b"0"
+        assert (other.stats("default").total, other.find(chosen).payload) == (1, b"0")
+        slow.rollback()
+        stats = queue.stats("default")
+        assert (stats.total, stats.available, stats.lag, stats.held) == (3, 2, 2, 1)
+        assert queue.find(held).payload == b"later"
+    finally:
+        slow.close()
+        sender.close()
 
 
 def test_a_sweep_passes_over_a_queue_that_is_held(url: str) -> None:

@@ -17,7 +17,7 @@ from penstock.domain.message import Draft, Options, check_size
 from penstock.domain.policy import Policy
 from penstock.domain.timestamps import SECOND, microseconds
 from penstock.engines.mariadb.transaction import MariadbTransaction
-from penstock.engines.positional import messages, queues
+from penstock.engines.positional import log, messages, queues
 
 # Bytes of payloads in one row.
 ROW_BYTES = 1 << 18
@@ -73,7 +73,7 @@ def _parts(drafts: Sequence[Draft]) -> Iterator[list[Draft]]:
 def place(transaction: MariadbTransaction, name: str) -> None:
     """Append the committed arrivals of a queue to its log. The transaction has the lock of the queue."""
     queue = queues.ensure(transaction, name)
-    while rows := transaction.rows("arrivals", {"queue": name, "limit": MOST_ROWS}):
+    while rows := transaction.rows("arrivals", {"queue": name, "after": 0, "limit": MOST_ROWS}):
         taken = {"values": list(_first_of(rows))}
         sends = transaction.rows("read_arrivals", taken)
         transaction.run("remove_arrivals", taken)
@@ -82,6 +82,27 @@ def place(transaction: MariadbTransaction, name: str) -> None:
             queues.recheck_expiry(transaction, queue.queue_id, None, min(at for at, _ in sends))
         messages.put(transaction, queue, drafts)
         queue = queues.by_id(transaction, queue.queue_id)
+
+
+def waiting(transaction: MariadbTransaction, name: str) -> tuple[int, int]:
+    """How many messages of a queue committed and are not in its log yet: those that are due, and those that are not."""
+    queue = queues.find(transaction, name)
+    now, after = transaction.now, 0
+    ready: set[str] = set()
+    held: set[str] = set()
+    while rows := transaction.rows("arrivals", {"queue": name, "after": after, "limit": MOST_ROWS}):
+        taken = list(_first_of(rows))
+        sends = transaction.rows("read_arrivals", {"values": taken})
+        delays = {
+            str(options.id): microseconds(options.delay_seconds or 0) - (now - at)
+            for at, encoded in reversed(sends)
+            for _, _, options in reversed(_decode(encoded))
+        }
+        known = set() if queue is None else log.existing(transaction, queue, list(delays))
+        for message_id in delays.keys() - known - ready - held:
+            (held if delays[message_id] > 0 else ready).add(message_id)
+        after = taken[-1]
+    return len(ready), len(held)
 
 
 def _first_of(rows: Sequence[tuple[int, int]]) -> Iterator[int]:

@@ -13,18 +13,18 @@ from types import TracebackType
 
 import pymysql
 
-from penstock.domain.errors import PenstockError, StoreUnavailable
+from penstock.domain.errors import NotFound, PenstockError, StoreUnavailable
 from penstock.engines.mariadb import arrivals, caller_transaction, errors
 from penstock.engines.mariadb.link import CallerLink, PooledLink, Results
 from penstock.engines.mariadb.location import ServerLocation
 from penstock.engines.mariadb.pool import LinkPool, abandon, check_version
 from penstock.engines.mariadb.transaction import SQL, MariadbTransaction, StoreSalt
-from penstock.engines.positional.database import Tokens
+from penstock.engines.positional.database import QueueHeld, Tokens
 
 logger = logging.getLogger("penstock.dead_letters")
 Clock = Callable[[], int]
 _FAILURES = (pymysql.MySQLError, OSError)
-# How long a sweep waits for a queue that another transaction has.
+# How long a sweep, or a read with arrivals, waits for a queue that another transaction has.
 IMPATIENT_SECONDS = 1
 
 
@@ -88,18 +88,19 @@ class MariadbDatabase:
         return MariadbWrite(self, None, silent=True)
 
     @contextmanager
-    def read(self, checks: bool = True) -> Iterator[MariadbTransaction]:
-        """A snapshot. With `checks`, arrivals are appended first, except those of a queue that is locked meanwhile."""
+    def read(self, queue: str | None = None, checks: bool = True) -> Iterator[MariadbTransaction]:
+        """A snapshot. With `checks`, arrivals are appended first: those of `queue`, for whose lock the read waits a
+        second, or those of all queues that are not locked. What is left of them, `lacks_arrivals` says."""
         current = self.current()
         if current is not None:
             yield current
             return
         link = self.pool.take()
+        transaction = self.begin(link, is_reading=True)
         try:
-            transaction = self.begin(link, is_reading=True)
             transaction.run("begin_read")
             if checks:
-                transaction.check_arrivals(lambda: self._refresh(transaction, link))
+                transaction.check_arrivals(lambda: self._refresh(transaction, link, queue), queue)
             yield transaction
             if link.is_used:
                 transaction.discard()
@@ -108,35 +109,58 @@ class MariadbDatabase:
         except _FAILURES as error:
             self.pool.drop(link)
             raise self.translate(error) from error
-        except BaseException:
+        except BaseException as error:
             self.give_back(link)
+            if isinstance(error, NotFound) and transaction.lacks_arrivals:
+                raise self._unplaced(queue) from error
             raise
         self.pool.give_back(link)
 
-    def _refresh(self, transaction: MariadbTransaction, link: PooledLink) -> None:
+    def _refresh(self, transaction: MariadbTransaction, link: PooledLink, queue: str | None) -> None:
         """End the snapshot, append the arrivals and begin another. A read does not fail because that fails: the server
         may be read-only."""
         link.execute([SQL.undo])
         try:
-            self.place_arrivals(link)
+            if queue is None:
+                self.place_arrivals(link)
+            else:
+                self._place(link, queue, waits=True)
         except (pymysql.MySQLError, PenstockError):
             link.execute([SQL.undo])
+        transaction.run("set_patience", {"seconds": self.lock_seconds})
         transaction.run("begin_read")
+        transaction.check_arrivals(transaction.lack_arrivals, queue)
 
     def place_arrivals(self, link: PooledLink) -> None:
         """Append the arrivals of all queues, each queue in a transaction of its own. A queue that another transaction
         has locked is left to its next writer."""
         finding = self.begin(link)
         for queue, exists in finding.rows("queues_with_arrivals"):
-            transaction = self.begin(link)
-            transaction.run("begin_write")
-            if exists and transaction.row("lock_free_queue", {"queue": queue}) is None:
-                transaction.run("undo")
-            else:
-                arrivals.place(transaction, queue)
-                transaction.run("end_write")
+            self._place(link, queue, waits=not exists)
+
+    def _place(self, link: PooledLink, queue: str, waits: bool) -> None:
+        """Append the arrivals of a queue in a transaction of its own."""
+        transaction = self.begin(link)
+        transaction.run("begin_write")
+        transaction.run("set_patience", {"seconds": IMPATIENT_SECONDS})
+        if waits:
+            transaction.rows("lock_queue", {"name": queue})
+        elif transaction.row("lock_free_queue", {"queue": queue}) is None:
+            transaction.run("undo")
             transaction.flush()
-            self.on_commit()
+            return
+        arrivals.place(transaction, queue)
+        transaction.run("end_write")
+        transaction.flush()
+        self.on_commit()
+
+    def _unplaced(self, queue: str | None) -> QueueHeld:
+        """Why a message was not found that may be among the arrivals."""
+        return QueueHeld(
+            f"{self.name}: queue {queue!r} has messages of committed transactions that could not be appended to its "
+            f"log, because another transaction has held the queue for {IMPATIENT_SECONDS} s or the server is "
+            "read-only: try again"
+        )
 
     @contextmanager
     def alone(self, name: str) -> Iterator[MariadbTransaction]:

@@ -9,16 +9,18 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, TypeVar
 
+import msgspec
+
 from penstock.domain.errors import PenstockError, StoreUnavailable
 from penstock.domain.message import Draft
-from penstock.domain.results import Check
+from penstock.domain.results import Check, GroupStats
 from penstock.domain.validation import check_integer, check_seconds
 from penstock.engines.contract import Capabilities, Operation
 from penstock.engines.mariadb import arrivals, caller_transaction, doctor, location, migration
 from penstock.engines.mariadb.connection import MariadbDatabase, lock
 from penstock.engines.mariadb.errors import UndoneTransaction
 from penstock.engines.mariadb.notify import CounterWatch
-from penstock.engines.positional import messages
+from penstock.engines.positional import counts, deletion, messages
 from penstock.engines.positional.database import QueueHeld
 from penstock.engines.positional.engine import PositionalEngine
 
@@ -54,6 +56,25 @@ class MariadbEngine(PositionalEngine):
             lock(own, queue)
             return messages.send(own, queue, drafts)
 
+    def stats(self, queue: str) -> dict[str, GroupStats]:
+        """Messages that wait for the lock of their queue count as well: nobody has received them."""
+        with self.database.read(queue) as transaction:
+            found = counts.stats(transaction, queue)
+            if not transaction.lacks_arrivals:
+                return found
+            ready, held = arrivals.waiting(transaction, queue)
+        return {name: _with_waiting(group, ready, held) for name, group in found.items()}
+
+    def unread(self, queue: str) -> int:
+        with self.database.read(queue) as transaction:
+            found = counts.unread(transaction, queue)
+            return found + (arrivals.waiting(transaction, queue)[0] if transaction.lacks_arrivals else 0)
+
+    def count(self, queue: str) -> int:
+        with self.database.read(queue) as transaction:
+            found = deletion.count(transaction, queue)
+            return found + (sum(arrivals.waiting(transaction, queue)) if transaction.lacks_arrivals else 0)
+
     def together(self, operations: Sequence[Operation]) -> list[Any]:
         """Calls on a queue that somebody has locked must not delay the others: then each call is made for itself, and
         those that have to wait come last."""
@@ -82,6 +103,16 @@ class MariadbEngine(PositionalEngine):
 
     def doctor(self) -> list[Check]:
         return doctor.examine(self.database)
+
+
+def _with_waiting(group: GroupStats, ready: int, held: int) -> GroupStats:
+    return msgspec.structs.replace(
+        group,
+        total=group.total + ready + held,
+        available=group.available + ready,
+        lag=group.lag + ready,
+        held=group.held + held,
+    )
 
 
 def _retried(method: F) -> F:

@@ -92,6 +92,8 @@ class MariadbTransaction:
         # Results that are wanted of statements which wait, by the place of the statement.
         self._wanted: dict[int, Callable[[list[ResultRow]], None]] = {}
         self._placement: Placement | None = None
+        # Whether a read does not see all messages of committed senders in the log.
+        self.lacks_arrivals = False
         # The last position and the end of the block, of queues that this transaction has locked.
         self._ends: dict[int, tuple[int, int]] = {}
 
@@ -115,6 +117,9 @@ class MariadbTransaction:
             self._ask("has_arrivals", {}, know)
         else:
             self._ask("has_arrivals_of", {"queue": queue}, know)
+
+    def lack_arrivals(self) -> None:
+        self.lacks_arrivals = True
 
     def _ask(self, statement: str, bindings: Bindings, know: Callable[[list[ResultRow]], None]) -> None:
         """Run a statement, and pass its rows to `know` when they come."""

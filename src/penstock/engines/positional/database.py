@@ -130,8 +130,9 @@ class PositionalDatabase(Protocol):
         `durable` the engine need not flush it before it returns: a power cut may undo it. Without `patient` it does not
         wait long for a queue that somebody else has locked: it raises `QueueHeld`."""
 
-    def read(self) -> AbstractContextManager[Transaction]:
-        """A snapshot that does not wait for writers; inside a write of the same thread, that write."""
+    def read(self, queue: str | None = None) -> AbstractContextManager[Transaction]:
+        """A snapshot that does not wait for writers; inside a write of the same thread, that write. `queue` is the one
+        whose messages are read."""
 
     def caller_write(self, connection: object) -> AbstractContextManager[Transaction]:
         """A savepoint in the transaction that the caller has open on a connection of its own."""

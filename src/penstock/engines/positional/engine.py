@@ -165,7 +165,7 @@ class PositionalEngine(BatchFacet, ScheduleFacet, InspectionFacet, StreamFacet, 
             durable = True
 
     def ready_in(self, queue: str, group: str | None) -> float | None:
-        with self.database.read() as transaction:
+        with self.database.read(queue) as transaction:
             return inspection.ready_in(transaction, queue, group)
 
     def settle(self, queue: str, group: str, settles: Sequence[Settle]) -> list[Settled]:
@@ -181,7 +181,7 @@ class PositionalEngine(BatchFacet, ScheduleFacet, InspectionFacet, StreamFacet, 
             return settlements.extend(transaction, queue, group, leases, seconds)
 
     def position(self, queue: str, message_id: str) -> int:
-        with self.database.read() as transaction:
+        with self.database.read(queue) as transaction:
             place = inspection.place(transaction, queues.get(transaction, queue), message_id)
         if place.position is None:
             raise refusals.message_held(message_id)
@@ -216,7 +216,7 @@ class PositionalEngine(BatchFacet, ScheduleFacet, InspectionFacet, StreamFacet, 
         return removed
 
     def find(self, queue: str, message_id: str) -> Message:
-        with self.database.read() as transaction:
+        with self.database.read(queue) as transaction:
             return inspection.find(transaction, queue, message_id)
 
     # -- groups -------------------------------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ class PositionalEngine(BatchFacet, ScheduleFacet, InspectionFacet, StreamFacet, 
             return queues.forget(transaction, queue, group)
 
     def stats(self, queue: str) -> dict[str, GroupStats]:
-        with self.database.read() as transaction:
+        with self.database.read(queue) as transaction:
             return counts.stats(transaction, queue)
 
     # -- addresses ----------------------------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ class PositionalEngine(BatchFacet, ScheduleFacet, InspectionFacet, StreamFacet, 
             return addresses.is_live(transaction, queue, address)
 
     def ended(self, queue: str, message_id: str) -> AddressState | None:
-        with self.database.read() as transaction:
+        with self.database.read(queue) as transaction:
             return addresses.ended(transaction, queue, message_id)
 
     # -- consumers ----------------------------------------------------------------------------------------------------

@@ -118,15 +118,15 @@ class InspectionFacet:
     database: PositionalDatabase
 
     def peek(self, queue: str, group: str, limit: int) -> list[Message]:
-        with self.database.read() as transaction:
+        with self.database.read(queue) as transaction:
             return inspection.peek(transaction, queue, group, limit)
 
     def browse(self, queue: str, after: int, upto: int | None, limit: int, *, backwards: bool = False) -> list[Message]:
-        with self.database.read() as transaction:
+        with self.database.read(queue) as transaction:
             return inspection.browse(transaction, queue, after, upto, limit, backwards)
 
     def live(self, queue: str, group: str, state: State, limit: int, after: str | None) -> MessagePage:
-        with self.database.read() as transaction:
+        with self.database.read(queue) as transaction:
             return live_messages.live(transaction, queue, group, state, limit, after)
 
     def archive(self, queue: str, group: str, outcome: State | None, limit: int, before: int | None) -> list[Archived]:
@@ -134,15 +134,15 @@ class InspectionFacet:
             return inspection.archive(transaction, queue, group, outcome, limit, before)
 
     def audit(self, queue: str, message_id: str) -> list[AuditEntry]:
-        with self.database.read() as transaction:
+        with self.database.read(queue) as transaction:
             return inspection.history(transaction, queue, message_id)
 
     def states(self, queue: str, group: str, ids: Sequence[str]) -> list[MessageState | None]:
-        with self.database.read() as transaction:
+        with self.database.read(queue) as transaction:
             return inspection.states(transaction, queue, group, ids)
 
     def situation(self, queue: str, message_id: str, group: str) -> Situation:
-        with self.database.read() as transaction:
+        with self.database.read(queue) as transaction:
             return explanation.situation(transaction, queue, message_id, group)
 
     def keep_traces(self, queue: str, group: str, traces: Sequence[tuple[int, str]]) -> None:
@@ -154,24 +154,24 @@ class InspectionFacet:
             return error_traces.find(transaction, queue, message_id, group)
 
     def count(self, queue: str) -> int:
-        with self.database.read() as transaction:
+        with self.database.read(queue) as transaction:
             return deletion.count(transaction, queue)
 
     def unread(self, queue: str) -> int:
-        with self.database.read() as transaction:
+        with self.database.read(queue) as transaction:
             return counts.unread(transaction, queue)
 
     def position_at(self, queue: str, at: int) -> int:
-        with self.database.read() as transaction:
+        with self.database.read(queue) as transaction:
             found = queues.find(transaction, queue)
             return 0 if found is None else cursors.position_at(transaction, found.queue_id, at)
 
     def last_position(self, queue: str) -> int:
-        with self.database.read() as transaction:
+        with self.database.read(queue) as transaction:
             return windows.last_position(transaction, queue)
 
     def preview_seek(self, queue: str, group: str, target: int | str, is_time: bool = False) -> SeekPreview:
-        with self.database.read() as transaction:
+        with self.database.read(queue) as transaction:
             return previews.of_seek(transaction, queue, group, target, is_time)
 
     def preview_retention(self, queue: str, changes: dict[str, Any]) -> RetentionPreview:
@@ -204,18 +204,18 @@ class StreamFacet:
             return leases.reached(transaction, queue, group)
 
     def fitting(self, queue: str, group: str | None, limit: int, size: int) -> int:
-        with self.database.read() as transaction:
+        with self.database.read(queue) as transaction:
             return sizes.fitting(transaction, queue, group, limit, size)
 
     def places(
         self, queue: str, after: int, upto: int | None, limit: int, *, backwards: bool = False
     ) -> list[tuple[int, int, int]]:
-        with self.database.read() as transaction:
+        with self.database.read(queue) as transaction:
             return sizes.places(transaction, queue, after, upto, limit, backwards)
 
     def settled(self, queue: str) -> int:
         """Positions become visible in their order, so the last one is settled."""
-        with self.database.read() as transaction:
+        with self.database.read(queue) as transaction:
             return windows.last_position(transaction, queue)
 
 
@@ -227,7 +227,7 @@ class WindowFacet:
             return windows.epoch(transaction)
 
     def horizon(self, queue: str, table: Table = "messages") -> Mark:
-        with self.database.read() as transaction:
+        with self.database.read(queue) as transaction:
             return windows.horizon(transaction, queue, table)
 
     def earliest(self, queue: str, table: Table = "messages") -> Mark:
@@ -235,7 +235,7 @@ class WindowFacet:
             return windows.earliest(transaction, queue, table)
 
     def mark_at(self, queue: str, at: int) -> Mark:
-        with self.database.read() as transaction:
+        with self.database.read(queue) as transaction:
             found = queues.find(transaction, queue)
             position = 0 if found is None else cursors.position_at(transaction, found.queue_id, at)
             return windows.mark_at(transaction, queue, position)
@@ -249,11 +249,11 @@ class WindowFacet:
         size: int | None = None,
         table: Table = "messages",
     ) -> Mark:
-        with self.database.read() as transaction:
+        with self.database.read(queue) as transaction:
             return windows.cut(transaction, queue, start, end, rows, size, table)
 
     def window(self, queue: str, start: Mark, end: Mark, parts: int, table: Table = "messages") -> list[Part]:
-        with self.database.read() as transaction:
+        with self.database.read(queue) as transaction:
             return windows.window(transaction, queue, start, end, parts, table)
 
     def read(
@@ -270,7 +270,7 @@ class WindowFacet:
             windows.advance(transaction, queue, group, mark, table)
 
     def unread_after(self, queue: str) -> dict[str, int]:
-        with self.database.read() as transaction:
+        with self.database.read(queue) as transaction:
             return counts.unread_after(transaction, queue)
 
 

@@ -117,7 +117,7 @@ class SqliteDatabase:
             raise
 
     @contextmanager
-    def read(self) -> Iterator[SqliteTransaction]:
+    def read(self, queue: str | None = None) -> Iterator[SqliteTransaction]:
         """A snapshot that does not wait for writers."""
         if self.is_writing_here():
             assert self._current is not None

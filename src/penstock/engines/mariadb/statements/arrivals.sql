@@ -25,10 +25,10 @@ order by arrived.queue;
 select queue_id from penstock_queue where name = :queue for update skip locked;
 
 -- name: arrivals
--- The sends of a queue in their order, with their sizes.
+-- The sends of a queue after one of them, in their order, with their sizes.
 select arrival_id, length(drafts)
 from penstock_arrival force index (penstock_arrival_queue)
-where queue = :queue
+where queue = :queue and arrival_id > :after
 order by arrival_id
 limit :limit;
 
