@@ -193,6 +193,19 @@ def test_a_batch_that_was_opened_before_the_restore_may_lack_its_end_message() -
     assert check(script.sorted()) == []
 
 
+def test_the_reply_of_a_receive_may_come_after_its_message_was_redriven_and_handed_out_again() -> None:
+    """The process was frozen for longer than its lease between the receive and its reply."""
+    script = Script(at_most_once=True)
+    script.send(1, "x")
+    late = script.begin_receive(2, by="c2")
+    script.act(4, "redrive", "x")
+    script.receive(4.1, ("x", 2, 1))
+    script.end_receive(4.5, late, ("x", 1, 1), by="c2")
+    assert check(script.sorted()) == []
+    script.events = [one for one in script.events if one["op"] != "redrive"]
+    assert {one.law[:5] for one in check(script.sorted())} == {"law 6"}
+
+
 def redrive_what_was_acked() -> Script:
     script = redriven()
     for event in script.events:

@@ -16,9 +16,10 @@ from penstock.chaos.history import Recorder
 from penstock.chaos.plan import LEASE_SECONDS, POISON, ActorPlan
 from penstock.chaos.ports.python import taken
 
-# Much longer than a lease, and than a crash of the server with the recovery of its clients: what a worker held is taken
-# over when its lease ends, which is what the checker knows, and not when the worker is removed for its silence.
-HEARTBEAT_SECONDS = 10.0
+# Much longer than a lease, and than a crash of the server with the recovery of its clients on a busy machine: what a
+# worker held is taken over when its lease ends, which is what the checker knows, and not when the worker is removed for
+# its silence.
+HEARTBEAT_SECONDS = 60.0
 
 
 class NotedWorker(penstock.Worker):

@@ -71,8 +71,11 @@ def at_most_once_is_not_redelivered(timeline: Timeline) -> Iterator[Violation]:
         if not timeline.rule(queue).at_most_once:
             continue
         for first, second in itertools.pairwise(_distinct(several)):
-            is_asked = first.settled("nak", "reschedule") or timeline.revivals(first.place, first.asked, second.at)
-            if not is_asked and not first.is_void:
+            # Of two calls at the same time either may have been the first.
+            together = [first, second] if second.asked <= first.at else [first]
+            is_asked = any(one.settled("nak", "reschedule") for one in together)
+            since = min(one.asked for one in together)
+            if not is_asked and not timeline.revivals(first.place, since, second.at) and not first.is_void:
                 text = f"{message} was handed to {first.process} and {second.process} in group {group} without a nak"
                 yield Violation("law 6: at_most_once is not redelivered without a nak", text, (message,))
 
