@@ -4,13 +4,16 @@ same counts behind."""
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from penstock import NotFound, Queue
 from tests.conformance.clock import Clock
 from tests.laws.interfaces import Got, Refusal, Settling, WalkedInterface, counts
 from tests.laws.served_interfaces import CODES
@@ -244,9 +247,20 @@ class InterfaceMachine(RuleBasedStateMachine):
         self._same("letters", lambda side: sorted(side.letters(self.queue, group), key=repr))
 
     def compare_trails(self) -> None:
+        numbers = [self._numbers(at, side.observer.queue(self.queue)) for at, side in enumerate(self.sides)]
         for same in self.ids:
-            answers = [_by_group(side.interface.trail(self.queue, same[at])) for at, side in enumerate(self.sides)]
+            answers = [
+                _by_group(side.interface.trail(self.queue, same[at]), numbers[at]) for at, side in enumerate(self.sides)
+            ]
             self._equal("trail", answers)
+
+    def _numbers(self, at: int, queue: Queue) -> dict[int | None, int]:
+        """Positions are the store's own: the numbers of messages by their positions."""
+        numbers: dict[int | None, int] = {}
+        for number, same in enumerate(self.ids):
+            with suppress(NotFound):
+                numbers[queue.find(same[at]).position] = number
+        return numbers
 
     def _same(self, what: str, call: Callable[[WalkedInterface], Any]) -> None:
         self._equal(what, self._answers(call))
@@ -287,6 +301,12 @@ def _options(verb: str, delay: float | None, reason: str | None) -> dict[str, An
     return options
 
 
-def _by_group(entries: list[Any]) -> dict[str, list[Any]]:
-    """In which order the groups of a queue are swept is the engine's choice."""
-    return {group: [one for one in entries if one[4] in (None, group)] for group in GROUPS}
+def _by_group(entries: list[Any], numbers: dict[int | None, int]) -> dict[str, list[Any]]:
+    """In which order the groups of a queue are swept is the engine's choice. A reason that names a position names a
+    message here."""
+
+    def named(reason: str | None) -> str | None:
+        return reason and re.sub(r"at position (\d+)", lambda found: f"number {numbers.get(int(found[1]))}", reason)
+
+    shown = [(*one[:5], named(one[5]), *one[6:]) for one in entries]
+    return {group: [one for one in shown if one[4] in (None, group)] for group in GROUPS}

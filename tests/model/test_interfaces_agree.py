@@ -5,7 +5,7 @@ A few walks in every run; `PENSTOCK_TEST_SEED=random PENSTOCK_WALKS=3000 pytest 
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -25,10 +25,24 @@ BOUNDED = settings(
 )
 
 
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[type[InterfaceMachine]]:
+    clock = Clock()
+    with opened_sides(tmp_path_factory.mktemp("sides"), clock) as sides:
+        yield type("Machine", (InterfaceMachine,), {"sides": sides, "clock": clock})
+
+
 # A run takes seconds; shrinking a failure, or a long run, takes more.
 @pytest.mark.timeout(3600)
-def test_a_random_walk_is_the_same_through_every_interface(tmp_path: Path) -> None:
-    clock = Clock()
-    with opened_sides(tmp_path, clock) as sides:
-        machine = type("Machine", (InterfaceMachine,), {"sides": sides, "clock": clock})
-        run_state_machine_as_test(machine, settings=BOUNDED)
+def test_a_random_walk_is_the_same_through_every_interface(machine: type[InterfaceMachine]) -> None:
+    run_state_machine_as_test(machine, settings=BOUNDED)
+
+
+def test_reasons_that_name_a_position_name_the_same_message(machine: type[InterfaceMachine]) -> None:
+    """A walk that failed. The position of a message depends on what the store had before."""
+    machine.sides[-1].observer.queue("before").send(b"")
+    walk = machine()
+    walk.begin(max_retries=1, delivery="at_least_once", ordered=True, items=[{}, {}])
+    walk.receive(limit=2, group="default", lease=None)
+    walk.settle(which=1, verb="nak", delay=7, reason=None)
+    walk.teardown()
