@@ -85,16 +85,16 @@ def ports(plan: ActorPlan) -> Callable[[int], Port]:
 
 
 def run_worker(plan: ActorPlan, recorder: Recorder) -> None:
-    """A worker does not start while its store is away; once it runs it outlasts that."""
+    """A worker does not start while its store is away; once it runs it outlasts that. The signal at the end of the
+    input may have stopped one that was about to fail."""
     began = time.monotonic()
-    while True:
+    while not input_has_ended(0):
         try:
             WorkerRole(plan, recorder).run(opened(plan))
             return
         except penstock.HandlerUnavailable:
             # Handlers whose leases were lost run on and hold all slots: a supervisor would start it again.
-            if input_has_ended(0):
-                return
+            continue
         except LOST:
             if time.monotonic() - began > START_SECONDS:
                 raise
