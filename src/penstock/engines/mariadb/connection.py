@@ -10,16 +10,18 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
+from typing import Any
 
 import pymysql
 
 from penstock.domain.errors import NotFound, PenstockError, StoreUnavailable
 from penstock.engines.mariadb import arrivals, caller_transaction, errors
 from penstock.engines.mariadb.link import CallerLink, PooledLink, Results
+from penstock.engines.mariadb.literals import PreparedBlock, Template
 from penstock.engines.mariadb.location import ServerLocation
 from penstock.engines.mariadb.pool import LinkPool, abandon, check_version
 from penstock.engines.mariadb.transaction import SQL, MariadbTransaction, StoreSalt
-from penstock.engines.positional.database import QueueHeld, Tokens
+from penstock.engines.positional.database import QueueHeld, ResultRow, Tokens
 
 logger = logging.getLogger("penstock.dead_letters")
 Clock = Callable[[], int]
@@ -52,6 +54,8 @@ class MariadbDatabase:
 
     @property
     def salt(self) -> int:
+        if self._salt.value is not None:
+            return self._salt.value
         with self.read(checks=False) as transaction:
             return transaction.salt
 
@@ -63,12 +67,16 @@ class MariadbDatabase:
         with self.read(checks=False) as transaction:
             return transaction.now
 
+    def given_time(self) -> int | None:
+        """The time, where it is not that of the server."""
+        return None if self._clock is None else self._clock()
+
     def _prepare(self, link: PooledLink) -> None:
         """The settings of a new connection, and the largest packet that the server takes."""
         settings = MariadbTransaction(link, None, self.random, self._salt, self.tokens)
         settings.run("session", {"busy_seconds": self.lock_seconds})
         version, _, link.max_packet, *_ = settings.rows("server")[0]
-        check_version(version)
+        link.has_compounds = check_version(version)
         cluster: dict[str, str] = dict(settings.rows("cluster_status"))
         self.is_cluster = int(cluster.get("wsrep_cluster_size", 0)) > 0
         if self.is_cluster:
@@ -224,6 +232,34 @@ class MariadbDatabase:
                 raise StoreUnavailable(f"{self.name}: {found}; the transaction was rolled back: repeat it") from error
             raise found from error
 
+    def run_block(
+        self, block: Template | PreparedBlock, bindings: dict[str, Any], can_repeat: bool, awaits_commit: bool
+    ) -> list[list[ResultRow]] | None:
+        """The result sets of a compound statement that begins and ends its own transaction. None when it was not sent:
+        there was no connection for it. With `can_repeat`, also when the connection has ended. Without `awaits_commit`,
+        the server still has to answer the commit: the next user of the connection reads that."""
+        packet = block.render(bindings)
+        link = self.pool.take_alive()
+        if link is None:
+            return None
+        try:
+            if not link.fits(packet) or not link.can_run(block):
+                self.pool.give_back(link)
+                return None
+            answers = link.execute_packet(packet, awaits_commit)
+        except _FAILURES as error:
+            self.pool.drop(link)
+            if not errors.is_lost(error):
+                raise self.translate(error) from error
+            if can_repeat:
+                return None
+            raise errors.lost(error, self.name) from error
+        except BaseException:
+            self.pool.drop(link)
+            raise
+        self.pool.give_back(link)
+        return [rows for rows, _ in answers if rows is not None]
+
     def current(self) -> MariadbTransaction | None:
         """The write of this thread."""
         found: MariadbTransaction | None = getattr(self._local, "transaction", None)
@@ -261,7 +297,7 @@ class ResilientLink:
                 raise
             abandon(self._link.connection)
             fresh = self._pool.open()
-            self._link.connection, self._link.max_packet = fresh.connection, fresh.max_packet
+            self._link.become(fresh)
             return self._link.execute(statements)
 
 

@@ -12,17 +12,21 @@ from typing import Any, TypeVar
 import msgspec
 
 from penstock.domain.errors import PenstockError, StoreUnavailable
+from penstock.domain.lifecycle import State
 from penstock.domain.message import Draft
 from penstock.domain.results import Check, GroupStats
+from penstock.domain.settlement import Settle, Settled
 from penstock.domain.validation import check_integer, check_seconds
-from penstock.engines.contract import Capabilities, Operation
+from penstock.engines.contract import Capabilities, Operation, Receipt
 from penstock.engines.mariadb import arrivals, caller_transaction, doctor, location, migration
 from penstock.engines.mariadb.connection import MariadbDatabase, lock
 from penstock.engines.mariadb.errors import UndoneTransaction
 from penstock.engines.mariadb.notify import CounterWatch
+from penstock.engines.mariadb.short_calls import ShortCalls
 from penstock.engines.positional import counts, deletion, messages
 from penstock.engines.positional.database import QueueHeld
 from penstock.engines.positional.engine import PositionalEngine
+from penstock.engines.positional.settlements import is_plain_ack
 
 F = TypeVar("F", bound=Callable[..., Any])
 # A call that the server undid for the sake of another one is made again at least this often, and until `busy_seconds`
@@ -40,14 +44,18 @@ class MariadbEngine(PositionalEngine):
     def __init__(self, database: MariadbDatabase) -> None:
         watch = CounterWatch(database)
         super().__init__(database, watch)
+        self._short_calls = ShortCalls(database)
         database.on_commit = watch.committed
 
     def migrate(self) -> list[str]:
         return migration.migrate(self.database)
 
     def send(self, queue: str, drafts: Sequence[Draft], transaction: object = None) -> list[str]:
-        if transaction is None or not drafts:
-            return super().send(queue, drafts)
+        if not drafts:
+            return []
+        if transaction is None:
+            ids = self._short_calls.send(queue, drafts)
+            return super().send(queue, drafts) if ids is None else ids
         with self.database.caller_write(transaction) as own:
             can_wait = arrivals.can_wait(drafts)
             caller_transaction.check_isolation(own, needs_latest=not can_wait)
@@ -55,6 +63,33 @@ class MariadbEngine(PositionalEngine):
                 return arrivals.add(own, queue, drafts)
             lock(own, queue)
             return messages.send(own, queue, drafts)
+
+    def receive(
+        self,
+        queue: str,
+        group: str | None,
+        consumer: str,
+        limit: int,
+        lease_seconds: float | None,
+        needs_group: bool = False,
+    ) -> Receipt:
+        receipt = self._short_calls.receive(queue, group, consumer, limit, lease_seconds)
+        if receipt is None:
+            return super().receive(queue, group, consumer, limit, lease_seconds, needs_group)
+        return receipt
+
+    def settle(self, queue: str, group: str, settles: Sequence[Settle]) -> list[Settled]:
+        if len(settles) == 1 and is_plain_ack(settles[0]):
+            one = settles[0]
+            if self._short_calls.ack(queue, group, one.token, one.position, one.position):
+                return [Settled(one.id, State.SUCCEEDED)]
+        return super().settle(queue, group, settles)
+
+    def ack_all(self, queue: str, group: str, token: int, positions: list[int]) -> bool:
+        first, last = positions[0], positions[-1]
+        if last - first + 1 == len(positions) and self._short_calls.ack(queue, group, token, first, last):
+            return True
+        return super().ack_all(queue, group, token, positions)
 
     def stats(self, queue: str) -> dict[str, GroupStats]:
         """Messages that wait for the lock of their queue count as well: nobody has received them."""

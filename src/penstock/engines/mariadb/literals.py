@@ -18,11 +18,11 @@ _LOCK = re.compile(r"\s+for update\b")
 _READS = ("select", "(", "do ", "with", "set @", "set session ")
 
 
-class Variable:
-    """A variable of the connection in place of a value."""
+class Fragment:
+    """A piece of SQL in place of a value."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, text: str) -> None:
+        self.text = text
 
 
 def literal(value: Any) -> str:
@@ -36,8 +36,8 @@ def literal(value: Any) -> str:
         return f"'{value}'" if _PLAIN.fullmatch(value) else f"_utf8mb4 x'{value.encode().hex()}'"
     if isinstance(value, float):
         return repr(value)
-    if isinstance(value, Variable):
-        return f"@{value.name}"
+    if isinstance(value, Fragment):
+        return value.text
     if isinstance(value, list):
         return ", ".join(map(literal, value))
     return f"x'{bytes(value).hex()}'"
@@ -68,6 +68,21 @@ class Template:
             parts.append(literal(values[key]))
             parts.append(piece)
         return "".join(parts)
+
+
+class PreparedBlock:
+    """A compound statement that a connection parses once; its values are variables of the connection."""
+
+    def __init__(self, name: str, text: str, then: str = "") -> None:
+        self.name = name
+        self.then = then
+        self.keys = sorted({str(key) for key in Template(text).keys})
+        variables = {key: Fragment(f"@penstock_{key}") for key in self.keys}
+        self.preparation = f"prepare {name} from {literal(Template(text).render(variables))}"
+
+    def render(self, bindings: dict[str, Any]) -> str:
+        values = ", ".join([f"@penstock_{key} = {literal(bindings[key])}" for key in self.keys])
+        return f"set {values};\nexecute {self.name}{self.then}"
 
 
 class Block:

@@ -49,34 +49,73 @@ class LinkPool:
         if self._process != os.getpid():
             self.forked()
         ends = time.monotonic() + self.busy_seconds
-        with self._changed:
-            while True:
-                if self._closed:
-                    raise StoreUnavailable(f"{self.location.name}: this store was closed")
-                if self._idle:
-                    link = self._idle.pop()
-                    link.is_used = False
-                    return link
-                if self._count < self.size:
-                    self._count += 1
-                    break
-                left = ends - time.monotonic()
-                if left <= 0 or not self._changed.wait(left):
-                    raise StoreUnavailable(
-                        f"all {self.size} connections were busy for {self.busy_seconds:g} s; raise pool_size"
-                    )
+        while True:
+            link = self._wait_for_one(ends)
+            if link is None:
+                break
+            if self._is_free(link):
+                link.is_used = False
+                return link
         try:
             return self.open()
         except BaseException:
             self._forget_one()
             raise
 
+    def _wait_for_one(self, ends: float) -> PooledLink | None:
+        """An idle connection; None when there is room for another one."""
+        with self._changed:
+            while True:
+                if self._closed:
+                    raise StoreUnavailable(f"{self.location.name}: this store was closed")
+                if self._has_idle():
+                    return self._idle.pop()
+                if self._count < self.size:
+                    self._count += 1
+                    return None
+                left = ends - time.monotonic()
+                if left <= 0 or not self._changed.wait(left):
+                    raise StoreUnavailable(
+                        f"all {self.size} connections were busy for {self.busy_seconds:g} s; raise pool_size"
+                    )
+
+    def take_alive(self) -> PooledLink | None:
+        """An idle connection that the server has not ended; None when there is none."""
+        if self._process != os.getpid():
+            return None
+        with self._changed:
+            if self._closed or not self._has_idle():
+                return None
+            link = self._idle.pop()
+        if not self._is_free(link):
+            return None
+        if link.has_ended():
+            self.drop(link)
+            return None
+        return link
+
+    def _has_idle(self) -> bool:
+        """The server may still be busy with the commit of a connection that was just given back. While that is the only
+        one and there is room, another one is made."""
+        if len(self._idle) == 1 and self._count < self.size:
+            return self._idle[0].is_finished
+        return bool(self._idle)
+
+    def _is_free(self, link: PooledLink) -> bool:
+        """Wait for what the server has still to answer; False when the connection has ended meanwhile."""
+        try:
+            link.finish()
+        except (pymysql.MySQLError, OSError):
+            self.drop(link)
+            return False
+        return True
+
     def give_back(self, link: PooledLink) -> None:
         with self._changed:
             if self._closed:
                 link.connection.close()
             else:
-                self._idle.append(link)
+                self._idle.insert(len(self._idle) if link.is_finished else 0, link)
             self._changed.notify()
 
     def drop(self, link: PooledLink) -> None:
@@ -117,8 +156,9 @@ class LinkPool:
             client_flag=FLAGS, read_timeout=wait, write_timeout=wait, defer_connect=True,
         )  # fmt: skip
         try:
-            connection.connect(_unix_socket(connection))
-            link = PooledLink(connection, 1 << 20)
+            made = _connected_socket(connection)
+            link = PooledLink(connection, 1 << 20, made.fileno())
+            connection.connect(made)
             self._prepare(link)
         except BaseException:
             abandon(connection)
@@ -140,11 +180,15 @@ class LinkPool:
         self._reset()
 
 
-def _unix_socket(connection: pymysql.Connection[Any]) -> socket.socket | None:
-    """A socket for the driver, which leaves its own open when connecting fails."""
+def _connected_socket(connection: pymysql.Connection[Any]) -> socket.socket:
+    """A socket for the driver, which leaves its own open when connecting fails, and hides it when it does not."""
     path = connection.unix_socket
     if not path:
-        return None
+        address = (connection.host, connection.port)
+        made = socket.create_connection(address, connection.connect_timeout)
+        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        return made
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         made.settimeout(connection.connect_timeout)
@@ -161,7 +205,8 @@ def abandon(connection: pymysql.Connection[Any]) -> None:
         connection.close()
 
 
-def check_version(text: str) -> None:
+def check_version(text: str) -> bool:
+    """Refuse a server that is too old; say whether it is MariaDB."""
     is_mariadb = "mariadb" in text.lower()
     # Replication tools of MariaDB once needed a version number below 5.6 in front.
     found = re.match(r"(?:5\.5\.5-)?(\d+)\.(\d+)\.(\d+)", text)
@@ -170,6 +215,7 @@ def check_version(text: str) -> None:
     version = tuple(int(part) for part in found.groups())
     if version < (OLDEST_MARIADB if is_mariadb else OLDEST_MYSQL):
         raise EngineTooOld(f"the server is {text}: Penstock needs MariaDB 10.6 or MySQL 8.0.36, or newer")
+    return is_mariadb
 
 
 _pools: weakref.WeakSet[LinkPool] = weakref.WeakSet()

@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.domain.errors import InvalidInput
 from penstock.engines.mariadb.link import Link, Results
-from penstock.engines.mariadb.literals import Block, Variable
+from penstock.engines.mariadb.literals import Block, Fragment
 from penstock.engines.positional.database import Bindings, ResultRow, Tokens
 from penstock.engines.statements import Statements
 
@@ -35,7 +35,7 @@ MOST_CHARACTERS = 1 << 19
 # Values of one list. Far below the number from which MariaDB turns a list into a table.
 MOST_VALUES = 500
 # The variable that `begin_time` sets.
-NOW = Variable("penstock_now")
+NOW = Fragment("@penstock_now")
 Placement = Callable[[], None]
 
 

@@ -38,7 +38,7 @@ def settle(transaction: Transaction, name: str, group_name: str, settles: Sequen
     if len(settles) == 1:
         return [_settle_one(transaction, queue, group, settles[0])]
     results: list[Settled] = []
-    for is_ack, run in groupby(settles, key=_is_plain_ack):
+    for is_ack, run in groupby(settles, key=is_plain_ack):
         several = list(run)
         if is_ack:
             results += _ack_each(transaction, queue, group, several)
@@ -102,12 +102,12 @@ def _settle_in_order(
 
 def _settle_one(transaction: Transaction, queue: StoredQueue, group: Group, settle: Settle) -> Settled:
     position = settle.position
-    if _is_plain_ack(settle) and _ack_first(transaction, queue, group, settle.token, position):
+    if is_plain_ack(settle) and _ack_first(transaction, queue, group, settle.token, position):
         return Settled(settle.id, State.SUCCEEDED)
     return _settle(transaction, queue, group, settle)
 
 
-def _is_plain_ack(settle: Settle) -> bool:
+def is_plain_ack(settle: Settle) -> bool:
     return settle.event is Event.ACK and settle.reason is None
 
 

@@ -1,0 +1,169 @@
+"""Calls in one packet: which are made that way, and that the others are made as before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import penstock
+from penstock.domain.lifecycle import Event
+from penstock.domain.message import PLAIN, Draft, Options
+from penstock.domain.settlement import Settle
+from penstock.engines.contract import POSITION
+from penstock.engines.mariadb import MariadbEngine, open_mariadb
+from penstock.engines.mariadb.short_calls import ShortCalls
+from tests.conformance.clock import Clock
+from tests.engines.mariadb.server import IS_MYSQL, own_connection
+
+pytestmark = pytest.mark.skipif(IS_MYSQL, reason="MySQL has no compound statements")
+QUEUE, CONSUMER = "orders", "c1"
+ONE: list[Draft] = [(b"1", None, PLAIN)]
+
+
+class Scene:
+    """A queue that has been used, so that a plain call on it can be made in one packet."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.clock = Clock()
+        self.engine: MariadbEngine = open_mariadb(url, clock=self.clock)
+        self.engine.send(QUEUE, ONE)
+        self.settle(Event.ACK)
+
+    def settle(self, event: Event) -> None:
+        receipt = self.engine.receive(QUEUE, None, CONSUMER, 1, 60)
+        [row] = receipt.rows
+        done = Settle(event, receipt.id_of(row), row[POSITION], receipt.token, None, delay_seconds=0)
+        self.engine.settle(QUEUE, receipt.group, [done])
+
+    def send(self, **options: object) -> None:
+        self.engine.send(QUEUE, [(b"2", None, Options(**options))])  # type: ignore[arg-type]
+
+    def send_as_caller(self) -> None:
+        connection = own_connection(self.url)
+        self.engine.send(QUEUE, ONE, connection)
+        connection.commit()
+        connection.close()
+
+    def calls(self) -> ShortCalls:
+        """As of a process that has made no call yet."""
+        return ShortCalls(self.engine.database)
+
+
+@pytest.fixture
+def scene(url: str) -> Iterator[Scene]:
+    made = Scene(url)
+    yield made
+    made.engine.close()
+
+
+def test_a_plain_send_receive_and_ack_take_one_packet_each(scene: Scene) -> None:
+    calls = scene.calls()
+    ids = calls.send(QUEUE, ONE * 3)
+    assert ids is not None
+    receipt = calls.receive(QUEUE, None, CONSUMER, 3, None)
+    assert receipt is not None
+    assert [receipt.id_of(row) for row in receipt.rows] == ids
+    positions = [row[POSITION] for row in receipt.rows]
+    assert calls.ack(QUEUE, receipt.group, receipt.token, positions[0], positions[-1])
+    assert not scene.calls().ack(QUEUE, receipt.group, receipt.token, positions[0], positions[-1])
+    empty = calls.receive(QUEUE, None, CONSUMER, 3, None)
+    assert empty is not None
+    assert empty.rows == []
+    stats = scene.engine.stats(QUEUE)["default"]
+    assert (stats.done, stats.in_progress, stats.available) == (4, 0, 0)
+    assert [entry.event for entry in scene.engine.audit(QUEUE, ids[1])] == ["send", "receive", "ack"]
+
+
+def _nak(scene: Scene) -> None:
+    scene.engine.send(QUEUE, ONE)
+    scene.settle(Event.NAK)
+
+
+def _delayed(scene: Scene) -> None:
+    scene.send(delay_seconds=5)
+    scene.clock.advance(seconds=6)
+
+
+def _lapsed(scene: Scene) -> None:
+    scene.engine.send(QUEUE, ONE)
+    scene.engine.receive(QUEUE, None, CONSUMER, 1, 5)
+    scene.clock.advance(seconds=6)
+
+
+def _two_lanes(scene: Scene) -> None:
+    scene.send(priority=5)
+    scene.engine.receive(QUEUE, None, CONSUMER, 1, 5000)
+    scene.send(priority=5)
+    scene.engine.send(QUEUE, ONE)
+
+
+CASES: dict[str, tuple[Callable[[Scene], object], int]] = {
+    "a retry is ready": (_nak, 1),
+    "a delayed message is due": (_delayed, 1),
+    "a lease has lapsed": (_lapsed, 1),
+    "messages of two lanes": (_two_lanes, 2),
+    "a lane that was never read": (lambda scene: scene.send(priority=5), 1),
+    "a time to live": (lambda scene: scene.send(ttl_seconds=60), 1),
+    "a send of a caller": (lambda scene: scene.send_as_caller(), 1),
+    "a paused queue": (lambda scene: scene.engine.declare(QUEUE, {"paused": True}), 0),
+    "an ordered queue": (lambda scene: scene.engine.declare(QUEUE, {"ordered": True}), 0),
+    "a group that has not been used for a while": (lambda scene: scene.clock.advance(seconds=11), 0),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_receive_with_more_to_do_is_made_the_other_way(scene: Scene, case: str) -> None:
+    prepare, count = CASES[case]
+    prepare(scene)
+    assert scene.calls().receive(QUEUE, None, CONSUMER, 10, None) is None
+    assert len(scene.engine.receive(QUEUE, None, CONSUMER, 10, None).rows) == count
+
+
+def test_a_policy_that_another_client_has_changed_counts_from_the_next_call_on(url: str, scene: Scene) -> None:
+    calls = scene.calls()
+    assert calls.send(QUEUE, ONE) is not None
+    with penstock.connect(url) as other:
+        other.queue(QUEUE, max_payload_bytes=1, lease_seconds=7)
+    assert calls.send(QUEUE, ONE) is None
+    assert scene.calls().receive(QUEUE, None, CONSUMER, 1, None) is not None
+    [lease] = scene.engine.leases(QUEUE, "default")
+    assert (lease.ends_at - scene.clock.now).total_seconds() == 7
+    with pytest.raises(penstock.PayloadTooLarge):
+        scene.engine.send(QUEUE, [(b"22", None, PLAIN)])
+
+
+def test_a_queue_that_another_client_has_made_anew_gets_the_message(url: str, scene: Scene) -> None:
+    with penstock.connect(url) as other:
+        other.queue(QUEUE).delete()
+        [sent] = scene.engine.send(QUEUE, ONE)
+        [received] = other.queue(QUEUE).receive(limit=10)
+        assert received.id == sent
+
+
+def test_one_connection_is_enough(url: str) -> None:
+    with penstock.connect(url, pool_size=1) as store:
+        queue = store.queue(QUEUE)
+        for number in range(20):
+            queue.send(b"%d" % number)
+            [delivery] = queue.receive()
+            delivery.ack()
+        assert queue.stats(group="default").done == 20
+
+
+def test_a_connection_that_ends_after_a_receive_is_replaced(url: str, scene: Scene) -> None:
+    """The receive has not read the answer to its commit yet."""
+    scene.engine.send(QUEUE, ONE * 2)
+    admin = own_connection(url, autocommit=True)
+    for _ in range(2):
+        receipt = scene.engine.receive(QUEUE, None, CONSUMER, 1, 60)
+        with admin.cursor() as cursor:
+            cursor.execute(
+                "select id from information_schema.processlist where db = database() and id <> connection_id()"
+            )
+            for (number,) in cursor.fetchall():
+                cursor.execute(f"kill {number}")
+        positions = [row[POSITION] for row in receipt.rows]
+        assert scene.engine.ack_all(QUEUE, receipt.group, receipt.token, positions)
+    admin.close()
