@@ -29,5 +29,8 @@ class PenstockSession:
         deliveries = self.queue.receive(limit=count)
         return self.queue.ack_many(deliveries) if deliveries else 0
 
+    def waiting(self) -> int:
+        return sum(group.available for group in self.queue.stats().values())
+
     def close(self) -> None:
         self.store.close()

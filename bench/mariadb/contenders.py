@@ -1,11 +1,14 @@
 """Who is measured. The peers send and take one message per call, and what they have taken is gone: they have no lease
-and no ack. Every commit is on the disk when it returns."""
+and no ack. Every commit is on the disk when it returns. persist-queue reads a message and then deletes it, without a
+lock, so two consumers take some messages twice: `waiting` tells how many were really finished."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from importlib import metadata
 from queue import Empty
+from typing import Protocol
 from urllib.parse import urlsplit
 
 import kombu
@@ -39,6 +42,9 @@ class PersistQueueSession:
                 return taken
         return count
 
+    def waiting(self) -> int:
+        return int(self.queue.qsize())
+
     def close(self) -> None:
         """It has nothing to close: its connections end with the process."""
 
@@ -58,6 +64,9 @@ class HueySession:
             if self.storage.dequeue() is None:
                 return taken
         return count
+
+    def waiting(self) -> int:
+        return int(self.storage.queue_size())
 
     def close(self) -> None:
         self.storage.close()
@@ -80,13 +89,21 @@ class KombuSession:
                 return taken
         return count
 
+    def waiting(self) -> int:
+        return int(self.queue.qsize())
+
     def close(self) -> None:
         self.queue.close()
         self.connection.release()
 
 
+class CountedSession(Session, Protocol):
+    def waiting(self) -> int:
+        """Messages that were sent and not taken."""
+
+
 PENSTOCK = "penstock"
-CONTENDERS: dict[str, Callable[[str], Session]] = {
+CONTENDERS: dict[str, Callable[[str], CountedSession]] = {
     PENSTOCK: PenstockSession,
     "persist-queue": PersistQueueSession,
     "huey": HueySession,
@@ -103,6 +120,11 @@ def prepare(name: str, url: str) -> None:
     session.send(1)
     session.take(1)
     session.close()
+
+
+def waiting(name: str, url: str) -> int:
+    with closing(CONTENDERS[name](url)) as session:
+        return session.waiting()
 
 
 def version(name: str) -> str:
