@@ -320,12 +320,10 @@ class Databases:
         return None
 
     def _empty(self, url: str) -> None:
-        try:
-            with self.pool(url).connection() as connection:
-                empty(connection)
-        except psycopg.OperationalError:  # the last test has cut its connections
-            with psycopg.connect(url, autocommit=True) as connection:
-                empty(connection)
+        pool = self.pool(url)
+        pool.check()  # the last test may have cut its connections
+        with pool.connection() as connection:
+            empty(connection)
 
 
 _databases = Databases()
