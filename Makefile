@@ -49,7 +49,7 @@ coverage: clients databases .venv/spark.jsa compiled ## run all tests and print 
 
 # Before hundreds of processes do it at once.
 compiled: .venv/.test-ready
-	@$(BIN)/python -m compileall -q src tests
+	@$(BIN)/python -m compileall -q -j 0 src tests
 
 check: .venv/.test-ready ## formatting, lint and strict types
 	$(BIN)/python -m ruff format --check .

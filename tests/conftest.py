@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests import java, seeds, temporary_files
+from tests import certificates, java, seeds, temporary_files
 from tests.conformance.clients import CLIENTS
 from tests.conformance.engines import EVERY_ENGINE, capabilities
 
@@ -20,6 +20,7 @@ settings.load_profile("penstock")
 # Groups of tests that one process runs, the longest first.
 LONGEST = ("spark", "cluster", "dashboard")
 
+certificates.set_up()
 java.set_up()
 temporary_files.set_up()
 # A run in the background of a shell ignores interrupts, and so would every program that tests start and interrupt.

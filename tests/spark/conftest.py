@@ -22,6 +22,8 @@ QUICK = {
     "spark.default.parallelism": "2",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
+    # Interpreted: compiling an expression takes longer than evaluating it for a few rows. The cluster tests compile.
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.driver.memory": "1g",
     "spark.sql.streaming.minBatchesToRetain": "2",

@@ -117,6 +117,8 @@ def _settings(master: str | None) -> dict[str, str]:
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         # The tables need 170 generated classes; Spark caches 100 by default.
         "spark.sql.codegen.cache.maxEntries": "1000",
+        # PySpark would tell Java the line of every call that builds a query, which takes as long as planning it.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
     }
     if master is not None and master.startswith("local"):
         settings |= {
