@@ -1,5 +1,6 @@
 """`python -m bench.redis_cluster`: processor time of the servers per message, with all queues on one primary and with
-queues on each of three. Processor time, because all servers share this machine."""
+queues on each of three, and with one queue in one slot and spread over several. Processor time, because all servers
+share this machine."""
 
 from __future__ import annotations
 
@@ -19,18 +20,38 @@ def main() -> None:
     with RedisServers(node_timeout_seconds=60) as servers, penstock.connect(servers.url) as store:
         store.migrate()
         idle = _idle(servers.primaries)
-        print("| primaries with queues | messages | µs per message | share of each primary |")
-        print("|---|---|---|---|")
-        for _ in range(arguments.rounds):
-            for primaries in (servers.primaries[:1], servers.primaries):
-                names = list(_names(servers, primaries, arguments.queues))
-                queues = [store.queue(name) for name in names]
-                count, used = _load(servers.primaries, queues, arguments.batches, arguments.batch_size, idle)
-                busy = [one for node, one in zip(servers.primaries, used, strict=True) if node in primaries]
-                shares = ", ".join(f"{one / sum(busy):.1%}" for one in busy)
-                print(f"| {len(primaries)} | {count:,} | {sum(used) / count * 1e6:.1f} | {shares} |", flush=True)
-                for queue in queues:
-                    queue.delete()
+        _measure_queues(store, servers, arguments, idle)
+        _measure_shards(store, servers, arguments, idle)
+
+
+def _measure_queues(store: penstock.Store, servers: RedisServers, arguments: argparse.Namespace, idle: float) -> None:
+    print("| primaries with queues | messages | µs per message | share of each primary |")
+    print("|---|---|---|---|")
+    for _ in range(arguments.rounds):
+        for primaries in (servers.primaries[:1], servers.primaries):
+            names = list(_names(servers, primaries, arguments.queues))
+            queues = [store.queue(name) for name in names]
+            count, used = _load(servers.primaries, queues, arguments.batches, arguments.batch_size, idle)
+            busy = [one for node, one in zip(servers.primaries, used, strict=True) if node in primaries]
+            shares = ", ".join(f"{one / sum(busy):.1%}" for one in busy)
+            print(f"| {len(primaries)} | {count:,} | {sum(used) / count * 1e6:.1f} | {shares} |", flush=True)
+            for queue in queues:
+                queue.delete()
+
+
+def _measure_shards(store: penstock.Store, servers: RedisServers, arguments: argparse.Namespace, idle: float) -> None:
+    """One queue, filled and then worked off."""
+    print("\n| shards of one queue | messages | µs per message | share of each busy primary |")
+    print("|---|---|---|---|")
+    for _ in range(arguments.rounds):
+        for shards in (1, 3, 12):
+            queue = store.queue("orders", shards=shards)
+            batches = arguments.batches * arguments.queues // 12 * 12
+            count, used = _load(servers.primaries, [queue], batches, arguments.batch_size, idle, fills=True)
+            busy = sorted(used)[-min(shards, len(used)) :]
+            shares = ", ".join(f"{one / sum(busy):.1%}" for one in busy)
+            print(f"| {shards} | {count:,} | {sum(busy) / count * 1e6:.1f} | {shares} |", flush=True)
+            queue.delete()
 
 
 def _names(servers: RedisServers, primaries: Sequence[ClusterServer], count: int) -> Iterator[str]:
@@ -46,14 +67,25 @@ def _names(servers: RedisServers, primaries: Sequence[ClusterServer], count: int
 
 
 def _load(
-    primaries: Sequence[ClusterServer], queues: Sequence[penstock.Queue], batches: int, size: int, idle: float
+    primaries: Sequence[ClusterServer],
+    queues: Sequence[penstock.Queue],
+    batches: int,
+    size: int,
+    idle: float,
+    *,
+    fills: bool = False,
 ) -> tuple[int, list[float]]:
-    """Send, receive and ack; return how many messages, and the seconds that each primary spent on them."""
+    """Send, receive and ack; return how many messages, and the seconds that each primary spent on them. With `fills`
+    all are sent before any is received."""
     before, began = [_processor_seconds(node) for node in primaries], time.monotonic()
     for _ in range(batches):
         for queue in queues:
             queue.send_many([PAYLOAD] * size)
-            queue.ack_many(queue.receive(limit=size))
+            if not fills:
+                queue.ack_many(queue.receive(limit=size))
+    for queue in queues if fills else ():
+        while taken := queue.receive(limit=size):
+            queue.ack_many(taken)
     spent = idle * (time.monotonic() - began)
     used = [_processor_seconds(node) - start - spent for node, start in zip(primaries, before, strict=True)]
     return batches * len(queues) * size, [max(0.0, one) for one in used]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import penstock
-from penstock.engines.redis import RedisEngine, notices
+from penstock.engines.redis import RedisEngine, notices, shards
 from penstock.engines.redis.connection import RedisDatabase
 from tests.conformance.clock import Clock
 from tests.engines.redis.cluster import await_until, fresh_cluster_store, shared_cluster
@@ -221,11 +221,12 @@ def test_a_sweep_delivers_what_a_client_could_not(change: str, monkeypatch: pyte
         assert [one.json() for one in orders.receive(limit=5)] == ["aborted" if change == "cancel" else "all done"]
 
 
-@pytest.mark.parametrize("durability", ["memory", "replicas=1"])
-def test_a_slot_that_moves_under_load_loses_and_repeats_nothing(durability: str) -> None:
+@pytest.mark.parametrize(("durability", "count"), [("memory", 1), ("replicas=1", 1), ("memory", 3)])
+def test_a_slot_that_moves_under_load_loses_and_repeats_nothing(durability: str, count: int) -> None:
     url = f"{fresh_cluster_store()}&durability={durability}&confirm_seconds=60"
     with penstock.connect(url, busy_seconds=60) as store:
-        queue = store.queue("orders")
+        queue = store.queue("orders", shards=count)
+        moved = shards.names("orders", count)[1] if count > 1 else "orders"
         sent: list[str] = []
         done: list[str] = []
         has_moved = threading.Event()
@@ -247,7 +248,7 @@ def test_a_slot_that_moves_under_load_loses_and_repeats_nothing(durability: str)
         try:
             for _ in range(2):
                 await_until(lambda: len(done) > 5, "messages to be processed")
-                servers, key = shared_cluster(), f"{database_of(store).prefix}{{q:orders}}"
+                servers, key = shared_cluster(), database_of(store).queue_key(moved)
                 servers.move_slot(key, next(node for node in servers.primaries if node is not servers.owner(key)))
         finally:
             has_moved.set()

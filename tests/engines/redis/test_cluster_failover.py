@@ -12,34 +12,48 @@ from tests.engines.redis.cluster import RedisServers, await_until
 NODE_TIMEOUT_SECONDS = 2
 
 
+class Work:
+    """Sends and acks in a thread, and remembers what was confirmed."""
+
+    def __init__(self, queue: penstock.Queue) -> None:
+        self.queue = queue
+        self.sent, self.acked = list[str](), set[str]()
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self.start, self._join = self._thread.start, self._thread.join
+
+    def _run(self) -> None:
+        while not self._is_over.is_set():
+            try:
+                self.sent.extend(self.queue.send_many(range(3)))
+                for delivery in self.queue.receive(limit=2):
+                    delivery.ack()
+                    self.acked.add(delivery.id)
+            except penstock.StoreUnavailable:
+                continue
+
+    def end(self) -> None:
+        self._is_over.set()
+        self._join()
+
+
 def test_a_killed_primary_loses_nothing_that_a_replica_has() -> None:
     with RedisServers(NODE_TIMEOUT_SECONDS) as servers:
         url = f"{servers.url}?durability=replicas=1&confirm_seconds=1"
         with penstock.connect(url, busy_seconds=60) as store:
             store.migrate()
-            queue = store.queue("orders")
-            sent, acked = list[str](), set[str]()
-            is_over = threading.Event()
-
-            def work() -> None:
-                while not is_over.is_set():
-                    try:
-                        sent.extend(queue.send_many(range(3)))
-                        for delivery in queue.receive(limit=2):
-                            delivery.ack()
-                            acked.add(delivery.id)
-                    except penstock.StoreUnavailable:
-                        continue
-
-            worker = threading.Thread(target=work)
-            worker.start()
-            await_until(lambda: len(acked) > 20, "messages to be processed")
+            # One queue in one slot, and one that is spread over the primaries.
+            works = [Work(store.queue("orders")), Work(store.queue("spread", shards=3))]
+            for work in works:
+                work.start()
+            await_until(lambda: all(len(work.acked) > 20 for work in works), "messages to be processed")
             victim = servers.owner("penstock{q:orders}")
             victim.kill()
             await_until(lambda: servers.owner("penstock{q:orders}") is not victim, "a replica to be promoted")
-            is_over.set()
-            worker.join()
-        check_nothing_is_lost(servers, sent, acked)
+            for work in works:
+                work.end()
+        for work in works:
+            check_nothing_is_lost(servers, work)
         check_that_a_cluster_without_a_slot_says_so(servers)
 
 
@@ -55,14 +69,14 @@ def test_a_primary_that_joins_gets_the_functions_with_the_first_call() -> None:
         assert [one.json() for one in queue.receive(limit=5)] == [1, 2]
 
 
-def check_nothing_is_lost(servers: RedisServers, sent: list[str], acked: set[str]) -> None:
+def check_nothing_is_lost(servers: RedisServers, work: Work) -> None:
     # The promoted replica has no replica of its own.
     with penstock.connect(servers.url, busy_seconds=60) as store:
-        queue = store.queue("orders")
-        states = zip(sent, store.engine.states("orders", "default", sent), strict=True)
+        queue = store.queue(work.queue.name)
+        states = zip(work.sent, store.engine.states(queue.name, "default", work.sent), strict=True)
         found = {one: state.state for one, state in states if state is not None}
-        assert len(found) == len(sent)
-        assert {found[one] for one in acked} == {penstock.State.SUCCEEDED}
+        assert len(found) == len(work.sent)
+        assert {found[one] for one in work.acked} == {penstock.State.SUCCEEDED}
         assert queue.send("after the failover")
         assert queue.receive()
 

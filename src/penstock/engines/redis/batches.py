@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.domain.errors import InvalidInput
 from penstock.domain.lifecycle import State
-from penstock.domain.message import Draft, named_after
+from penstock.domain.message import Draft, Options, named_after
 from penstock.domain.results import BatchInfo, MessagePage, MessageState, MessageSummary
 from penstock.domain.timestamps import to_time
 from penstock.domain.validation import shown
@@ -35,9 +35,17 @@ class BatchCalls:
             if message[2].address is not None:
                 raise InvalidInput(f"the end or abort message of batch {shown(name)} cannot have an address")
             payload, content_type, options = named_after(name, message)
-            given[kind] = {"type": content_type, "options": option_map(options)}
+            given[kind] = {
+                "type": content_type,
+                "options": option_map(options),
+                "shard": self._end_shard(queue, options),
+            }
             payloads.append(payload)
         return rows.batch(queue, self.database.write("batch_open", queue, payloads, **given))
+
+    def _end_shard(self, queue: str, options: Options) -> str | None:
+        """The shard that the end or abort message belongs to, where that may be another than the one of the batch."""
+        return None
 
     def batch_start(self, queue: str, name: str, after: int | None = None) -> BatchInfo:
         return self._changed(queue, self.database.write("batch_start", queue, name=name, after=after))

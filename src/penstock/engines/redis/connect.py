@@ -18,6 +18,7 @@ from penstock.engines.redis.connection import RedisDatabase, no_retry
 from penstock.engines.redis.durability import Durability, parse
 from penstock.engines.redis.engine import RedisEngine
 from penstock.engines.redis.nodes import Nodes, SingleServer
+from penstock.engines.redis.sharded.engine import ShardedEngine
 
 PREFIX = "penstock"
 PORT = 6379
@@ -54,7 +55,8 @@ def open_redis(
             name, nodes = connect(parts, f"?{urlencode(options)}" if options else "", busy_seconds, durability)
     except ValueError as error:
         raise InvalidUrl(f"not a URL of a Redis store: {error}") from None
-    return RedisEngine(RedisDatabase(nodes, name, prefix, clock, random, durability))
+    engine = ShardedEngine if nodes.is_cluster else RedisEngine
+    return engine(RedisDatabase(nodes, name, prefix, clock, random, durability))
 
 
 def _single(parts: SplitResult, query: str, busy_seconds: float, durability: Durability) -> tuple[str, Nodes]:

@@ -25,7 +25,7 @@ from penstock.domain.errors import (
 from penstock.domain.identity import SALT_BITS
 from penstock.domain.policy import Policy
 from penstock.domain.refusals import no_group, no_queue
-from penstock.engines.redis import library, notices, refusals
+from penstock.engines.redis import library, notices, refusals, shards
 from penstock.engines.redis.drafts import policy_text
 from penstock.engines.redis.durability import Durability
 from penstock.engines.redis.nodes import Nodes, had_no_effect
@@ -35,12 +35,15 @@ _pack = msgspec.msgpack.Encoder().encode
 WAKING = frozenset(
     ("send", "settle", "ack_all", "declare", "flush", "clear", "delete", "remove", "trim", "seek", "forget", "redrive",
      "purge", "batch_open", "batch_start", "batch_cancel", "batch_continue", "release", "take_over", "deregister",
-     "deliver", "join_send")
+     "deliver", "join_send", "shard_policy", "shard_delete")
 )  # fmt: skip
 # Verbs that change facts of the store.
 STORE_WRITES = frozenset(("record", "claim_sweep"))
 # Verbs with the same effect when they run twice, so that they are repeated after a lost reply.
-REPEATABLE = frozenset(("settle", "ack_all", "extend", "heartbeat", "keep_traces", "discard"))
+REPEATABLE = frozenset(
+    ("settle", "ack_all", "extend", "heartbeat", "keep_traces", "discard", "fence", "shards_mix", "shard_open",
+     "shard_group", "shard_policy")
+)  # fmt: skip
 # The same of commands.
 _REPEATABLE_COMMANDS = frozenset(
     ("HGET", "HMGET", "HEXISTS", "HGETALL", "HKEYS", "SMEMBERS", "PUBLISH", "HDEL", "HSETNX")
@@ -86,7 +89,7 @@ class RedisDatabase:
     # -- keys ------------------------------------------------------------------------------------------------------
 
     def queue_key(self, queue: str) -> str:
-        return f"{self.prefix}{{q:{queue}}}"
+        return f"{self.prefix}{{q:{shards.tag(queue)}}}"
 
     @property
     def store_key(self) -> str:
@@ -132,6 +135,7 @@ class RedisDatabase:
         given["version"] = library.VERSION
         if self.nodes.is_cluster:
             given["cluster"] = True
+            given["slots"] = shards.parsed(queue).slots
         words = ("FCALL", f"penstock_{verb}", 1, key, now, _pack(given), *payloads)
         is_repeatable = not waits or verb in REPEATABLE
         try:
@@ -148,6 +152,9 @@ class RedisDatabase:
         return reply
 
     def _refused(self, queue: str, code: str, values: list[Any]) -> PenstockError:
+        queue = shards.parsed(queue).queue
+        if code == "SLOTS":
+            return shards.ShardsChanged(queue)
         if code == "VERSION":
             return self._other_version(values[0])
         if code == "FOREIGN_KEY":

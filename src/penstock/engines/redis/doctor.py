@@ -88,8 +88,8 @@ class _Answers:
     def __init__(self, engine: RedisEngine, queues: list[str]) -> None:
         self._engine = engine
         self._found: list[tuple[str, list[Any]]] = []
-        for name in queues:
-            found = engine.database.read("health", name)
+        for name, part in [(one, part) for one in queues for part in engine.parts(one)]:
+            found = engine.database.read("health", part)
             if found:
                 self._found.append((name, found))
 
@@ -134,6 +134,7 @@ def flaws_of(engine: RedisEngine, choices: Choices) -> list[Flaw]:
     return [
         flaws.stranded(one, name.decode(), count, choices.batches, partial(end, one, name.decode()))
         for one in engine.database.queue_names()
-        for name, count, newest in engine.database.read("health", one)[6]
+        for part in engine.parts(one)
+        for name, count, newest in engine.database.read("health", part)[6]
         if newest <= before
     ]

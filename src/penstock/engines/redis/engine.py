@@ -154,14 +154,30 @@ class RedisEngine(BatchCalls, InspectionCalls, PipelineCalls):
         if not drafts:
             return []
         if joins.is_needed(self.database, queue, drafts):
-            now, salt, sent = joins.send(self.database, queue, drafts, self._chance())
-            return [made_id(now, salt, one) if isinstance(one, int) else one.decode() for one in sent]
+            return self._ids(queue, *joins.send(self.database, queue, drafts, self._chance(), **self._beliefs(queue)))
         given, payloads = draft_forms.packed(drafts)
-        given |= {"is_checked": is_checked, "ticks": ticks}
+        given |= {"is_checked": is_checked, "ticks": ticks, **self._beliefs(queue)}
         now, salt, sent = self.database.write("send", queue, payloads, **given, **self._chance())
-        if "options" not in given and isinstance(sent[0], int) and sent[-1] == sent[0] + len(sent) - 1:
+        if (
+            "ordered" not in given
+            and "options" not in given
+            and isinstance(sent[0], int)
+            and sent[-1] == sent[0] + len(sent) - 1
+        ):
             return made_ids(now, salt, sent[0], sent[-1])
+        return self._ids(queue, now, salt, sent)
+
+    def _beliefs(self, queue: str) -> dict[str, Any]:
+        """What a call says about the shards of a queue that is spread over slots."""
+        return {}
+
+    def _ids(self, queue: str, now: int, salt: int, sent: list[Any]) -> list[str]:
+        """The ids of sent messages: the server answers with the position of each, or with its id."""
         return [made_id(now, salt, one) if isinstance(one, int) else one.decode() for one in sent]
+
+    def parts(self, queue: str) -> list[str]:
+        """The names that the queue is stored under."""
+        return [queue]
 
     def receive(
         self,

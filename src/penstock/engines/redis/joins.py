@@ -19,10 +19,10 @@ def is_needed(database: RedisDatabase, queue: str, drafts: Sequence[Draft]) -> b
     )
 
 
-def send(database: RedisDatabase, queue: str, drafts: Sequence[Draft], chance: dict[str, Any]) -> Any:
+def send(database: RedisDatabase, queue: str, drafts: Sequence[Draft], chance: dict[str, Any], **beliefs: Any) -> Any:
     """Send all drafts or none; return what a send returns."""
     given, payloads = draft_forms.packed(drafts)
-    opened, wanted = database.write("join_open", queue, payloads, **given)
+    opened, wanted = database.write("join_open", queue, payloads, **given, **beliefs)
     number = opened.decode()
     try:
         refs, states = _members(database, queue, number, wanted)

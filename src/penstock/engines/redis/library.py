@@ -10,11 +10,11 @@ from penstock.domain.errors import SchemaTooNew
 
 NAME = "penstock"
 # The version of the functions and of the keys they write. A server may hold functions of one version only.
-VERSION = 1
+VERSION = 2
 # Files in the order of loading: a file may use the tables that `calls` declares in any order.
 _FILES = (
     "calls", "decisions", "queues", "log", "audit", "held", "leases", "outcomes", "messages", "notices", "joins",
-    "batches", "cursors", "deliveries", "settlements", "dead_letters", "consumers", "retention", "removal",
+    "batches", "shards", "cursors", "deliveries", "settlements", "dead_letters", "consumers", "retention", "removal",
     "inspection", "counts", "listing", "windows", "sink", "health", "store", "registration",
 )  # fmt: skip
 

@@ -10,6 +10,7 @@ from penstock.domain.message import BYTES, SYSTEM
 from penstock.domain.results import Part
 from penstock.engines import tables
 from penstock.engines.contract import Table
+from penstock.engines.redis import shards
 from penstock.engines.redis.connection import RedisDatabase
 from penstock.engines.redis.windows import require
 
@@ -47,45 +48,46 @@ def read(
 def _batches(
     database: RedisDatabase, part: Part, table: Table, batch_rows: int, columns: tuple[str, ...]
 ) -> Iterator[pyarrow.RecordBatch]:
-    require(database, part.queue)
+    name = shards.shard_name(part.queue, *part.witness) if part.witness else part.queue
+    require(database, name)
     schema = tables.schema(table, columns)
     rows: Rows = []
     count = size = 0
     payload = _READ[table].index("payload") if "payload" in columns else None
-    for row in _rows(database, part, table, columns):
+    for row in _rows(database, name, part, table, columns):
         rows.append(row)
         size += 0 if payload is None else len(row[payload])
         if len(rows) == batch_rows or size >= BATCH_BYTES:
             count += len(rows)
-            yield _record_batch(rows, _READ[table], schema, part.queue)
+            yield _record_batch(rows, _READ[table], schema, name)
             rows, size = [], 0
     if rows:
         count += len(rows)
-        yield _record_batch(rows, _READ[table], schema, part.queue)
+        yield _record_batch(rows, _READ[table], schema, name)
     if count != part.count and table != "dead_letters":
         raise refusals.rows_removed(part, table, count)
 
 
-def _rows(database: RedisDatabase, part: Part, table: Table, columns: tuple[str, ...]) -> Iterator[list[Any]]:
+def _rows(
+    database: RedisDatabase, name: str, part: Part, table: Table, columns: tuple[str, ...]
+) -> Iterator[list[Any]]:
     given = {"payload": "payload" in columns, "headers": "headers" in columns, "limit": CALL_ROWS, "size": BATCH_BYTES}
     for first, last in part.ranges:
         if table == "messages":
             after = first - 1
             while after < last:
-                found, after = database.read("read_messages", part.queue, after=after, last=last, **given)
+                found, after = database.read("read_messages", name, after=after, last=last, **given)
                 yield from found
         elif table == "dead_letters":
             place, total = 0, part.count
             while place < total:
-                found, place, total = database.read(
-                    "read_letters", part.queue, first=first, last=last, place=place, **given
-                )
+                found, place, total = database.read("read_letters", name, first=first, last=last, place=place, **given)
                 yield from found
         else:
             entry, position = first, 0
             while entry <= last:
                 found, entry, position = database.read(
-                    "read_entries", part.queue, entry=entry, position=position, last=last,
+                    "read_entries", name, entry=entry, position=position, last=last,
                     messages=table == "archive", **given,
                 )  # fmt: skip
                 yield from found
@@ -94,7 +96,11 @@ def _rows(database: RedisDatabase, part: Part, table: Table, columns: tuple[str,
 def _record_batch(rows: Rows, names: tuple[str, ...], schema: pyarrow.Schema, queue: str) -> pyarrow.RecordBatch:
     arrow = tables.pyarrow_module()
     columns = dict(zip(names, zip(*rows, strict=True), strict=True))
-    columns["queue"] = (queue,) * len(rows)
+    place = shards.parsed(queue)
+    columns["queue"] = (place.queue,) * len(rows)
+    for name in ("position", "entry") if place.slots else ():
+        if name in columns:
+            columns[name] = tuple(place.outer(number) for number in columns[name])
     if "available_at" in columns:
         pairs = zip(columns["available_at"], columns["created_at"], strict=True)
         columns["available_at"] = tuple(created if due is None else due for due, created in pairs)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.domain import refusals
-from penstock.domain.errors import PenstockError, StoreUnavailable
+from penstock.domain.errors import InvalidPolicy, PenstockError, StoreUnavailable
 from penstock.domain.message import payload_too_large
 
 
@@ -37,6 +37,21 @@ _ERRORS: dict[str, Callable[..., PenstockError]] = {
     "BEYOND_END": lambda queue, position, last: refusals.beyond_end(position, last),
     "PRIMARY_GROUP": refusals.primary_group,
     "SHARDS_IN_USE": refusals.shards_in_use,
+    "SHARD_STALE": lambda queue: StoreUnavailable(f"the shards of queue {queue!r} are being replaced: try again"),
     "CONSUMER_REMOVED": refusals.consumer_removed,
     "CONSUMERS_REGISTERED": lambda queue, names: refusals.queue_consumed(queue, names),
 }
+
+
+def shards_spread(queue: str, before: int, after: int) -> InvalidPolicy:
+    return InvalidPolicy(
+        f"shards of queue {queue!r} cannot change from {before} to {after}: each has a hash slot of its own on the "
+        "cluster; delete the queue and declare it again"
+    )
+
+
+def order_in_use(queue: str) -> InvalidPolicy:
+    return InvalidPolicy(
+        f"ordered of queue {queue!r} cannot change while it has live messages: each shard has a hash slot of its own "
+        "on the cluster, and keys would be in other shards; drain or flush it first"
+    )

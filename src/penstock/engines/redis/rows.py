@@ -118,7 +118,7 @@ def consumer(queue: str, row: list[Any]) -> ConsumerInfo:
 
 
 def batch(queue: str, row: list[Any]) -> BatchInfo:
-    _, name, state, total, remaining, cancelled = row
+    _, name, state, total, remaining, cancelled, _ = row
     return BatchInfo(name.decode(), queue, state.decode(), total, remaining, total - remaining, cancelled)
 
 

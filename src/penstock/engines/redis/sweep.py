@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def sweep(engine: RedisEngine) -> SweepReport:
     totals = [0] * 6
-    for name in engine.database.registered():
+    for name in [part for queue in engine.database.registered() for part in engine.parts(queue)]:
         has_more = 1
         while has_more:
             *counts, has_more = engine.database.write("sweep", name, random=engine.database.random())

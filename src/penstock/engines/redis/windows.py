@@ -45,7 +45,7 @@ def cut(
 
 def _cut_rows(database: RedisDatabase, queue: str, start: int, end: int, rows: int) -> int:
     left = max(1, rows)
-    for first, last in _ranges(database, queue, start, end):
+    for first, last in ranges(database, queue, start, end):
         if last - first + 1 >= left:
             return first + left - 1
         left -= last - first + 1
@@ -55,21 +55,28 @@ def _cut_rows(database: RedisDatabase, queue: str, start: int, end: int, rows: i
 def _cut_size(database: RedisDatabase, queue: str, start: int, end: int, size: int) -> int:
     left = size
     upto: int | None = None
-    for first, last in _ranges(database, queue, start, end):
+    for position, length in sizes(database, queue, start, end):
+        left -= length
+        if left < 0 and upto is not None:
+            return upto
+        upto = position
+    return end
+
+
+def sizes(database: RedisDatabase, queue: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The position and the payload size of each message between two positions."""
+    for first, last in ranges(database, queue, start, end):
         while first <= last:
             for position, length in database.read("sizes", queue, first=first, last=last):
-                left -= length
-                if left < 0 and upto is not None:
-                    return upto
-                upto = first = position
+                first = position
+                yield position, length
             first += 1
-    return end
 
 
 def _cut_entries(database: RedisDatabase, queue: str, start: int, end: int, rows: int, table: Table) -> int:
     left = rows
     upto: int | None = None
-    for entry, count in _entries(database, queue, start, end, table):
+    for entry, count in entries(database, queue, start, end, table):
         left -= count
         if left < 0 and upto is not None:
             return upto
@@ -77,11 +84,11 @@ def _cut_entries(database: RedisDatabase, queue: str, start: int, end: int, rows
     return end
 
 
-def _ranges(database: RedisDatabase, queue: str, start: int, end: int) -> list[tuple[int, int]]:
+def ranges(database: RedisDatabase, queue: str, start: int, end: int) -> list[tuple[int, int]]:
     return [(first, last) for first, last in database.read("ranges", queue, start=start, upto=end)]
 
 
-def _entries(database: RedisDatabase, queue: str, start: int, end: int, table: Table) -> Iterator[tuple[int, int]]:
+def entries(database: RedisDatabase, queue: str, start: int, end: int, table: Table) -> Iterator[tuple[int, int]]:
     """Each entry between two numbers, and how many rows it has."""
     while start < end:
         found, start = database.read("entries", queue, start=start, upto=end, ended=table == "archive")
@@ -121,11 +128,11 @@ Planned = tuple[list[tuple[int, int]], int]
 def _message_parts(
     database: RedisDatabase, queue: str, start: int, end: int, parts: int, _: Table
 ) -> Iterator[Planned]:
-    ranges = _ranges(database, queue, start, end)
-    size = max(1, -(-sum(last - first + 1 for first, last in ranges) // parts))
+    found = ranges(database, queue, start, end)
+    size = max(1, -(-sum(last - first + 1 for first, last in found) // parts))
     piece: list[tuple[int, int]] = []
     room = size
-    for first, last in ranges:
+    for first, last in found:
         while first <= last:
             upto = min(last, first + room - 1)
             if piece and first - piece[-1][1] <= NEAR:
@@ -144,10 +151,10 @@ def _message_parts(
 def _entry_parts(
     database: RedisDatabase, queue: str, start: int, end: int, parts: int, table: Table
 ) -> Iterator[Planned]:
-    entries = list(_entries(database, queue, start, end, table))
-    total = sum(count for _, count in entries)
+    found = list(entries(database, queue, start, end, table))
+    total = sum(count for _, count in found)
     share, passed, piece = 0, 0, (0, 0, 0)
-    for entry, count in entries:
+    for entry, count in found:
         passed += count
         own = (passed - 1) * parts // total if total else 0
         if piece[2] and own != share:

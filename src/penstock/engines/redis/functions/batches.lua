@@ -52,7 +52,7 @@ end
 
 local function check_owner(queue, name)
     if not queue.policy.primary_group then
-        refuse("BATCH_WITHOUT_OWNER", name, queue.name)
+        refuse("BATCH_WITHOUT_OWNER", name, shards.queue_name(queue))
     end
 end
 
@@ -70,7 +70,7 @@ end
 
 local function check_takes(queue, batch, name)
     if batch and batch.state ~= "open" and batch.state ~= "running" then
-        refuse("BATCH_CLOSED", name, queue.name, batch.state)
+        refuse("BATCH_CLOSED", name, shards.queue_name(queue), batch.state)
     end
 end
 
@@ -238,14 +238,25 @@ function batches.end_if_done(queue, batch)
     batch.state = batch.state == "running" and "finished" or "cancelled"
     batch.ended_at = queue.now
     put(queue, batch)
-    if draft then
-        local id = draft[3] and draft[3].i
-        messages.put(queue, { draft }, { repeated = { id ~= nil and messages.exists(queue, id) or nil }, batches = {} })
+    local shard = draft and draft[4]
+    if draft and shard and shard ~= queue.name then
+        draft[3] = draft[3] or {}
+        draft[3].i = draft[3].i or held.new_id(queue, tonumber(shard:match("^%d+")))
+        notices.post(queue, shard, "ended", { draft = draft })
+    elseif draft then
+        batches.send_end(queue, draft)
     end
 end
 
+-- Send an end or abort message. One with an id is not sent again.
+function batches.send_end(queue, draft)
+    local id = draft[3] and draft[3].i
+    messages.put(queue, { draft }, { repeated = { id ~= nil and messages.exists(queue, id) or nil }, batches = {} })
+end
+
 local function info(queue, batch)
-    return { batch.number, batch.l, batch.state, batch.total, batches.remaining(queue, batch.number), batch.cancelled }
+    return { batch.number, batch.l, batch.state, batch.total, batches.remaining(queue, batch.number), batch.cancelled,
+            batch.created_at }
 end
 
 -- -- verbs --------------------------------------------------------------------------------------------------------
@@ -272,7 +283,7 @@ function batches.open(key, now, given, args)
     local place = 3
     for _, kind in ipairs({ "finish", "abort" }) do
         if given[kind] then
-            batch[kind] = { args[place], given[kind].type, given[kind].options }
+            batch[kind] = { args[place], given[kind].type or false, given[kind].options or {}, given[kind].shard }
             place = place + 1
         end
     end
@@ -572,7 +583,7 @@ function batches.abandon(queue, batch)
     if not ENDED[batch.state] then
         batch.state, batch.ended_at = "cancelled", queue.now
         put(queue, batch)
-        tell(queue, batch, "cancelling", "batch " .. batch.l .. " was flushed with queue " .. queue.name)
+        tell(queue, batch, "cancelling", "batch " .. batch.l .. " was flushed with queue " .. shards.queue_name(queue))
     end
     tell(queue, batch, "gone")
     call("UNLINK", queue.key .. ":bm" .. whole(batch.number), queue.key .. ":bl" .. whole(batch.number))

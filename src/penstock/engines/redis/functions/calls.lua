@@ -4,7 +4,7 @@ local decisions, queues, groups, log, audit, held, leases, tracked = {}, {}, {},
 local outcomes, batches, messages, promotion, lapsed, deliveries, settlements = {}, {}, {}, {}, {}, {}, {}
 local addresses, letters, cursors, consumers, retention, removal = {}, {}, {}, {}, {}, {}
 local inspection, listing, windows, sink, claims, store, health = {}, {}, {}, {}, {}, {}, {}
-local notices, joins = {}, {}
+local notices, joins, shards = {}, {}, {}
 
 -- Functions of the server and of Lua, which exist only while a function of the library runs.
 local call, pack, unpacked, floor, min, max, format
@@ -23,6 +23,11 @@ local opened = {}
 local creation, created = nil, {}
 -- The random numbers of the call: between 0 and 1, and 48 bits for ids.
 local chance, id_bits = 0, 0
+-- The key that the call is for, over how many slots its caller believes the queue to be spread (0: all in one), and the
+-- token that a receive goes on with in a further shard (see shards.lua).
+local called_key, slots_given, token_given = "", 0, nil
+-- Positions of a queue that is spread over slots: the position in the shard times this number, plus the shard.
+local MAX_SHARDS = 1024
 -- Whether queues may be on different nodes, and the notices that the call has posted to them.
 local in_cluster, posted = false, {}
 
@@ -117,6 +122,7 @@ local function verb(name, handler, flags)
         creation, created = given.create, {}
         chance, id_bits = given.random or 0, given.bits or 0
         in_cluster, posted = given.cluster or false, {}
+        called_key, slots_given, token_given = keys[1], given.slots or 0, given.token
         if in_cluster and not is_whole(keys[1]) then
             return redis.error_reply("TRYAGAIN the slot of " .. keys[1] .. " migrates")
         end

@@ -8,7 +8,8 @@ function letters.insert(queue, group, step)
         call("ZADD", group.letter_times, whole(queue.now), padded(position))
     end
     call("PUBLISH", queue.prefix .. ":dead", cjson.encode({
-        queue = queue.name, group = group.name, first = whole(step.first), last = whole(step.last),
+        queue = shards.queue_name(queue), group = group.name, first = whole(shards.outer(queue, step.first)),
+        last = whole(shards.outer(queue, step.last)),
                 outcome = step.state,
     }))
 end

@@ -24,9 +24,9 @@ end
 local function take_token(receive)
     if receive.token == 0 then
         local queue = receive.queue
-        receive.token = max(queue.now, queue.token + 1)
-        queue.token = receive.token
-        call("HSET", queue.key, "token", whole(receive.token))
+        receive.token = token_given or max(queue.now, queue.token + 1, (receive.floor or 0) + 1)
+        queue.token = max(queue.token, receive.token)
+        call("HSET", queue.key, "token", whole(queue.token))
     end
     return receive.token
 end
@@ -213,9 +213,11 @@ end
 
 local function fill(receive)
     local lanes = ring(receive, cursors.unread(receive.queue, receive.group))
+    local worst = receive.priority or END
     local retries, next_retry = tracked.ready(receive.group, receive.limit), 1
     local function take_retries(priority)
-        while retries[next_retry] and retries[next_retry][2] <= priority and receive.taken < receive.limit do
+        while retries[next_retry] and retries[next_retry][2] <= min(priority, worst)
+                and receive.taken < receive.limit do
             if take_retry(receive, retries[next_retry][1]) then
                 next_retry = next_retry + 1
             else
@@ -225,7 +227,7 @@ local function fill(receive)
     end
     for _, lane in ipairs(lanes) do
         take_retries(lane.priority)
-        if receive.taken >= receive.limit then
+        if receive.taken >= receive.limit or lane.priority > worst then
             return
         end
         take_unread(receive, lane, receive.limit)
@@ -287,7 +289,7 @@ local function fill_in_order(receive)
         local position, shard, lane = turn[3], turn[4], turn[5]
         local retries = waiting[shard]
         local has_retries = retries and #retries > 0
-        if not blocked[shard] and receive.taken < receive.limit and receive.steps < STEPS then
+        if turn[1] <= (receive.priority or END) and not blocked[shard] and receive.taken < receive.limit and receive.steps < STEPS then
             local is_taken = true
             if lane and not has_retries then
                 take_unread(receive, lane, most)
@@ -333,8 +335,9 @@ local function prepare(queue, group)
 end
 
 -- The token and the rows; and whether there may be more, because the call met too many messages that had ended.
-local function receive_for(queue, group, shares, lease_seconds)
-    local receive = begin(queue, group, shares, lease_seconds)
+local function receive_for(queue, group, shares, given)
+    local receive = begin(queue, group, shares, given.lease_seconds)
+    receive.priority, receive.floor = given.priority, given.floor
     if not queue.policy.paused then
         if queue.policy.ordered then
             fill_in_order(receive)
@@ -364,13 +367,19 @@ function deliveries.receive(key, now, given)
             refuse("CONSUMER_REMOVED", share[1])
         end
     end
+    if not shards.may_continue(queue, given) then
+        return { group.name, queue.salt, { { 0, {} } } }
+    end
     if not queue.policy.paused and not prepare(queue, group) then
         return { group.name, queue.salt, false }
+    end
+    if given.probe then
+        return { group.name, queue.salt, shards.ready_priorities(queue, group) }
     end
     local found, has_more = {}, true
     for i, share in ipairs(queue.policy.ordered and given.shares or { given.shares }) do
         local is_cut
-        found[i], is_cut = receive_for(queue, group, queue.policy.ordered and { share } or share, given.lease_seconds)
+        found[i], is_cut = receive_for(queue, group, queue.policy.ordered and { share } or share, given)
         has_more = has_more and is_cut
     end
     return { group.name, queue.salt, not has_more and found }

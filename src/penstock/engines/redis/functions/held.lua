@@ -53,12 +53,13 @@ local function take(queue, number)
 end
 
 -- A UUID of version 7 from the random bits of the call.
-function held.new_id(queue)
+function held.new_id(queue, shard)
     local milliseconds = floor(queue.now / 1000)
     id_bits = (id_bits + 1) % 281474976710656
+    local tail = queue.slots > 0 and id_bits % 274877906944 * MAX_SHARDS + (shard or queue.shard) or id_bits
     local high = floor(chance * 67108864) % 67108864
     return format("%08x-%04x-7%03x-%04x-%012x", floor(milliseconds / 65536) % 4294967296, milliseconds % 65536,
-        floor(high / 16384), 32768 + high % 16384, id_bits)
+        floor(high / 16384), 32768 + high % 16384, tail)
 end
 
 -- Move held messages to the end of the log, in their order; return their positions.

@@ -31,6 +31,7 @@ end
 -- Check the drafts and put them aside; return the number of the join, and the batches.
 function joins.open(key, now, given, args)
     local queue = queues.ensure(key, now)
+    shards.check_order(queue, given)
     local drafts = messages.drafts(given, args, 3)
     local plan = messages.check(queue, drafts, given.is_checked, {})
     local batches_of = wanted(queue, drafts, plan)

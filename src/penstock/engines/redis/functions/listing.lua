@@ -183,6 +183,9 @@ function claims.take_over(key, now, given)
     local queue = queues.get(key, now)
     local group = groups.get(queue, given.group)
     groups.check_leasing(queue, group)
+    if token_given and token_given <= queue.token then
+        return { group.name, queue.salt, { { 0, {} } } }
+    end
     local event, reason = given.counts and "lease_end" or "release", filled(REASONS.taken_over, given.consumer)
     local free, done = {}, {}
     for _, id in ipairs(given.ids) do

@@ -199,7 +199,7 @@ end
 
 -- Where a message is: its position, or nil and its number among the held ones.
 function log.locate(queue, id)
-    local position = tonumber(id:sub(-12), 16)
+    local position = shards.inner(queue, tonumber(id:sub(-12), 16))
     if position and position <= queue.last then
         local message = log.at(queue, position)
         if message and not message.i and log.id_of(queue, message) == id then

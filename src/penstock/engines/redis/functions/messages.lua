@@ -31,6 +31,7 @@ end
 
 function messages.send(key, now, given, args)
     local queue = queues.ensure(key, now)
+    shards.check_order(queue, given)
     local drafts = messages.drafts(given, args, 3)
     local plan = messages.check(queue, drafts, given.is_checked)
     local field, last
@@ -156,7 +157,7 @@ function messages.stored(queue, draft, options, shard, joined, same)
         return same[mark]
     end
     local message = {
-        c = now, i = options.i, t = draft[2], h = options.h, x = ttl and now + microseconds(ttl), d = options.d,
+        c = now, i = options.i, t = draft[2] or nil, h = options.h, x = ttl and now + microseconds(ttl), d = options.d,
         a = options.a, k = options.k, y = options.y, v = now + microseconds(delay),
         p = options.p, s = shard > 0 and shard or nil,
     }

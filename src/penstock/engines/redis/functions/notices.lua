@@ -40,6 +40,11 @@ function KINDS.gone(queue, from, given)
     batches.gone(queue, ref_of(from, given))
 end
 
+-- To another shard of the queue: the end message of a batch, whose key belongs there.
+function KINDS.ended(queue, _, given)
+    batches.send_end(queue, given.draft)
+end
+
 -- To the owner of a batch: a send has ended, with these members or without them.
 function KINDS.joined(queue, from, given)
     joins.close(queue, from, given)

@@ -2,17 +2,20 @@
 
 local policies = {}
 
-local function decoded(policy)
-    local known = policies[policy]
+-- A shard with a slot of its own has one lane for each priority.
+local function decoded(policy, slots)
+    local mark = policy .. slots
+    local known = policies[mark]
     if not known then
         known = cjson.decode(policy)
-        policies = { [policy] = known }
+        known.shards = slots > 0 and 1 or known.shards
+        policies = { [mark] = known }
     end
     return known
 end
 
 local FIELDS = { "policy", "created_at", "salt", "last", "entry", "held", "trimmed", "trimmed_entry", "token",
-        "primary" }
+        "primary", "slots", "shard", "generation", "mixed" }
 
 function queues.find(key, now)
     if opened[key] then
@@ -24,10 +27,11 @@ function queues.find(key, now)
     end
     local at = key:find("{q:", 1, true)
     local queue = { key = key, now = now, name = key:sub(at + 3, -2), prefix = key:sub(1, at - 1), stored = row[1] }
-    queue.policy = decoded(row[1])
     for i = 2, #FIELDS do
         queue[FIELDS[i]] = tonumber(row[i] or 0)
     end
+    queue.policy = decoded(row[1], queue.slots)
+    shards.identify(queue)
     opened[key] = queue
     return queue
 end
@@ -51,7 +55,7 @@ local FIRST_KEYS = { ":gs", ":sg", ":r0:0", ":g1", ":le1", ":lx1", ":c1", ":t1",
 local WRITES = { "HSET", "HDEL", "HINCRBY", "ZADD", "ZREM", "ZREMRANGEBYSCORE", "XADD", "XDEL", "XTRIM", "RPUSH" }
 
 -- Refuse a queue whose keys exist already, or a user who may not write them.
-local function check_creation(key)
+function queues.check_creation(key)
     local wanted = {}
     for _, suffixes in ipairs({ queues.OWN_KEYS, FIRST_KEYS }) do
         for _, suffix in ipairs(suffixes) do
@@ -87,12 +91,13 @@ function queues.ensure(key, now)
     if queue then
         return queue
     end
+    shards.check_absent(key)
     local at = key:find("{q:", 1, true)
     local name = key:sub(at + 3, -2)
     if not (creation and creation.names[name]) then
         refuse("NEW_QUEUE", name)
     end
-    check_creation(key)
+    queues.check_creation(key)
     -- Numbers of an earlier queue of the name are not given out again: readers may have kept them.
     local numbers = call("HMGET", key, "last", "entry", "batch")
     call("HSET", key, "policy", creation.policy, "created_at", whole(now), "salt", creation.salt,
@@ -127,6 +132,7 @@ end
 function queues.made_id(queue, created_at, position)
     local milliseconds = floor(created_at / 1000)
     local high, low = floor(queue.salt / 16384), queue.salt % 16384
+    position = shards.outer(queue, position)
     return format("%08x-%04x-7%03x-%04x-%012x", floor(milliseconds / 65536) % 4294967296, milliseconds % 65536, high,
         32768 + low, position)
 end
@@ -279,7 +285,7 @@ function queues.declare(key, now, given)
     if queue.stored ~= given.expected then
         return { 0, queue.stored }
     end
-    local before, after = queue.policy, cjson.decode(given.policy)
+    local before, after = queue.policy, decoded(given.policy, queue.slots)
     if before.shards ~= after.shards and (before.ordered or after.ordered) and inspection.has_live(queue) then
         refuse("SHARDS_IN_USE", before.shards, after.shards)
     end
@@ -287,6 +293,7 @@ function queues.declare(key, now, given)
         groups.recheck_expiry(queue)
     end
     call("HSET", key, "policy", given.policy)
+    call("HINCRBY", key, "revision", 1)
     if before.primary_group ~= after.primary_group then
         local former = before.primary_group and groups.find(queue, before.primary_group)
         if former and not groups.is_used(queue, former) then

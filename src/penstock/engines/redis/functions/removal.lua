@@ -237,11 +237,11 @@ end
 -- Answer nothing when a schedule of the queue was declared since the caller looked for schedules.
 function removal.delete(key, now, given)
     local queue = queues.get(key, now)
-    if (call("HGET", key, "scheduled") or "") ~= given.scheduled then
+    if not given.is_part and (call("HGET", key, "scheduled") or "") ~= given.scheduled then
         return false
     end
     local named = {}
-    for _, group in ipairs(groups.every(queue)) do
+    for _, group in ipairs(given.is_part and {} or groups.every(queue)) do
         for _, name in ipairs(call("HKEYS", group.consumers)) do
             named[#named + 1] = name
         end
@@ -250,6 +250,10 @@ function removal.delete(key, now, given)
         table.sort(named)
         refuse("CONSUMERS_REGISTERED", named)
     end
+    return removal.delete_queue(queue)
+end
+
+function removal.delete_queue(queue)
     local gone = groups.every(queue)
     local count = removal.flush_queue(queue)
     for _, group in ipairs(gone) do
@@ -259,6 +263,10 @@ function removal.delete(key, now, given)
     joins.drop_all(queue)
     call("DEL", queue.key .. ":gs")
     call("HDEL", queue.key, "policy", "created_at", "salt", "held", "trimmed", "trimmed_entry", "trimmed_at",
-        "trimmed_number", "trimmed_entry_at", "token", "primary", "group", "held_number", "member")
+        "trimmed_number", "trimmed_entry_at", "token", "primary", "group", "held_number", "member",
+        "slots", "shard", "mixed", "revision")
+    if queue.slots > 0 and queue.shard == 0 then
+        call("HSET", queue.key, "deleted_slots", whole(queue.slots))
+    end
     return count
 end

@@ -22,6 +22,7 @@ end
 
 function sink.stage(key, now, given, args)
     local queue = queues.ensure(key, now)
+    shards.check_order(queue, given)
     local drafts = messages.drafts(given, args, 3)
     for _, draft in ipairs(drafts) do
         messages.check_size(queue, draft[1])
@@ -36,7 +37,7 @@ end
 
 function sink.release(key, now, given)
     local queue = queues.ensure(key, now)
-    local entry = given.key .. "/" .. queue.name
+    local entry = given.key .. "/" .. shards.queue_name(queue)
     local count = false
     local stages = every(queue)
     if call("HEXISTS", queue.key .. ":sl", entry) == 0 then

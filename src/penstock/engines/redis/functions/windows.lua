@@ -170,7 +170,7 @@ end
 
 local function message_columns(queue, message, given)
     return {
-        message.position, log.id_of(queue, message), message.c, message.p or 0, message.s or 0, optional(message.t),
+        message.position, log.id_of(queue, message), message.c, message.p or 0, message.s or queue.shard, optional(message.t),
         optional(given.headers and message.h or nil), optional(message.x), optional(message.d), optional(message.a),
         optional(message.k), optional(message.b and batches.name_of(queue, message.b)), optional(message.y),
                 optional(message.v),

@@ -1,0 +1,1 @@
+"""Queues that are spread over the hash slots of a cluster, one slot for each shard."""
