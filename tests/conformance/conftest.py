@@ -14,9 +14,9 @@ from tests.conformance.clients import CLIENTS, Opener
 from tests.conformance.clock import Chance, Clock
 from tests.conformance.engines import (
     CLUSTER_MARKED,
+    ENGINES,
     EVERY_ENGINE_MARKED,
     REDIS_CLUSTER,
-    SQLITE,
     VALKEY,
     VALKEY_MARKED,
     EngineRow,
@@ -36,8 +36,8 @@ POLICY: dict[str, Any] = {
 }
 
 
-# What the asynchronous client runs on every engine: every verb once, concurrent calls, and calls that wait. The rest of
-# it does not depend on the engine, and is tested on one.
+# What the asynchronous client runs on further engines: every verb once, concurrent calls, and calls that wait. The rest
+# of it does not depend on the engine, and is tested on two.
 ASYNCHRONOUS = (
     "test_ack_many",
     "test_batch_queues",
@@ -115,7 +115,7 @@ def _is_proved_elsewhere(item: pytest.Item) -> bool:
         return values.get("client_kind") == "async" or not is_chosen or is_other
     if row is VALKEY:
         return values.get("client_kind") == "async" or item.path.stem not in ON_VALKEY
-    is_further = isinstance(row, EngineRow) and row is not SQLITE
+    is_further = isinstance(row, EngineRow) and row not in ENGINES
     return is_further and values.get("client_kind") == "async" and item.path.stem not in ASYNCHRONOUS
 
 

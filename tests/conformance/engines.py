@@ -65,9 +65,8 @@ def _warm(url: str) -> dict[str, Any]:
     return {"pool": shared_pool(url)}
 
 
-SQLITE = EngineRow("sqlite", _sqlite, "sqlite:///:memory:")
 ENGINES = (
-    SQLITE,
+    EngineRow("sqlite", _sqlite, "sqlite:///:memory:"),
     EngineRow("postgres", _postgres, "postgresql://nobody@localhost/none", _warm),
 )
 MARIADB = EngineRow("mariadb", _mariadb, "mysql://nobody@localhost/none")
