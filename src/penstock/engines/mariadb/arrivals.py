@@ -77,7 +77,11 @@ def place(transaction: MariadbTransaction, name: str) -> None:
         taken = {"values": list(_first_of(rows))}
         sends = transaction.rows("read_arrivals", taken)
         transaction.run("remove_arrivals", taken)
-        drafts = [_later(draft, transaction.now - at) for at, encoded in sends for draft in _decode(encoded)]
+        drafts = [
+            (payload, content_type, _later(options, transaction.now - at))
+            for at, encoded in sends
+            for payload, content_type, options in _decode(encoded)
+        ]
         if any(options.ttl_seconds is not None and options.ttl_seconds <= 0 for _, _, options in drafts):
             queues.recheck_expiry(transaction, queue.queue_id, None, min(at for at, _ in sends))
         messages.put(transaction, queue, drafts)
@@ -86,7 +90,7 @@ def place(transaction: MariadbTransaction, name: str) -> None:
 
 def waiting(transaction: MariadbTransaction, name: str) -> tuple[int, int]:
     """How many messages of a queue committed and are not in its log yet: those that are due, and those that are not."""
-    queue = queues.find(transaction, name)
+    queue = queues.get(transaction, name)
     now, after = transaction.now, 0
     ready: set[str] = set()
     held: set[str] = set()
@@ -94,12 +98,11 @@ def waiting(transaction: MariadbTransaction, name: str) -> tuple[int, int]:
         taken = list(_first_of(rows))
         sends = transaction.rows("read_arrivals", {"values": taken})
         delays = {
-            str(options.id): microseconds(options.delay_seconds or 0) - (now - at)
+            str(options.id): microseconds(_later(options, now - at).delay_seconds or 0)
             for at, encoded in reversed(sends)
             for _, _, options in reversed(_decode(encoded))
         }
-        known = set() if queue is None else log.existing(transaction, queue, list(delays))
-        for message_id in delays.keys() - known - ready - held:
+        for message_id in delays.keys() - log.existing(transaction, queue, list(delays)) - ready - held:
             (held if delays[message_id] > 0 else ready).add(message_id)
         after = taken[-1]
     return len(ready), len(held)
@@ -115,11 +118,12 @@ def _first_of(rows: Sequence[tuple[int, int]]) -> Iterator[int]:
         yield arrival_id
 
 
-def _later(draft: Draft, passed: int) -> Draft:
-    """The message as it is when microseconds have passed since it was sent."""
-    payload, content_type, options = draft
-    delay, ttl = (
-        None if value is None else (microseconds(value) - passed) / SECOND
-        for value in (options.delay_seconds, options.ttl_seconds)
-    )
-    return payload, content_type, msgspec.structs.replace(options, delay_seconds=delay, ttl_seconds=ttl)
+def _later(options: Options, passed: int) -> Options:
+    """The options as they are when microseconds have passed since the send. That may be less than none: a transaction
+    that took its time first sees what committed later. A message without a delay has none then either."""
+    delay, ttl = options.delay_seconds, options.ttl_seconds
+    if delay is not None and delay > 0:
+        delay = (microseconds(delay) - passed) / SECOND
+    if ttl is not None:
+        ttl = (microseconds(ttl) - passed) / SECOND
+    return msgspec.structs.replace(options, delay_seconds=delay, ttl_seconds=ttl)

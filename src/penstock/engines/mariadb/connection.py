@@ -96,9 +96,9 @@ class MariadbDatabase:
         return MariadbWrite(self, None, silent=True)
 
     @contextmanager
-    def read(self, queue: str | None = None, checks: bool = True) -> Iterator[MariadbTransaction]:
+    def read(self, queue: str | None = None, checks: bool = True, waits: bool = True) -> Iterator[MariadbTransaction]:
         """A snapshot. With `checks`, arrivals are appended first: those of `queue`, for whose lock the read waits a
-        second, or those of all queues that are not locked. What is left of them, `lacks_arrivals` says."""
+        second if `waits`, or those of all queues that are not locked. Whether some are left, `lacks_arrivals` says."""
         current = self.current()
         if current is not None:
             yield current
@@ -108,7 +108,7 @@ class MariadbDatabase:
         try:
             transaction.run("begin_read")
             if checks:
-                transaction.check_arrivals(lambda: self._refresh(transaction, link, queue), queue)
+                transaction.check_arrivals(lambda: self._refresh(transaction, link, queue, waits), queue)
             yield transaction
             if link.is_used:
                 transaction.discard()
@@ -124,7 +124,7 @@ class MariadbDatabase:
             raise
         self.pool.give_back(link)
 
-    def _refresh(self, transaction: MariadbTransaction, link: PooledLink, queue: str | None) -> None:
+    def _refresh(self, transaction: MariadbTransaction, link: PooledLink, queue: str | None, waits: bool) -> None:
         """End the snapshot, append the arrivals and begin another. A read does not fail because that fails: the server
         may be read-only."""
         link.execute([SQL.undo])
@@ -132,7 +132,7 @@ class MariadbDatabase:
             if queue is None:
                 self.place_arrivals(link)
             else:
-                self._place(link, queue, waits=True)
+                self._place(link, queue, waits)
         except (pymysql.MySQLError, PenstockError):
             link.execute([SQL.undo])
         transaction.run("set_patience", {"seconds": self.lock_seconds})
@@ -143,8 +143,8 @@ class MariadbDatabase:
         """Append the arrivals of all queues, each queue in a transaction of its own. A queue that another transaction
         has locked is left to its next writer."""
         finding = self.begin(link)
-        for queue, exists in finding.rows("queues_with_arrivals"):
-            self._place(link, queue, waits=not exists)
+        for (queue,) in finding.rows("queues_with_arrivals"):
+            self._place(link, queue, waits=False)
 
     def _place(self, link: PooledLink, queue: str, waits: bool) -> None:
         """Append the arrivals of a queue in a transaction of its own."""
@@ -153,7 +153,9 @@ class MariadbDatabase:
         transaction.run("set_patience", {"seconds": IMPATIENT_SECONDS})
         if waits:
             transaction.rows("lock_queue", {"name": queue})
-        elif transaction.row("lock_free_queue", {"queue": queue}) is None:
+        elif transaction.row("lock_free_queue", {"queue": queue}) is None and transaction.row(
+            "policy_of", {"queue": queue}
+        ):
             transaction.run("undo")
             transaction.flush()
             return

@@ -92,8 +92,8 @@ class MariadbEngine(PositionalEngine):
         return super().ack_all(queue, group, token, positions)
 
     def stats(self, queue: str) -> dict[str, GroupStats]:
-        """Messages that wait for the lock of their queue count as well: nobody has received them."""
-        with self.database.read(queue) as transaction:
+        """Messages that wait for the lock of their queue count as well, so that counts need not wait for it."""
+        with self.database.read(queue, waits=False) as transaction:
             found = counts.stats(transaction, queue)
             if not transaction.lacks_arrivals:
                 return found
@@ -101,12 +101,12 @@ class MariadbEngine(PositionalEngine):
         return {name: _with_waiting(group, ready, held) for name, group in found.items()}
 
     def unread(self, queue: str) -> int:
-        with self.database.read(queue) as transaction:
+        with self.database.read(queue, waits=False) as transaction:
             found = counts.unread(transaction, queue)
             return found + (arrivals.waiting(transaction, queue)[0] if transaction.lacks_arrivals else 0)
 
     def count(self, queue: str) -> int:
-        with self.database.read(queue) as transaction:
+        with self.database.read(queue, waits=False) as transaction:
             found = deletion.count(transaction, queue)
             return found + (sum(arrivals.waiting(transaction, queue)) if transaction.lacks_arrivals else 0)
 

@@ -15,10 +15,8 @@ select exists (select 1 from penstock_arrival);
 select exists (select 1 from penstock_arrival where queue = :queue);
 
 -- name: queues_with_arrivals
--- Queues that have such sends, by name, and whether they exist.
-select arrived.queue, exists (select 1 from penstock_queue as queue where queue.name = arrived.queue)
-from (select distinct queue from penstock_arrival) as arrived
-order by arrived.queue;
+-- Queues that have such sends, by name.
+select distinct queue from penstock_arrival order by queue;
 
 -- name: lock_free_queue
 -- Lock a queue, unless another transaction has it.
