@@ -397,6 +397,19 @@ def test_a_retry_and_what_follows_it_are_settled_in_order(line: Queue) -> None:
     assert assert_books_balance(line, sent=2).done == 2
 
 
+def test_redriven_members_of_a_cancelled_batch_are_settled_in_order(line: Queue) -> None:
+    batch = line.batch("cancelled")
+    batch.send_many([1, 2])
+    batch.cancel()
+    line.redrive(limit=10)
+    first, second = take_all(line)
+    assert (first.json(), second.json()) == (1, 2)
+    with pytest.raises(OutOfOrder):
+        second.ack()
+    first.ack()
+    second.ack()
+
+
 def test_a_better_priority_comes_first_and_is_settled_first(line: Queue) -> None:
     line.send_many([Outgoing(payload="later", priority=1), Outgoing(payload="sooner", priority=0)])
     sooner, later = take_all(line)

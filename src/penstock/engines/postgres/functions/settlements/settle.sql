@@ -109,14 +109,16 @@ language plpgsql stable as $$
 declare
     own record;
 begin
-    select n.shard, n.priority, one.attempt into own
+    -- A message that never was in a lane of its priority, such as a member of a cancelled batch that was redriven, has its
+    -- priority in its own row alone.
+    select n.shard, coalesce(one.priority, n.priority) as priority, one.attempt into own
     from (
-        select e.lane_id, 1 as attempt from penstock.lease as e
+        select e.lane_id, 1 as attempt, null::integer as priority from penstock.lease as e
         join penstock.log as m on m.position = _position and m.lane_id = e.lane_id
         where e.group_id = g.group_id and e.token = _token and e.positions @> _position
             and penstock._can_settle(e.ends_at, m.deadline_at, m.expires_at, _now)
         union all
-        select lane_id, attempt from penstock.tracked
+        select lane_id, attempt, priority from penstock.tracked
         where group_id = g.group_id and position = _position and state = 'leased' and token = _token
             and penstock._can_settle(until_at, deadline_at, expires_at, _now)
     ) as one
