@@ -262,6 +262,41 @@ def test_shards_that_a_crash_has_left_are_not_those_of_a_new_queue(
     assert [one.json() for one in again.receive(limit=10)] == ["new"] * SHARDS
 
 
+def test_a_deletion_leaves_the_shards_of_a_queue_that_was_declared_meanwhile(
+    queue: penstock.Queue, store: penstock.Store, url: str
+) -> None:
+    send_to(queue, 1, "old")
+    engine = engine_of(store)
+    engine.database.write("delete", shards.names("orders", SHARDS)[0], scheduled="")
+    with penstock.connect(url) as other:
+        again = other.queue("orders", shards=SHARDS)
+        for shard in range(SHARDS):
+            send_to(again, shard, "new")
+        engine._delete_shards("orders", SHARDS)
+        assert [one.json() for one in again.receive(limit=10)] == ["new"] * SHARDS
+
+
+@pytest.mark.parametrize("change", ["deleted", "forgotten"])
+def test_a_group_that_was_removed_is_created_in_every_shard_again(
+    queue: penstock.Queue, store: penstock.Store, url: str, change: str
+) -> None:
+    with penstock.connect(url) as other:
+        reader = other.queue("orders")
+        send_to(queue, 0, "old")
+        reader.ack_many(reader.receive(limit=10, group="reports"))
+        if change == "deleted":
+            queue.delete()
+            store.queue("orders", shards=SHARDS)
+        else:
+            store.engine.forget("orders", "reports")
+            queue.flush()
+        for shard in range(SHARDS):
+            send_to(queue, shard, "new")
+        assert len(reader.receive(group="reports")) == 1
+        stats = queue.stats(group="reports")
+        assert (stats.in_progress, stats.available) == (1, SHARDS - 1)
+
+
 def test_a_sweep_repeats_a_change_of_the_policy_that_a_crash_cut_off(
     queue: penstock.Queue, store: penstock.Store
 ) -> None:

@@ -361,7 +361,9 @@ function deliveries.receive(key, now, given)
         groups.get(queue, name or queues.default_group(queue))
     end
     local queue = queues.ensure(key, now)
-    local group = groups.ensure_leasing(queue, name or queues.default_group(queue))
+    name = name or queues.default_group(queue)
+    shards.check_group(queue, name)
+    local group = groups.ensure_leasing(queue, name)
     for _, share in ipairs(given.shares) do
         if call("HEXISTS", group.removed_consumers, share[1]) == 1 then
             refuse("CONSUMER_REMOVED", share[1])

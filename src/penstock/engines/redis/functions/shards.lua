@@ -124,6 +124,13 @@ function shards.ensure_group(key, now, given)
     return groups.ensure_leasing(queue, given.group).name
 end
 
+-- A group is created in all shards, never by a receive from one: the others would trim what it has not read.
+function shards.check_group(queue, name)
+    if queue.slots > 0 and not groups.find(queue, name) then
+        refuse("SLOTS")
+    end
+end
+
 -- From now on messages may have different priorities, so a receive asks all shards before it takes messages of one.
 function shards.mix(key, now)
     local queue = queues.get(key, now)

@@ -118,10 +118,12 @@ class ShardAdministration(LayoutKeeper):
 
     def _delete_shards(self, queue: str, count: int) -> int:
         key = self.database.queue_key(queue)
-        (generation,) = self.database.command("HMGET", key, "generation")
+        generation, slots = self.database.command("HMGET", key, "generation", "slots")
+        # Where the queue has been spread again meanwhile, the generation is that of its new shards.
+        last = int(generation) - (slots is not None)
         removed = 0
         for name in shards.names(queue, count)[1:]:
-            removed += self.database.write("shard_delete", name, generation=int(generation))
+            removed += self.database.write("shard_delete", name, generation=last)
         if not self.database.command("HEXISTS", key, "slots"):
             self.database.command("HDEL", key, "deleted_slots")
         self.learn(queue)

@@ -28,8 +28,12 @@ class ShardMessages(ShardAdministration):
         # The shard of the next send that may go to any, and the newest token, by queue.
         self._turns: dict[str, int] = {}
         self._tokens: dict[str, int] = {}
-        # Groups that every shard has.
-        self._groups: set[tuple[str, str]] = set()
+        # Groups that every shard has, by queue. A shard without the group refuses a receive.
+        self._groups: dict[str, set[str]] = {}
+
+    def learn(self, queue: str) -> Layout | None:
+        self._groups.pop(queue, None)
+        return super().learn(queue)
 
     # -- sending ---------------------------------------------------------------------------------------------------
 
@@ -143,10 +147,10 @@ class ShardMessages(ShardAdministration):
         """A group is made in all shards, so that none trims what it has not read."""
         if needs_group and group not in self.groups(layout.queue):
             super().receive_each(layout.names[0], group, [("", 0)], None, needs_group=True)
-        if (layout.queue, group) not in self._groups:
+        if group not in self._groups.get(layout.queue, ()):
             for name in reversed(layout.names):
                 self.database.write("shard_group", name, group=group)
-            self._groups.add((layout.queue, group))
+            self._groups.setdefault(layout.queue, set()).add(group)
 
     def _receive(self, layout: Layout, group: str, consumer: str, limit: int, lease_seconds: float | None) -> Receipt:
         """Shard by shard around the ring, until there are enough. The shards share a token, so that the messages can be
@@ -169,6 +173,7 @@ class ShardMessages(ShardAdministration):
         except StoreError:
             if not taken:
                 raise
+            self._groups.pop(layout.queue, None)
         self._tokens[layout.queue] = max(token, self._tokens.get(layout.queue, 0))
         return Receipt(token, layout.queue, group, consumer, salt, taken)
 
