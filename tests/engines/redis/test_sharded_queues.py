@@ -231,7 +231,7 @@ def test_a_consumer_that_vanished_gives_back_what_it_had_in_every_shard(url: str
             send_to(queue, shard, shard)
         assert len(queue.receive(limit=5, consumer="zoe", lease_seconds=1000)) == SHARDS
         clock.advance(seconds=11)
-        store.sweep()
+        assert store.sweep().removed_consumers == 1
         assert queue.consumers() == []
         assert [one.attempt for one in queue.receive(limit=5, consumer="adam")] == [2] * SHARDS
 

@@ -13,10 +13,12 @@ if TYPE_CHECKING:
 
 def sweep(engine: RedisEngine) -> SweepReport:
     totals = [0] * 6
-    for name in [part for queue in engine.database.registered() for part in engine.parts(queue)]:
+    parts = [part for queue in engine.database.registered() for part in enumerate(engine.parts(queue))]
+    for shard, name in parts:
         has_more = 1
         while has_more:
-            *counts, has_more = engine.database.write("sweep", name, random=engine.database.random())
+            *counts, removed, has_more = engine.database.write("sweep", name, random=engine.database.random())
+            counts.append(0 if shard else removed)  # a consumer is registered in every shard
             totals = [total + count for total, count in zip(totals, counts, strict=True)]
         if engine.database.nodes.is_cluster:
             notices.deliver_pending(engine.database, name)
