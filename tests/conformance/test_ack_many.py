@@ -54,6 +54,20 @@ def test_deliveries_of_several_receives_and_groups_are_acked_together(queue: Que
     assert queue.stats("billing").done == 5
 
 
+@pytest.mark.parametrize(("count", "before", "acked", "left"), [(3, [], [0, 0, 2], [1]), (5, [3], [0, 4, 2], [1])])
+def test_only_the_given_deliveries_are_acked(
+    queue: Queue, clock: Clock, count: int, before: list[int], acked: list[int], left: list[int]
+) -> None:
+    """Given twice, in any order, or after others of their receive."""
+    queue.send_many(list(range(count)))
+    deliveries = take_all(queue)
+    for number in before:
+        deliveries[number].ack()
+    assert queue.ack_many([deliveries[number] for number in acked]) == len(acked)
+    clock.advance(seconds=38)
+    assert [delivery.json() for delivery in take_all(queue)] == left
+
+
 def test_acking_again_is_harmless(queue: Queue) -> None:
     queue.send_many([1, 2, 3])
     deliveries = take_all(queue)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import pytest
+from pymysql.cursors import Cursor
 
 import penstock
 from penstock.domain.lifecycle import Event
@@ -134,6 +137,45 @@ def test_a_policy_that_another_client_has_changed_counts_from_the_next_call_on(u
         scene.engine.send(QUEUE, [(b"22", None, PLAIN)])
 
 
+def test_a_limit_that_another_client_has_raised_counts_from_the_next_send_on(url: str, scene: Scene) -> None:
+    with penstock.connect(url) as other:
+        other.queue(QUEUE, max_payload_bytes=1)
+        calls = scene.calls()
+        assert calls.send(QUEUE, ONE) is not None
+        other.queue(QUEUE, max_payload_bytes=2)
+    assert calls.send(QUEUE, [(b"22", None, PLAIN)]) is None
+    assert scene.engine.send(QUEUE, [(b"22", None, PLAIN)])
+
+
+def test_the_name_of_a_consumer_need_not_fit_the_character_set_of_the_database(url: str, scene: Scene) -> None:
+    admin = own_connection(url, autocommit=True)
+    with admin.cursor() as cursor:
+        cursor.execute("alter database character set latin1")
+    admin.close()
+    scene.engine.send(QUEUE, ONE)
+    receipt = scene.engine.receive(QUEUE, None, "пресс ☃", 1, 60)
+    position = receipt.rows[0][POSITION]
+    assert scene.calls().ack(QUEUE, receipt.group, receipt.token, position, position)
+    assert scene.engine.audit(QUEUE, receipt.id_of(receipt.rows[0]))[-1].by == "пресс ☃"
+
+
+def test_a_read_shows_a_receive_that_has_returned_before_its_commit(url: str, scene: Scene) -> None:
+    scene.engine.send(QUEUE, ONE)
+    scene.engine.stats(QUEUE)
+    admin = own_connection(url, autocommit=True)
+    with admin.cursor() as cursor, ThreadPoolExecutor(1) as pool:
+        for stage in ("start", "flush", "block_ddl", "block_commit"):
+            cursor.execute(f"backup stage {stage}")
+        receipt = scene.calls().receive(QUEUE, None, CONSUMER, 1, 60)
+        stats = pool.submit(scene.engine.stats, QUEUE)
+        # Time for a read that does not wait.
+        wait([stats], timeout=0.3)
+        cursor.execute("backup stage end")
+        assert receipt is not None
+        assert stats.result(60)[receipt.group].in_progress == len(receipt.rows) == 1
+    admin.close()
+
+
 def test_a_queue_that_another_client_has_made_anew_gets_the_message(url: str, scene: Scene) -> None:
     with penstock.connect(url) as other:
         other.queue(QUEUE).delete()
@@ -159,6 +201,7 @@ def test_a_connection_that_ends_after_a_receive_is_replaced(url: str, scene: Sce
     for _ in range(2):
         receipt = scene.engine.receive(QUEUE, None, CONSUMER, 1, 60)
         with admin.cursor() as cursor:
+            _await_lease(cursor, receipt.token)
             cursor.execute(
                 "select id from information_schema.processlist where db = database() and id <> connection_id()"
             )
@@ -167,3 +210,10 @@ def test_a_connection_that_ends_after_a_receive_is_replaced(url: str, scene: Sce
         positions = [row[POSITION] for row in receipt.rows]
         assert scene.engine.ack_all(QUEUE, receipt.group, receipt.token, positions)
     admin.close()
+
+
+def _await_lease(cursor: Cursor, token: int) -> None:
+    """The commit of the receive, which a killed connection would not make."""
+    ends = time.monotonic() + 60
+    while not cursor.execute("select 1 from penstock_lease where token = %s", (token,)):
+        assert time.monotonic() < ends, "the receive was not committed"

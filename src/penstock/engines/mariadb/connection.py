@@ -97,12 +97,15 @@ class MariadbDatabase:
 
     @contextmanager
     def read(self, queue: str | None = None, checks: bool = True, waits: bool = True) -> Iterator[MariadbTransaction]:
-        """A snapshot. With `checks`, arrivals are appended first: those of `queue`, for whose lock the read waits a
-        second if `waits`, or those of all queues that are not locked. Whether some are left, `lacks_arrivals` says."""
+        """A snapshot. With `checks`, the receives of this store that have returned are in it, and arrivals are appended
+        first: those of `queue`, for whose lock the read waits a second if `waits`, or those of all queues that are not
+        locked. Whether some are left, `lacks_arrivals` says."""
         current = self.current()
         if current is not None:
             yield current
             return
+        if checks:
+            self.pool.await_commits()
         link = self.pool.take()
         transaction = self.begin(link, is_reading=True)
         try:

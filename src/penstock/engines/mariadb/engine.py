@@ -87,7 +87,8 @@ class MariadbEngine(PositionalEngine):
 
     def ack_all(self, queue: str, group: str, token: int, positions: list[int]) -> bool:
         first, last = positions[0], positions[-1]
-        if last - first + 1 == len(positions) and self._short_calls.ack(queue, group, token, first, last):
+        is_range = positions == list(range(first, last + 1))
+        if is_range and self._short_calls.ack(queue, group, token, first, last):
             return True
         return super().ack_all(queue, group, token, positions)
 

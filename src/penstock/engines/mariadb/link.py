@@ -49,7 +49,8 @@ class PooledLink:
         self.descriptor = descriptor
         self.is_used = False
         self._prepared: set[str] = set()
-        self._unfinished: Cursor | None = None
+        # Of a packet whose last answer, that of a commit, has not been read.
+        self.unfinished: Cursor | None = None
         # Whether the server takes compound statements (MariaDB does).
         self.has_compounds = False
 
@@ -107,7 +108,7 @@ class PooledLink:
             rows = None if cursor.description is None else list(cursor.fetchall())
             answers.append((rows, cursor.rowcount))
             if not awaits_commit and rows is None and len(answers) > 1:
-                self._unfinished = cursor
+                self.unfinished = cursor
                 return answers
             if not cursor.nextset():
                 cursor.close()
@@ -115,11 +116,11 @@ class PooledLink:
 
     @property
     def is_finished(self) -> bool:
-        return self._unfinished is None
+        return self.unfinished is None
 
     def finish(self) -> None:
         """Read what the server has still to answer."""
-        cursor, self._unfinished = self._unfinished, None
+        cursor, self.unfinished = self.unfinished, None
         if cursor is not None:
             cursor.close()
 

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 import pymysql
+from pymysql.cursors import Cursor
 
 from penstock.domain.errors import EngineTooOld, PenstockError, StoreUnavailable
 from penstock.engines.mariadb import errors
@@ -39,8 +40,12 @@ class LinkPool:
         _pools.add(self)
 
     def _reset(self) -> None:
-        self._changed = threading.Condition()
+        lock = threading.RLock()
+        self._changed = threading.Condition(lock)
+        self._answered = threading.Condition(lock)
         self._idle: list[PooledLink] = []
+        # Packets whose commit the server has still to answer.
+        self._commits: set[Cursor] = set()
         self._count = 0
         self._process = os.getpid()
 
@@ -103,19 +108,44 @@ class LinkPool:
 
     def _is_free(self, link: PooledLink) -> bool:
         """Wait for what the server has still to answer; False when the connection has ended meanwhile."""
+        commit = link.unfinished
+        if commit is None:
+            return True
         try:
             link.finish()
         except (pymysql.MySQLError, OSError):
             self.drop(link)
             return False
+        finally:
+            with self._answered:
+                self._commits.discard(commit)
+                self._answered.notify_all()
         return True
+
+    def await_commits(self) -> None:
+        """Wait for the answers to all commits, so that a snapshot has the receives that have returned."""
+        if not self._commits or self._process != os.getpid():
+            return
+        with self._answered:
+            commits = self._commits.copy()
+            links = [link for link in self._idle if link.unfinished in commits]
+            self._idle = [link for link in self._idle if link not in links]
+        for link in links:
+            if self._is_free(link):
+                self.give_back(link)
+        # Other threads read the rest.
+        with self._answered:
+            self._answered.wait_for(lambda: commits.isdisjoint(self._commits), self.busy_seconds)
 
     def give_back(self, link: PooledLink) -> None:
         with self._changed:
             if self._closed:
                 link.connection.close()
+            elif link.unfinished is None:
+                self._idle.append(link)
             else:
-                self._idle.insert(len(self._idle) if link.is_finished else 0, link)
+                self._commits.add(link.unfinished)
+                self._idle.insert(0, link)
             self._changed.notify()
 
     def drop(self, link: PooledLink) -> None:
@@ -169,7 +199,9 @@ class LinkPool:
         with self._changed:
             self._closed = True
             idle, self._idle = self._idle, []
+            self._commits.clear()
             self._changed.notify_all()
+            self._answered.notify_all()
         if self._process == os.getpid():
             for link in idle:
                 abandon(link.connection)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from penstock.domain.identity import made_ids
-from penstock.domain.message import PLAIN, Draft, check_size
+from penstock.domain.message import PLAIN, Draft
 from penstock.domain.policy import Policy
 from penstock.domain.timestamps import microseconds
 from penstock.engines.contract import Receipt
@@ -57,7 +57,6 @@ class ShortCalls:
         reader = self._reader("send", queue, None)
         if reader is None or reader.lane_id is None or not _is_plain(reader.policy, drafts):
             return None
-        check_size(max([payload for payload, _, _ in drafts], key=len), reader.policy.max_payload_bytes)
         rows = _rows(reader.lane_id, drafts)
         bindings = {"queue": queue, "count": len(drafts), "lane_id": reader.lane_id, "rows": rows}
         answers = self._run(_SEND, reader, bindings)
@@ -142,7 +141,8 @@ class ShortCalls:
         """After an answer which says that nothing was done: look the queue up again, later."""
         if answers is None:
             return
-        for known in [key for key in self._known if key[0] == queue]:
+        # A copy first: other threads add queues meanwhile.
+        for known in [key for key in list(self._known) if key[0] == queue]:
             with suppress(KeyError):
                 del self._known[known]
         if len(self._pauses) >= MOST_KNOWN:
@@ -151,10 +151,12 @@ class ShortCalls:
 
 
 def _is_plain(policy: Policy, drafts: Sequence[Draft]) -> bool:
-    """Whether the messages are rows of the first lane and nothing else."""
+    """Whether the messages are rows of the first lane and nothing else. One that is too large is refused the other way,
+    because the limit may be another one by now."""
     return (
         is_plainly_sent(policy)
         and policy.shards == 1
+        and max([len(payload) for payload, _, _ in drafts]) <= policy.max_payload_bytes
         and all([options is PLAIN or options == PLAIN for _, _, options in drafts])
     )
 

@@ -132,9 +132,10 @@ end;
 
 -- name: ack_at_once
 -- leased -> succeeded for a whole lease, in one packet. The answer is empty, and nothing is changed, when the policy is
--- another one, the token has no lease of exactly these positions, or its lane has addresses or batches.
+-- another one, the token has no lease of exactly these positions, or its lane has addresses or batches. The variable has
+-- the type of the column: a varchar would have the character set of the database.
 begin not atomic
-    declare holder varchar(255);
+    declare holder type of penstock_lease.consumer;
     start transaction;
     update penstock_queue set last_entry = (@penstock_entry := last_entry + 1)
     where queue_id = :queue_id and revision = :revision;
