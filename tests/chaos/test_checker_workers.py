@@ -78,3 +78,12 @@ def test_a_restored_store_may_remove_a_worker_whose_heartbeats_it_has_lost() -> 
     for event in script.events:
         event["t"] = 5_500_000 if event["op"] == "join" else event["t"]
     assert {one.law for one in check(script.sorted())} == {"law 3: at most one live lease"}
+
+
+def test_a_history_may_lack_the_beginning_of_a_stop() -> None:
+    """The smallest history is looked for by leaving out events one by one."""
+    script = jobs()
+    handled(script, 7, 9, "worker-1")
+    script.settle(7.1, "x", 9, by="worker-1", queue="jobs")
+    script.note("left", 7.2, "worker-1")
+    assert check(script.sorted()) == []

@@ -327,7 +327,7 @@ class Timeline:
         for event in events:
             if event["op"] == "leave":
                 stops[event["process"]].append((event["t"], FOREVER))
-            elif event["op"] == "left":
+            elif event["op"] == "left" and stops[event["process"]]:  # a reduced history may lack the beginning
                 stops[event["process"]][-1] = (stops[event["process"]][-1][0], event["t"])
         for one in self.deliveries() if stops else ():
             one.ends = min([one.ends, *(leave for leave, left in stops.get(one.process, ()) if one.at < left)])
