@@ -54,7 +54,16 @@ def test_deliveries_of_several_receives_and_groups_are_acked_together(queue: Que
     assert queue.stats("billing").done == 5
 
 
-@pytest.mark.parametrize(("count", "before", "acked", "left"), [(3, [], [0, 0, 2], [1]), (5, [3], [0, 4, 2], [1])])
+@pytest.mark.parametrize(
+    ("count", "before", "acked", "left"),
+    [
+        (3, [], [0, 0, 2], [1]),
+        (5, [3], [0, 4, 2], [1]),
+        # As many as are leased, and with the same sum of positions.
+        (5, [3, 4], [1, 1, 1], [0, 2]),
+        (5, [0, 4], [0, 2, 4], [1, 3]),
+    ],
+)
 def test_only_the_given_deliveries_are_acked(
     queue: Queue, clock: Clock, count: int, before: list[int], acked: list[int], left: list[int]
 ) -> None:

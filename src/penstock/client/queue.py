@@ -17,7 +17,15 @@ from penstock.client.delivery import Delivery
 from penstock.client.executor import BACKSTOP_SECONDS
 from penstock.client.producer import Producer
 from penstock.client.selection import ids_of, outcome_of, state_of
-from penstock.client.settlements import by_group, checked, checked_edge, checked_target, not_acked, whole_receives
+from penstock.client.settlements import (
+    by_group,
+    by_receive,
+    checked,
+    checked_edge,
+    checked_target,
+    is_whole,
+    not_acked,
+)
 from penstock.domain.errors import InvalidInput, MessageFailed, WaitTimeout
 from penstock.domain.identity import check_id
 from penstock.domain.lifecycle import State
@@ -168,9 +176,9 @@ class Queue:
         """Ack deliveries, whole receives in one statement; returns how many. Raises LeaseLost (or OutOfOrder) naming
         those that could not be acked; the others are acked."""
         refused: list[Settled] = []
-        for receipt, positions, places in whole_receives(deliveries, self.name):
-            whole = self.executor.ack_all(self.name, receipt.group, receipt.token, positions)
-            if not whole:
+        for receipt, positions, places in by_receive(deliveries, self.name):
+            whole = is_whole(receipt, positions)
+            if not (whole and self.executor.ack_all(self.name, receipt.group, receipt.token, positions)):
                 part = [deliveries[place] for place in places]
                 results = self._ack_each(part)
                 refused += [result for result in results if not result.ok]

@@ -72,9 +72,7 @@ def checked(settlement: Settlement, queue: str) -> Settle:
     return Settle(event, delivery.id, delivery.position, delivery.token, reason_text(settlement.reason), delay, code)
 
 
-def whole_receives(
-    deliveries: Sequence[DeliveryView], queue: str
-) -> Iterator[tuple[Receipt, list[int], Sequence[int]]]:
+def by_receive(deliveries: Sequence[DeliveryView], queue: str) -> Iterator[tuple[Receipt, list[int], Sequence[int]]]:
     """Group deliveries by receive: the receipt, their positions, and their indexes."""
     try:
         receipts = dict.fromkeys([delivery._receipt for delivery in deliveries])
@@ -90,6 +88,12 @@ def whole_receives(
     for receipt in receipts:
         places = [place for place, delivery in enumerate(deliveries) if delivery._receipt is receipt]
         yield receipt, [deliveries[place]._row[POSITION] for place in places], places
+
+
+def is_whole(receipt: Receipt, positions: Sequence[int]) -> bool:
+    """Whether these are all messages of the receive, each once. Only then may an engine compare their number and sum
+    with those of the lease: other messages can have the same."""
+    return len(positions) == len(receipt.rows) == len(set(positions))
 
 
 def not_acked(refused: Sequence[Settled], count: int) -> Refused:

@@ -15,7 +15,15 @@ from penstock.client.aio.producer import AsyncProducer
 from penstock.client.consumer_name import process_name
 from penstock.client.executor import BACKSTOP_SECONDS
 from penstock.client.selection import ids_of, outcome_of, state_of
-from penstock.client.settlements import by_group, checked, checked_edge, checked_target, not_acked, whole_receives
+from penstock.client.settlements import (
+    by_group,
+    by_receive,
+    checked,
+    checked_edge,
+    checked_target,
+    is_whole,
+    not_acked,
+)
 from penstock.domain.errors import InvalidInput, MessageFailed, WaitTimeout
 from penstock.domain.identity import check_id
 from penstock.domain.lifecycle import State
@@ -166,9 +174,9 @@ class AsyncQueue:
         """Ack deliveries, whole receives in one statement; returns how many. Raises LeaseLost (or OutOfOrder) naming
         those that could not be acked; the others are acked."""
         refused: list[Settled] = []
-        for receipt, positions, places in whole_receives(deliveries, self.name):
-            whole = await self.executor.ack_all(self.name, receipt.group, receipt.token, positions)
-            if not whole:
+        for receipt, positions, places in by_receive(deliveries, self.name):
+            whole = is_whole(receipt, positions)
+            if not (whole and await self.executor.ack_all(self.name, receipt.group, receipt.token, positions)):
                 part = [deliveries[place] for place in places]
                 results = await self._ack_each(part)
                 refused += [result for result in results if not result.ok]

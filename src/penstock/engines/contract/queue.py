@@ -116,7 +116,7 @@ class QueueContract(Protocol):
 
     def ack_all(self, queue: str, group: str, token: int, positions: list[int]) -> bool:
         """leased -> succeeded for a whole receive at once; False, with nothing changed, when part of it is no longer
-        leased."""
+        leased. The positions are all of the receive, each once."""
 
     def extend(self, queue: str, group: str, leases: Sequence[tuple[int, int]], seconds: float) -> list[int | None]:
         """leased -> leased, until at least `seconds` from now, for each (token, position), as far as its times allow; a
