@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from typer.testing import CliRunner
 
-from penstock import Ack, Nak, Outgoing, PenstockError, Reject, Reschedule, Store
+from penstock import Ack, Batch, Nak, Outgoing, PenstockError, Reject, Reschedule, Store
 from penstock.cli.program import app
 
 # What an interface shows of a delivery beside payload and attempt.
@@ -74,20 +74,22 @@ class WalkedInterface(Interface, Protocol):
 
 
 class PythonInterface:
-    """Through either client."""
+    """Through either client. The other interfaces name a batch: a `Batch` object stands for the name until a call opens
+    a batch."""
 
     forgets_ack_reasons = False
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        self._batches: dict[tuple[str, str], Batch] = {}
 
     def declare(self, queue: str, **policy: Any) -> None:
         self.store.queue(queue, **policy)
 
     def send(self, queue: str, payload: Any, **options: Any) -> str:
         batch = options.pop("batch", None)
-        place = self.store.queue(queue)
-        sent: str = refusing(lambda: (place.batch(batch) if batch else place).send(payload, **options))
+        place = self._batch(queue, batch) if batch else self.store.queue(queue)
+        sent: str = refusing(lambda: place.send(payload, **options))
         return sent
 
     def send_many(self, queue: str, items: Sequence[dict[str, Any]]) -> list[str]:
@@ -109,8 +111,14 @@ class PythonInterface:
         return ends
 
     def batch(self, queue: str, name: str, verb: str, payload: Any = None) -> None:
-        act = getattr(self.store.queue(queue).batch(name), verb)
-        refusing(lambda: act() if payload is None else act(payload))
+        if verb in ("open", "set_end", "set_abort"):
+            self._batches.pop((queue, name), None)
+        if verb != "open":
+            act = getattr(self._batch(queue, name), verb)
+            refusing(lambda: act() if payload is None else act(payload))
+
+    def _batch(self, queue: str, name: str) -> Batch:
+        return self._batches.setdefault((queue, name), self.store.queue(queue).batch(name))
 
     def redrive(self, queue: str) -> int:
         return self.store.queue(queue).redrive()

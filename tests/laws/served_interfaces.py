@@ -79,6 +79,8 @@ class HttpInterface:
             self.send(queue, payload, batch=name)
         elif verb.startswith("set_"):
             self._ask("PUT", path, {verb.removeprefix("set_"): {"payload": payload}})
+        elif verb == "open":
+            self._ask("PUT", path, {})
         else:
             self._ask("POST", f"{path}/{verb}")
 

@@ -34,9 +34,10 @@ CHOICES = {
     "headers": st.sampled_from([{}, {"trace": "a=b"}]),
     "created_by": st.just("the walk"),
 }
+ADDRESSES = {"address": st.sampled_from(["a", "b"])}
 # A send with one of these may be refused, or be the send of before.
 SINGLE = {
-    "address": st.sampled_from(["a", "b"]),
+    **ADDRESSES,
     "id": st.integers(1, 5).map(lambda number: f"00000000-0000-4000-8000-00000000000{number}"),
     "batch": BATCHES,
 }
@@ -165,6 +166,18 @@ class InterfaceMachine(RuleBasedStateMachine):
         self.sent += 1
         payload = self.sent if verb.startswith("set_") else None
         self._same(f"batch {verb}", lambda side: side.batch(self.queue, name, verb, payload))
+
+    @precondition(lambda self: not self.ordered)
+    @rule(name=BATCHES, options=options_of(CHOICES | ADDRESSES))
+    def open_batch(self, name: str, options: dict[str, Any]) -> None:
+        """A batch that has ended takes no more: the next one of its name is opened, by a new object in Python."""
+        item = self._item(options)
+
+        def send(side: WalkedInterface) -> list[str]:
+            side.batch(self.queue, name, "open")
+            return [side.send(self.queue, batch=name, **item)]
+
+        self._remember(self._answers(send), chosen=False)
 
     @rule(verb=st.sampled_from(["redrive", "redrive", "purge"]))
     def use_letters(self, verb: str) -> None:

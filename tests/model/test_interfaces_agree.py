@@ -46,3 +46,17 @@ def test_reasons_that_name_a_position_name_the_same_message(machine: type[Interf
     walk.receive(limit=2, group="default", lease=None)
     walk.settle(which=1, verb="nak", delay=7, reason=None)
     walk.teardown()
+
+
+def test_a_batch_that_has_ended_takes_no_more_until_the_next_one_is_opened(machine: type[InterfaceMachine]) -> None:
+    """A walk that failed: an empty batch ends when it is started."""
+    walk = machine()
+    walk.begin(max_retries=1, delivery="at_least_once", ordered=False, items=[{}])
+    walk.batch(name="nightly", verb="start")
+    walk.send(options={"batch": "nightly"})
+    assert len(walk.ids) == 1
+    walk.open_batch(name="nightly", options={})
+    walk.send(options={"batch": "nightly"})
+    assert len(walk.ids) == 3
+    walk.counts_agree()
+    walk.teardown()
