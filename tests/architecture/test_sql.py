@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engines.statements import Statements
+from penstock.engines.positional.dialect import engine_statements
 from tests.architecture.sources import PACKAGE, python_files, shown, sql_files, tree
 
 STATEMENT = re.compile(
@@ -109,7 +109,7 @@ RUNS = {"run", "run_many", "rows", "row", "value", "changes", "stream"}
 
 @pytest.mark.parametrize("engine", ["sqlite"])
 def test_an_engine_over_positions_has_every_statement_that_the_queue_runs(engine: str) -> None:
-    known = Statements(f"penstock.engines.{engine}", "statements").blocks
+    known = engine_statements(f"penstock.engines.{engine}", ()).blocks
     named = {
         argument.value
         for path in python_files("src/penstock/engines/positional")
@@ -123,7 +123,8 @@ def test_an_engine_over_positions_has_every_statement_that_the_queue_runs(engine
 
 
 def test_a_statement_of_the_queue_stands_in_the_file_of_a_module_that_runs_it() -> None:
-    engine, queue = PACKAGE / "engines" / "sqlite" / "statements", PACKAGE / "engines" / "positional"
+    queue = PACKAGE / "engines" / "positional"
+    engine = queue / "statements"
     own = {"connection", "doctor", "store"}
     wrong = []
     for path in sorted(engine.glob("*.sql")):

@@ -9,9 +9,9 @@ from typing import Any
 import apsw
 
 from penstock.engines.positional.database import Bindings, Tokens
-from penstock.engines.statements import Statements
+from penstock.engines.positional.dialect import engine_statements
 
-SQL = Statements("penstock.engines.sqlite", "statements")
+SQL = engine_statements("penstock.engines.sqlite", ())
 _TEXT = SQL.blocks
 
 
