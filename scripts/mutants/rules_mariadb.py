@@ -1,10 +1,10 @@
-"""Faults in the statements of MariaDB. Rules and the queue over positions are shared with SQLite."""
+"""Faults in statements that the engines over positions share, which the tests on MariaDB must catch as well."""
 
 from __future__ import annotations
 
 from scripts.mutants.rule import Rule
 
-PLACE = "mariadb"
+PLACE = "positional"
 
 
 def _conformance(*files: str) -> tuple[str, ...]:

@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.engines.positional.dialect import engine_statements
+from penstock.engines.mariadb import dialect as mariadb
+from penstock.engines.positional.dialect import engine_statements, in_dialect, render
+from penstock.engines.sqlite import dialect as sqlite
+from penstock.engines.statements import Statements
 from tests.architecture.sources import PACKAGE, python_files, shown, sql_files, tree
 
 STATEMENT = re.compile(
@@ -107,9 +110,12 @@ def test_a_statement_without_a_name_calls_a_function_that_is_described_and_is_us
 RUNS = {"run", "run_many", "rows", "row", "value", "changes", "stream"}
 
 
-@pytest.mark.parametrize("engine", ["sqlite"])
+OVER_POSITIONS = {"sqlite": sqlite.RULES, "mariadb": mariadb.RULES}
+
+
+@pytest.mark.parametrize("engine", OVER_POSITIONS)
 def test_an_engine_over_positions_has_every_statement_that_the_queue_runs(engine: str) -> None:
-    known = engine_statements(f"penstock.engines.{engine}", ()).blocks
+    known = engine_statements(f"penstock.engines.{engine}", OVER_POSITIONS[engine]).blocks
     named = {
         argument.value
         for path in python_files("src/penstock/engines/positional")
@@ -122,12 +128,46 @@ def test_an_engine_over_positions_has_every_statement_that_the_queue_runs(engine
     assert not named - set(known)
 
 
+def test_no_statement_is_written_twice() -> None:
+    """Neither in an engine's folder and in the shared one, nor in the folders of two engines."""
+    own = {engine: Statements(f"penstock.engines.{engine}", "statements").blocks for engine in OVER_POSITIONS}
+    shared = {engine: in_dialect(rules) for engine, rules in OVER_POSITIONS.items()}
+    for engine, blocks in own.items():
+        assert not [name for name in blocks if _words(blocks[name]) == _words(shared[engine].get(name, ""))]
+    for name in set(own["sqlite"]) & set(own["mariadb"]):
+        texts = own["sqlite"][name], own["mariadb"][name]
+        assert _words(render(texts[0], mariadb.RULES)) != _words(render(texts[1], mariadb.RULES)), name
+
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
+@pytest.mark.parametrize("engine", OVER_POSITIONS)
+def test_a_shared_statement_is_run_as_it_is_by_two_engines(engine: str) -> None:
+    own = Statements(f"penstock.engines.{engine}", "statements").blocks
+    shared = Statements("penstock.engines.positional", "statements").blocks
+    assert len(shared) > 250
+    assert not set(own) & set(shared), "with three engines, one of them may have its own text"
+
+
+@pytest.mark.parametrize("engine", OVER_POSITIONS)
+def test_each_rule_of_a_dialect_changes_a_statement_and_no_text_in_quotes(engine: str) -> None:
+    shared = Statements("penstock.engines.positional", "statements").blocks
+    for rule in OVER_POSITIONS[engine]:
+        changed = [text for text in shared.values() if render(text, [rule]) != text]
+        assert changed, f"{rule} changes nothing"
+    rendered = in_dialect(OVER_POSITIONS[engine])
+    for name, text in shared.items():
+        assert re.findall("'[^']*'", rendered[name]) == re.findall("'[^']*'", text), name
+
+
 def test_a_statement_of_the_queue_stands_in_the_file_of_a_module_that_runs_it() -> None:
     queue = PACKAGE / "engines" / "positional"
-    engine = queue / "statements"
-    own = {"connection", "doctor", "store"}
+    folders = [queue / "statements", *(PACKAGE / "engines" / engine / "statements" for engine in OVER_POSITIONS)]
+    own = {"connection", "doctor", "store", "arrivals", "cluster", "short_calls"}
     wrong = []
-    for path in sorted(engine.glob("*.sql")):
+    for path in sorted(path for folder in folders for path in folder.glob("*.sql")):
         code = "" if path.stem in own else (queue / f"{path.stem}.py").read_text(encoding="utf-8")
         for name, _ in _blocks(path):
             is_run = f'"{name}"' in code or _is_built(name, code) or f".{name}(" in code

@@ -10,12 +10,13 @@ from itertools import repeat
 from typing import Any
 
 from penstock.domain.errors import InvalidInput
+from penstock.engines.mariadb.dialect import RULES
 from penstock.engines.mariadb.link import Link, Results
 from penstock.engines.mariadb.literals import Block, Fragment
 from penstock.engines.positional.database import Bindings, ResultRow, Tokens
-from penstock.engines.statements import Statements
+from penstock.engines.positional.dialect import engine_statements
 
-SQL = Statements("penstock.engines.mariadb", "statements")
+SQL = engine_statements("penstock.engines.mariadb", RULES)
 _WRITES = {name: Block(text, locks=True) for name, text in SQL.blocks.items()}
 _READS = {name: Block(text, locks=False) for name, text in SQL.blocks.items()}
 # On a Galera cluster a lock is preceded by a change of the same row (docs/decisions/0310).

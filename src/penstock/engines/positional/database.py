@@ -5,8 +5,8 @@ become visible in the order of their numbers, so that a cursor which has passed 
 engine with one writer has that for free; others serialise the transactions that append.
 
 Statements are named. The queue knows only their names, their bindings (a tuple for `?`, a dictionary for `:name`) and
-the columns they return, in which numbers are integers. The engine has the text, in its own dialect, in `statements/`,
-one file for each module of this package (docs/decisions/0200)."""
+the columns they return, in which numbers are integers. Text that engines share is in `statements/` of this package
+(`dialect.py`), the rest in `statements/` of each engine, one file for each module of this package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,18 @@
-"""The statements that engines share, in the words of each database."""
+"""The statements that engines share, in the words of each database (docs/decisions/0355).
+
+They are written once, in `statements/` of this package, and say what no two databases spell alike in one way:
+
+- `"key"`: a name that is a reserved word somewhere;
+- `greatest(a, b)`, `least(a, b)` of two values, `iif(condition, a, b)`, `a div b` of integers, `json_extract(a, path)`;
+- `insert or ignore`, `insert or replace`, `on conflict (…) do update set a = excluded.a`;
+- `in (:values)`: a list of any length;
+- `for update`: the rows stay locked until the transaction ends;
+- `cross join`: read the left table first;
+- `/*! … */`: what only MariaDB and MySQL read, such as the index to use.
+
+An engine has a rule for each of these that its database spells otherwise. Rules replace words, as they know no grammar:
+a statement that differs in more is written twice, in the folders of the engines. Assignments of an `update` are in an
+order in which it does not matter whether they see those before them (they do on MariaDB)."""
 
 from __future__ import annotations
 

@@ -10,8 +10,9 @@ import apsw
 
 from penstock.engines.positional.database import Bindings, Tokens
 from penstock.engines.positional.dialect import engine_statements
+from penstock.engines.sqlite.dialect import RULES
 
-SQL = engine_statements("penstock.engines.sqlite", ())
+SQL = engine_statements("penstock.engines.sqlite", RULES)
 _TEXT = SQL.blocks
 
 

@@ -9,12 +9,3 @@ order by `key`;
 -- One entry. A writer locks the ledger first, because it expects what it reads here, also where there is no entry.
 select value from penstock_store where name = 'ledger' for update;
 select value from penstock_ledger where kind = :kind and `key` = :key;
-
--- name: put_ledger_entry
--- Insert or replace an entry.
-insert into penstock_ledger (kind, `key`, value) values (?, ?, ?)
-on duplicate key update value = values(value);
-
--- name: remove_ledger_entry
--- Delete an entry.
-delete from penstock_ledger where kind = ? and `key` = ?;

@@ -1,31 +1,7 @@
--- name: find_lane
--- The lane of a priority and a shard.
-select lane_id from penstock_lane where queue_id = :queue_id and priority = :priority and shard = :shard;
-
 -- name: make_lane
 -- Create a lane with its first message.
 insert into penstock_lane (queue_id, priority, shard) values (:queue_id, :priority, :shard);
 select last_insert_id();
-
--- name: append_message
--- (new) or held -> ready.
-insert into penstock_log (
-    position, lane_id, created_at, id, content_type, headers, expires_at, deadline_at, address, `key`, batch_id,
-    created_by, available_at, payload
-) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
-
--- name: mark_lane_checked
--- Mark the lane as having messages that need checks.
-update penstock_lane set careful = 1 where lane_id = :lane_id and careful = 0;
-
--- name: put_identity
--- Record a chosen id.
-insert into penstock_identity (queue_id, id, position) values (?, ?, ?)
-on duplicate key update position = values(position), held_id = null;
-
--- name: find_identities
--- Which of some ids were chosen.
-select id from penstock_identity force index (primary) where queue_id = :queue_id and id in (:values);
 
 -- name: find_made_ids
 -- Which of the positions that some ids contain have a message of the queue with an id that follows from its position.
@@ -33,14 +9,3 @@ select straight_join log.position, log.created_at
 from penstock_log as log force index (primary)
 join penstock_lane as lane using (lane_id)
 where log.position in (:values) and log.id is null and lane.queue_id = :queue_id;
-
--- name: find_identity
--- Where the message with a chosen id is.
-select position, held_id from penstock_identity where queue_id = :queue_id and id = :id;
-
--- name: find_made_id
--- The message at the position that an id contains, if it belongs to the queue.
-select log.created_at
-from penstock_log as log
-join penstock_lane as lane using (lane_id)
-where log.position = :position and log.id is null and lane.queue_id = :queue_id;

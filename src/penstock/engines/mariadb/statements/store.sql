@@ -1,12 +1,3 @@
--- name: fact
--- One fact about the store.
-select value from penstock_store where name = :name;
-
--- name: set_fact
--- Set one fact about the store.
-insert into penstock_store (name, value) values (:name, :value)
-on duplicate key update value = values(value);
-
 -- name: last_position
 -- The last position given out to a queue, or to any.
 select coalesce(max(last_position), 0) from penstock_queue where :queue_id is null or queue_id = :queue_id;

@@ -4,7 +4,8 @@ select batch_id, queue_id, name, state, total, cancelled, end_message, abort_mes
 from penstock_batch
 where queue_id = :queue_id and name = :name
 order by batch_id desc
-limit 1;
+limit 1
+for update;
 
 -- name: next_batch
 -- The first batch of a name after a number.
@@ -12,13 +13,15 @@ select batch_id, queue_id, name, state, total, cancelled, end_message, abort_mes
 from penstock_batch
 where queue_id = :queue_id and name = :name and batch_id > :after
 order by batch_id
-limit 1;
+limit 1
+for update;
 
 -- name: find_batch
 -- One batch by number.
 select batch_id, queue_id, name, state, total, cancelled, end_message, abort_message
 from penstock_batch
-where batch_id = :batch_id;
+where batch_id = :batch_id
+for update;
 
 -- name: all_batches
 -- The batches of a queue, newest first.
@@ -26,12 +29,6 @@ select batch_id, queue_id, name, state, total, cancelled, end_message, abort_mes
 from penstock_batch
 where queue_id = :queue_id
 order by batch_id desc;
-
--- name: make_batch
--- Create an open batch. Its number is greater than every number used before, even of batches that were removed.
-insert into penstock_batch (batch_id, queue_id, name, state, created_at)
-select max(coalesce(max(batch_id), 0), :after) + 1, :queue_id, :name, 'open', :now from penstock_batch
-returning batch_id, queue_id, name, state, total, cancelled, end_message, abort_message;
 
 -- name: set_batch_state
 -- open -> running or cancelling, and their successors.
@@ -44,7 +41,7 @@ select (select count(*) from penstock_member where batch_id = :batch_id)
 
 -- name: add_batch_queue
 -- Record that the batch has members in another queue than its own.
-insert into penstock_batch_queue (batch_id, queue_id) values (:batch_id, :queue_id) on conflict do nothing;
+insert or ignore into penstock_batch_queue (batch_id, queue_id) values (:batch_id, :queue_id);
 
 -- name: batch_queues
 -- The queue of a batch and the other queues in which it has members.
@@ -52,7 +49,8 @@ select queue_id, name, policy, held, trimmed_position, created_at, primary_group
 from penstock_queue
 where queue_id = :queue_id
     or queue_id in (select other.queue_id from penstock_batch_queue as other where other.batch_id = :batch_id)
-order by queue_id;
+order by queue_id
+for update;
 
 -- name: is_message_cancelled
 -- Whether the batch of a message was cancelled. A redriven message is no longer a member.

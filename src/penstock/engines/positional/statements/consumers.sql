@@ -8,12 +8,6 @@ on conflict (group_id, name) do update
 set heartbeat_at = excluded.heartbeat_at, heartbeat_seconds = excluded.heartbeat_seconds,
     max_missed_heartbeats = excluded.max_missed_heartbeats, heartbeats_per_sweep = excluded.heartbeats_per_sweep;
 
--- name: record_heartbeat
--- Record a heartbeat; return whether it is this consumer's turn to remove others that missed theirs.
-update penstock_consumer set heartbeat_at = :now, heartbeats = heartbeats + 1
-where group_id = :group_id and name = :name
-returning heartbeats % heartbeats_per_sweep = 0;
-
 -- name: deregister_consumer
 -- Remove the consumer.
 delete from penstock_consumer where group_id = :group_id and name = :name;

@@ -6,9 +6,9 @@ select
     reader.undone_expired, reader.undone_cancelled,
     reader.failed_attempts,
     (
-        select coalesce(sum(lane.sent - coalesce(cursor.passed, lane.trimmed)), 0)
+        select coalesce(sum(lane.sent - coalesce("cursor".passed, lane.trimmed)), 0)
         from penstock_lane_end as lane
-        left join penstock_cursor as cursor on cursor.group_id = reader.group_id and cursor.lane_id = lane.lane_id
+        left join penstock_cursor as "cursor" on "cursor".group_id = reader.group_id and "cursor".lane_id = lane.lane_id
         where lane.queue_id = reader.queue_id and lane.priority >= 0
     ),
     (select count(*) from penstock_skip as skip where skip.group_id = reader.group_id),
@@ -29,32 +29,32 @@ where reader.group_id = :group_id;
 select min(ready_at) from (
     select coalesce(log.available_at, log.created_at) as ready_at
     from (
-        select min(max(run.first_position, coalesce(cursor.position, :trimmed_position) + 1)) as position
+        select min(greatest(run.first_position, coalesce("cursor".position, :trimmed_position) + 1)) as position
         from penstock_lane as lane
-        left join penstock_cursor as cursor on cursor.group_id = :group_id and cursor.lane_id = lane.lane_id
+        left join penstock_cursor as "cursor" on "cursor".group_id = :group_id and "cursor".lane_id = lane.lane_id
         join penstock_run as run
             on run.lane_id = lane.lane_id and run.last_position = (
                 select min(next.last_position) from penstock_run as next
                 where next.lane_id = lane.lane_id
-                    and next.last_position > coalesce(cursor.position, :trimmed_position)
+                    and next.last_position > coalesce("cursor".position, :trimmed_position)
             )
         where lane.queue_id = :queue_id and lane.priority >= 0
     ) as unread
     join penstock_log as log using (position)
     union all
     select min(until_at) from penstock_tracked where group_id = :group_id and state = 'ready'
-);
+) as waiting;
 
 -- name: first_unread
 -- The position of the first message that the group has not read; null when there is none.
-select min(max(run.first_position, coalesce(cursor.position, :trimmed_position) + 1))
+select min(greatest(run.first_position, coalesce("cursor".position, :trimmed_position) + 1))
 from penstock_lane as lane
-left join penstock_cursor as cursor on cursor.group_id = :group_id and cursor.lane_id = lane.lane_id
+left join penstock_cursor as "cursor" on "cursor".group_id = :group_id and "cursor".lane_id = lane.lane_id
 join penstock_run as run
     on run.lane_id = lane.lane_id and run.last_position = (
         select min(next.last_position) from penstock_run as next
         where next.lane_id = lane.lane_id
-            and next.last_position > coalesce(cursor.position, :trimmed_position)
+            and next.last_position > coalesce("cursor".position, :trimmed_position)
     )
 where lane.queue_id = :queue_id and lane.priority >= 0;
 
@@ -73,7 +73,7 @@ select
 
 -- name: count_sent
 -- Number of messages of the queue after a position, for a stream.
-select coalesce(sum(run.last_position - max(run.first_position, :after + 1) + 1), 0)
+select coalesce(sum(run.last_position - greatest(run.first_position, :after + 1) + 1), 0)
 from penstock_lane as lane
 join penstock_run as run using (lane_id)
 where lane.queue_id = :queue_id and lane.priority >= 0 and run.last_position > :after;

@@ -1,17 +1,10 @@
 -- name: group_lanes
 -- All readable lanes, with the group's cursor in each.
 select lane.lane_id, lane.trimmed,
-    coalesce(cursor.position, :trimmed_position), coalesce(cursor.passed, lane.trimmed)
+    coalesce("cursor".position, :trimmed_position), coalesce("cursor".passed, lane.trimmed)
 from penstock_lane as lane
-left join penstock_cursor as cursor on cursor.group_id = :group_id and cursor.lane_id = lane.lane_id
+left join penstock_cursor as "cursor" on "cursor".group_id = :group_id and "cursor".lane_id = lane.lane_id
 where lane.queue_id = :queue_id and lane.priority >= 0;
-
--- name: created_at
--- When the next message that was never held was sent: these are ordered by time, except for clock jumps.
-select created_at from penstock_log
-where position >= :position and available_at is null
-order by position
-limit 1;
 
 -- name: terminal_entries
 -- Entries by which messages between two positions ended in the group or became live again, in order.
@@ -23,7 +16,7 @@ order by entry_id;
 
 -- name: lane_runs
 -- Runs of a lane between two positions.
-select max(first_position, :after + 1), min(last_position, :upto)
+select greatest(first_position, :after + 1), least(last_position, :upto)
 from penstock_run
 where lane_id = :lane_id and last_position > :after and first_position <= :upto
     and last_position <= (
@@ -34,13 +27,13 @@ where lane_id = :lane_id and last_position > :after and first_position <= :upto
 -- name: uncount_outcomes
 -- Subtract messages that are live again; the totals of endings keep them.
 update penstock_group
-set succeeded = max(0, succeeded - :succeeded), undone_succeeded = undone_succeeded + min(succeeded, :succeeded),
-    rejected = max(0, rejected - :rejected), undone_rejected = undone_rejected + min(rejected, :rejected),
-    failed = max(0, failed - :failed), undone_failed = undone_failed + min(failed, :failed),
-    lease_expired = max(0, lease_expired - :lease_expired),
-    undone_lease_expired = undone_lease_expired + min(lease_expired, :lease_expired),
-    expired = max(0, expired - :expired), undone_expired = undone_expired + min(expired, :expired),
-    cancelled = max(0, cancelled - :cancelled), undone_cancelled = undone_cancelled + min(cancelled, :cancelled)
+set undone_succeeded = undone_succeeded + least(succeeded, :succeeded), succeeded = greatest(0, succeeded - :succeeded),
+    undone_rejected = undone_rejected + least(rejected, :rejected), rejected = greatest(0, rejected - :rejected),
+    undone_failed = undone_failed + least(failed, :failed), failed = greatest(0, failed - :failed),
+    undone_lease_expired = undone_lease_expired + least(lease_expired, :lease_expired),
+    lease_expired = greatest(0, lease_expired - :lease_expired),
+    undone_expired = undone_expired + least(expired, :expired), expired = greatest(0, expired - :expired),
+    undone_cancelled = undone_cancelled + least(cancelled, :cancelled), cancelled = greatest(0, cancelled - :cancelled)
 where group_id = :group_id;
 
 -- name: remove_dead_letters
@@ -69,5 +62,4 @@ where log.position between :first and :last and (log.address is not null or log.
 -- Remove skips that the cursor of a lane has passed. Positions in between may belong to other lanes.
 delete from penstock_skip
 where group_id = :group_id and position between :first and :last
-    and (select log.lane_id from penstock_log as log where log.position = penstock_skip.position) = :lane_id
-returning position;
+    and (select log.lane_id from penstock_log as log where log.position = penstock_skip.position) = :lane_id;

@@ -1,14 +1,3 @@
--- name: dead_letters
--- Dead letters of a group before a place, newest first, by an index that reads only what is returned.
-select dead.position, dead.outcome, dead.reason, dead.attempts, dead.died_at, log.created_at, log.id, log.content_type,
-    log.headers, log.payload
-from penstock_dead_letter as dead indexed by penstock_dead_letter_died_at
-cross join penstock_log as log using (position)
-where dead.group_id = :group_id and (dead.died_at, dead.position) < (:before_at, :before_position)
-    and (:outcome is null or dead.outcome = :outcome)
-order by dead.died_at desc, dead.position desc
-limit :limit;
-
 -- name: oldest_dead_letters
 -- Positions of a group's dead letters, oldest first.
 select position

@@ -14,8 +14,8 @@ select queue.queue_id, queue.name, queue.policy, queue.held, queue.trimmed_posit
         where tracked.group_id = reader.group_id and tracked.state = 'held' and tracked.until_at <= ?3
     ),
     exists (
-        select 1 from penstock_cursor as cursor
-        where cursor.group_id = reader.group_id and cursor.lease_ends_at <= ?3
+        select 1 from penstock_cursor as "cursor"
+        where "cursor".group_id = reader.group_id and "cursor".lease_ends_at <= ?3
     )
     or exists (
         select 1 from penstock_tracked as tracked
@@ -40,90 +40,31 @@ where queue.name = ?1;
 
 -- name: unread_lanes
 -- Lanes with messages that the group has not read, best priority first, with the next run of each and its latest token.
-select lane.lane_id, lane.priority, lane.shard, lane.careful,
+select /*! straight_join */ lane.lane_id, lane.priority, lane.shard, lane.careful,
     (select max(last.last_position) from penstock_run as last where last.lane_id = lane.lane_id),
-    coalesce(cursor.position, ?3), coalesce(cursor.passed, lane.trimmed),
-    max(next.first_position, coalesce(cursor.position, ?3) + 1), next.last_position, coalesce(cursor.token, 0)
+    coalesce("cursor".position, ?3), coalesce("cursor".passed, lane.trimmed),
+    greatest(next.first_position, coalesce("cursor".position, ?3) + 1), next.last_position, coalesce("cursor".token, 0)
 from penstock_lane as lane
-left join penstock_cursor as cursor on cursor.group_id = ?2 and cursor.lane_id = lane.lane_id
+left join penstock_cursor as "cursor" on "cursor".group_id = ?2 and "cursor".lane_id = lane.lane_id
 cross join penstock_run as next
     on next.lane_id = lane.lane_id
     and next.last_position = (
         select min(unread.last_position) from penstock_run as unread
-        where unread.lane_id = lane.lane_id and unread.last_position > coalesce(cursor.position, ?3)
+        where unread.lane_id = lane.lane_id and unread.last_position > coalesce("cursor".position, ?3)
     )
 where lane.queue_id = ?1 and lane.priority >= 0
 order by lane.priority, lane.shard;
 
 -- name: read_run
 -- Messages of one run, as rows of a receipt.
-select position, created_at, id, content_type, headers, expires_at, deadline_at, address, key, null, created_by,
+select position, created_at, id, content_type, headers, expires_at, deadline_at, address, "key", null, created_by,
     payload, ?, 1, ?
 from penstock_log
 where position between ? and ?;
 
--- name: read_lane
--- Messages of a lane after a position, over several runs.
-select log.position, log.created_at, log.id, log.content_type, log.headers, log.expires_at, log.deadline_at,
-    log.address, log.key, null, log.created_by, log.payload, :priority, 1, :ends_at
-from penstock_run as run
-cross join penstock_log as log on log.position between max(run.first_position, :after + 1) and run.last_position
-where run.lane_id = :lane_id and run.last_position > :after
-order by run.last_position, log.position
-limit :limit;
-
--- name: read_lane_checked
--- The same, without messages that expired, passed their deadline, belong to a cancelled batch, or have ended.
-select log.position, log.created_at, log.id, log.content_type, log.headers, log.expires_at, log.deadline_at,
-    log.address, log.key, batch.name, log.created_by, log.payload, :priority, 1,
-    min(
-        :ends_at,
-        coalesce(log.expires_at, :ends_at),
-        case when log.deadline_at > :now then log.deadline_at else :ends_at end
-    )
-from penstock_run as run
-cross join penstock_log as log on log.position between max(run.first_position, :after + 1) and run.last_position
-left join penstock_batch as batch on batch.batch_id = log.batch_id
-where run.lane_id = :lane_id and run.last_position > :after
-    and (log.expires_at is null or log.expires_at > :now)
-    and (not :at_most_once or log.deadline_at is null or log.deadline_at > :now)
-    and (batch.state is null or batch.state not in ('cancelling', 'cancelled'))
-    and not exists (
-        select 1 from penstock_skip as skip where skip.group_id = :group_id and skip.position = log.position
-    )
-order by run.last_position, log.position
-limit :limit;
-
--- name: ended_unread
--- Messages of a lane between two positions that expired or were cancelled, but have not ended in the group yet.
-select log.position,
-    case
-        when log.expires_at <= :now then 'expire'
-        when :at_most_once and log.deadline_at <= :now then 'deadline'
-        else 'batch_cancel'
-    end
-from penstock_run as run
-cross join penstock_log as log
-    on log.position between max(run.first_position, :after + 1) and min(run.last_position, :upto)
-left join penstock_batch as batch on batch.batch_id = log.batch_id
-where run.lane_id = :lane_id and run.last_position > :after
-    and run.last_position <= (
-        select coalesce(min(beyond.last_position), :upto) from penstock_run as beyond
-        where beyond.lane_id = :lane_id and beyond.last_position >= :upto
-    )
-    and (
-        log.expires_at <= :now
-        or (:at_most_once and log.deadline_at <= :now)
-        or batch.state in ('cancelling', 'cancelled')
-    )
-    and not exists (
-        select 1 from penstock_skip as skip where skip.group_id = :group_id and skip.position = log.position
-    )
-order by log.position;
-
 -- name: count_lane_messages
 -- Number of messages of the lane between two positions. Later runs are not read: there may be millions.
-select coalesce(sum(max(0, min(last_position, :upto) - max(first_position, :after + 1) + 1)), 0)
+select coalesce(sum(greatest(0, least(last_position, :upto) - greatest(first_position, :after + 1) + 1)), 0)
 from penstock_run
 where lane_id = :lane_id and last_position > :after
     and last_position <= (
@@ -140,8 +81,8 @@ on conflict (group_id, lane_id) do update set position = excluded.position, pass
 -- Move the group's cursor past messages that were leased.
 insert into penstock_cursor (group_id, lane_id, position, passed, lease_ends_at, token) values (?, ?, ?, ?, ?, ?)
 on conflict (group_id, lane_id) do update
-set position = excluded.position, passed = excluded.passed, token = max(token, excluded.token),
-    lease_ends_at = min(coalesce(lease_ends_at, excluded.lease_ends_at), excluded.lease_ends_at);
+set position = excluded.position, passed = excluded.passed, token = greatest(token, excluded.token),
+    lease_ends_at = least(coalesce(lease_ends_at, excluded.lease_ends_at), excluded.lease_ends_at);
 
 -- name: ready_tracked
 -- Retries that are ready, best priority first.
@@ -154,7 +95,7 @@ limit :limit;
 -- name: read_tracked
 -- One retry, as a row of a receipt.
 select log.position, log.created_at, log.id, log.content_type, log.headers, tracked.expires_at, tracked.deadline_at,
-    log.address, log.key, batch.name, log.created_by, log.payload, tracked.priority, tracked.attempt + 1, :ends_at
+    log.address, log."key", batch.name, log.created_by, log.payload, tracked.priority, tracked.attempt + 1, :ends_at
 from penstock_tracked as tracked
 join penstock_log as log using (position)
 left join penstock_batch as batch on batch.batch_id = log.batch_id

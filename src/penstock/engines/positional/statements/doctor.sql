@@ -19,19 +19,15 @@ join penstock_queue as queue using (queue_id)
 where held.waiting = 0 and held.available_at < :now - 60000000
 group by queue.name;
 
--- name: paused_queues
--- Queues that are paused.
-select name from penstock_queue where json_extract(policy, '$.paused');
-
 -- name: silent_groups
 -- Groups with unread messages that were not used for an hour.
 select distinct queue.name, reader.name
 from penstock_group as reader
 join penstock_queue as queue using (queue_id)
 join penstock_lane_end as lane using (queue_id)
-left join penstock_cursor as cursor on cursor.group_id = reader.group_id and cursor.lane_id = lane.lane_id
+left join penstock_cursor as "cursor" on "cursor".group_id = reader.group_id and "cursor".lane_id = lane.lane_id
 where reader.used_at < :now - 3600000000 and lane.priority >= 0
-    and lane.last_position > coalesce(cursor.position, queue.trimmed_position);
+    and lane.last_position > coalesce("cursor".position, queue.trimmed_position);
 
 -- name: carried_groups
 -- Idle groups that lost messages to trimming in the last week.
@@ -50,7 +46,3 @@ select queue.name, batch.name
 from penstock_batch as batch
 join penstock_queue as queue using (queue_id)
 where batch.state = 'open' and batch.created_at < :now - 86400000000;
-
--- name: journal_mode
--- The journal mode in force.
-pragma journal_mode;

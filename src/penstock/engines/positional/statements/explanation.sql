@@ -1,9 +1,9 @@
 -- name: cursor_of
 -- The group's cursor in the lane of a message, and whether groups read that lane.
-select coalesce(cursor.position, :trimmed_position), lane.priority, lane.shard
+select coalesce("cursor".position, :trimmed_position), lane.priority, lane.shard
 from penstock_log as log
 join penstock_lane as lane using (lane_id)
-left join penstock_cursor as cursor on cursor.group_id = :group_id and cursor.lane_id = log.lane_id
+left join penstock_cursor as "cursor" on "cursor".group_id = :group_id and "cursor".lane_id = log.lane_id
 where log.position = :position;
 
 -- name: lease_holder

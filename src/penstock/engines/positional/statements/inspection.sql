@@ -1,7 +1,7 @@
 -- name: message_at
 -- One message of the log.
 select log.position, lane.priority, log.created_at, log.id, log.content_type, log.headers, log.expires_at,
-    log.deadline_at, log.address, log.key, batch.name, log.created_by, log.available_at, log.payload
+    log.deadline_at, log.address, log."key", batch.name, log.created_by, log.available_at, log.payload
 from penstock_log as log
 join penstock_lane as lane using (lane_id)
 left join penstock_batch as batch on batch.batch_id = log.batch_id
@@ -10,15 +10,16 @@ where log.position = :position;
 -- name: held_message
 -- One held message.
 select null, held.priority, held.created_at, held.id, held.content_type, held.headers, held.expires_at,
-    held.deadline_at, held.address, held.key, batch.name, held.created_by, held.available_at, held.payload
+    held.deadline_at, held.address, held."key", batch.name, held.created_by, held.available_at, held.payload
 from penstock_held as held
 left join penstock_batch as batch on batch.batch_id = held.batch_id
 where held.held_id = :held_id;
 
 -- name: messages_between
 -- Messages between two positions, in order.
-select log.position, lane.priority, log.created_at, log.id, log.content_type, log.headers, log.expires_at,
-    log.deadline_at, log.address, log.key, batch.name, log.created_by, log.available_at, log.payload
+select /*! straight_join */
+    log.position, lane.priority, log.created_at, log.id, log.content_type, log.headers, log.expires_at,
+    log.deadline_at, log.address, log."key", batch.name, log.created_by, log.available_at, log.payload
 from penstock_log as log
 cross join penstock_lane as lane using (lane_id)
 left join penstock_batch as batch on batch.batch_id = log.batch_id
@@ -45,22 +46,6 @@ where lease.group_id = :group_id and lease.ends_at <= :now and (log.expires_at i
 order by lane.priority, log.position
 limit :limit;
 
--- name: peek_lane
--- Unread messages of a lane.
-select log.position, :priority
-from penstock_run as run
-cross join penstock_log as log on log.position between max(run.first_position, :after + 1) and run.last_position
-left join penstock_batch as batch on batch.batch_id = log.batch_id
-where run.lane_id = :lane_id and run.last_position > :after
-    and (log.expires_at is null or log.expires_at > :now)
-    and (not :at_most_once or log.deadline_at is null or log.deadline_at > :now)
-    and (batch.state is null or batch.state not in ('cancelling', 'cancelled'))
-    and not exists (
-        select 1 from penstock_skip as skip where skip.group_id = :group_id and skip.position = log.position
-    )
-order by run.last_position, log.position
-limit :limit;
-
 -- name: busy_shards
 -- Blocked shards of an ordered queue, and from which position on: from the start while a message is in flight, else
 -- after a message that waits for a retry.
@@ -72,7 +57,7 @@ select shard, min(position) from (
     select lane.shard, case when tracked.state = 'leased' then 0 else tracked.position end
     from penstock_tracked as tracked join penstock_lane as lane using (lane_id)
     where tracked.group_id = :group_id and tracked.state in ('leased', 'held') and tracked.until_at > :now
-)
+) as found
 group by shard;
 
 -- name: shard_at
@@ -90,7 +75,7 @@ select min(at) from (
     union all
     select min(lease_ends_at) from penstock_cursor
     where group_id = :group_id and exists (select 1 from penstock_lease where group_id = :group_id)
-);
+) as found;
 
 -- name: any_ready
 -- Whether the group could receive a message, in a queue that is not ordered.
@@ -98,9 +83,9 @@ select exists (select 1 from penstock_tracked where group_id = :group_id and sta
     or exists (
         select 1
         from penstock_lane_end as lane
-        left join penstock_cursor as cursor on cursor.group_id = :group_id and cursor.lane_id = lane.lane_id
+        left join penstock_cursor as "cursor" on "cursor".group_id = :group_id and "cursor".lane_id = lane.lane_id
         where lane.queue_id = :queue_id and lane.priority >= 0
-            and lane.last_position > coalesce(cursor.position, :trimmed_position)
+            and lane.last_position > coalesce("cursor".position, :trimmed_position)
     );
 
 -- name: any_ready_in_order
@@ -119,9 +104,9 @@ select exists (
     or exists (
         select 1
         from penstock_lane_end as lane
-        left join penstock_cursor as cursor on cursor.group_id = :group_id and cursor.lane_id = lane.lane_id
+        left join penstock_cursor as "cursor" on "cursor".group_id = :group_id and "cursor".lane_id = lane.lane_id
         where lane.queue_id = :queue_id and lane.priority >= 0
-            and lane.last_position > coalesce(cursor.position, :trimmed_position)
+            and lane.last_position > coalesce("cursor".position, :trimmed_position)
             and lane.shard not in (select shard from blocked)
     );
 
@@ -143,7 +128,7 @@ where log.position = :position;
 
 -- name: archive_edge
 -- The last position of the queue that can have ended in the group.
-select max(
+select greatest(
     coalesce((select max(position) from penstock_cursor where group_id = :group_id), 0),
     coalesce((select max(position) from penstock_skip where group_id = :group_id), 0),
     coalesce((select max(last_position) from penstock_lane_end where queue_id = :queue_id and priority < 0), 0)
@@ -168,7 +153,7 @@ limit :limit;
 -- name: read_lanes
 -- All lanes of a queue, and the position up to which their messages may have ended in the group.
 select lane.lane_id,
-    case when lane.priority < 0 then :before - 1 else min(:before - 1, coalesce(cursor.position, :trimmed_position)) end
+    case when lane.priority < 0 then :before - 1 else least(:before - 1, coalesce("cursor".position, :trimmed_position)) end
 from penstock_lane as lane
-left join penstock_cursor as cursor on cursor.group_id = :group_id and cursor.lane_id = lane.lane_id
+left join penstock_cursor as "cursor" on "cursor".group_id = :group_id and "cursor".lane_id = lane.lane_id
 where lane.queue_id = :queue_id;

@@ -19,11 +19,6 @@ select position, lane_id, priority, state, attempt, until_at, expires_at, deadli
 from penstock_tracked
 where group_id = :group_id and position = :position;
 
--- name: remove_tracked
--- Stop tracking a message.
-delete from penstock_tracked where group_id = :group_id and position = :position
-returning attempt;
-
 -- name: skip
 -- Make the group's cursor skip the message.
 insert into penstock_skip (group_id, position) values (:group_id, :position);
@@ -77,7 +72,7 @@ select state in ('cancelling', 'cancelled') from penstock_batch where batch_id =
 select log.position, log.created_at, log.id, lease.token, lease.consumer, 1, lease.ends_at
 from penstock_lease as lease
 join penstock_log as log
-    on log.position between max(lease.first_position, :after + 1) and lease.last_position
+    on log.position between greatest(lease.first_position, :after + 1) and lease.last_position
 where lease.group_id = :group_id and lease.ends_at > :now and lease.last_position > :after
     and (:consumer is null or lease.consumer = :consumer)
 union all
@@ -109,7 +104,7 @@ where tracked.group_id = :group_id and tracked.position = :position and tracked.
 
 -- name: reached_position
 -- The last position that a group has read or was moved to, over all lanes.
-select max(
+select greatest(
     coalesce((select max(position) from penstock_cursor where group_id = :group_id), 0),
     coalesce((select stream_position from penstock_group where group_id = :group_id), 0)
 );

@@ -2,15 +2,10 @@
 -- The lane of a priority and a shard.
 select lane_id from penstock_lane where queue_id = :queue_id and priority = :priority and shard = :shard;
 
--- name: make_lane
--- Create a lane with its first message.
-insert into penstock_lane (queue_id, priority, shard) values (:queue_id, :priority, :shard)
-returning lane_id;
-
 -- name: append_message
 -- (new) or held -> ready.
 insert into penstock_log (
-    position, lane_id, created_at, id, content_type, headers, expires_at, deadline_at, address, key, batch_id,
+    position, lane_id, created_at, id, content_type, headers, expires_at, deadline_at, address, "key", batch_id,
     created_by, available_at, payload
 ) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
@@ -25,15 +20,7 @@ on conflict (queue_id, id) do update set position = excluded.position, held_id =
 
 -- name: find_identities
 -- Which of some ids were chosen.
-select id from penstock_identity where queue_id = :queue_id and id in (select value from carray(:values));
-
--- name: find_made_ids
--- Which of the positions that some ids contain have a message of the queue with an id that follows from its position.
-select log.position, log.created_at
-from carray(:values) as wanted
-cross join penstock_log as log on log.position = wanted.value
-join penstock_lane as lane using (lane_id)
-where log.id is null and lane.queue_id = :queue_id;
+select id from penstock_identity /*! force index (primary) */ where queue_id = :queue_id and id in (:values);
 
 -- name: find_identity
 -- Where the message with a chosen id is.

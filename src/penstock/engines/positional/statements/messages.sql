@@ -7,22 +7,18 @@ select queue.queue_id, queue.name, queue.policy, queue.held, queue.trimmed_posit
         where lane.queue_id = queue.queue_id and lane.priority = 0 and lane.shard = 0
     )
 from penstock_queue as queue
-where queue.name = ?;
+where queue.name = ?
+for update;
 
 -- name: append_plain
 -- (new) -> ready for a plain message, perhaps with an expiry.
 insert into penstock_log (position, lane_id, created_at, content_type, expires_at, payload) values (?, ?, ?, ?, ?, ?);
 
--- name: append_payloads
--- The same for messages that differ only in their payload. Rows of an array are numbered from 1.
-insert into penstock_log (position, lane_id, created_at, content_type, expires_at, payload)
-select ?1 + rowid, ?2, ?3, ?4, ?5, value from carray(?6);
-
 -- name: hold_message
 -- (new) -> held.
 insert into penstock_held (
     queue_id, priority, shard, available_at, waiting, id, created_at, content_type, headers, expires_at, deadline_at,
-    address, key, batch_id, created_by, payload
+    address, "key", batch_id, created_by, payload
 ) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: last_held
@@ -32,7 +28,7 @@ select coalesce(max(held_id), 0) from penstock_held;
 -- name: identify_held
 -- Record the ids of the queue's messages that are held since.
 insert into penstock_identity (queue_id, id, held_id)
-select queue_id, id, held_id from penstock_held where held_id > :after and queue_id = :queue_id
+select queue_id, id, held_id from penstock_held /*! force index (primary) */ where held_id > :after and queue_id = :queue_id
 on conflict (queue_id, id) do update set position = null, held_id = excluded.held_id;
 
 -- name: join_batch

@@ -7,11 +7,6 @@ update penstock_batch set cancelled = cancelled + :count where batch_id = :batch
 select exists (select 1 from penstock_member where batch_id = :batch_id)
     or exists (select 1 from penstock_held where batch_id = :batch_id);
 
--- name: leave_batch
--- Remove the members of a range from their batches.
-delete from penstock_member where position between :first and :last
-returning batch_id;
-
 -- name: count_succeeded
 -- Count messages that ended succeeded.
 update penstock_group set succeeded = succeeded + :count where group_id = :group_id;

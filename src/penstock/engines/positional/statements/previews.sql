@@ -11,13 +11,13 @@ select (
         select count(*) from penstock_tracked
         where group_id = :group_id and position > :after and position <= :upto and lane_id = :lane_id
     ) + (
-        select coalesce(sum(min(last_position, :upto) - max(first_position, :after + 1) + 1), 0) from penstock_lease
+        select coalesce(sum(least(last_position, :upto) - greatest(first_position, :after + 1) + 1), 0) from penstock_lease
         where group_id = :group_id and last_position > :after and first_position <= :upto and lane_id = :lane_id
     );
 
 -- name: count_readable
 -- Number of messages of a queue that can be received, and the same with those that ended while held.
-select coalesce(sum(sent - trimmed) filter (where priority >= 0), 0), coalesce(sum(sent - trimmed), 0)
+select coalesce(sum(iif(priority >= 0, sent - trimmed, 0)), 0), coalesce(sum(sent - trimmed), 0)
 from penstock_lane_end
 where queue_id = :queue_id;
 

@@ -15,14 +15,8 @@ order by held_id;
 
 -- name: make_available
 -- Members become available when the batch starts.
-update penstock_held set available_at = max(:now, created_at + 1)
+update penstock_held set available_at = greatest(:now, created_at + 1)
 where batch_id = :batch_id and queue_id = :queue_id and available_at <= :now;
-
--- name: take_held
--- Remove and return held messages.
-delete from penstock_held where held_id in (select value from carray(:values))
-returning held_id, priority, shard, id, created_at, content_type, headers, expires_at, deadline_at, address, key, batch_id,
-    created_by, available_at, payload;
 
 -- name: place_address
 -- Record the position of the address's message.

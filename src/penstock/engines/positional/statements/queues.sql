@@ -2,13 +2,15 @@
 -- One queue by number.
 select queue_id, name, policy, held, trimmed_position, created_at, primary_group_id
 from penstock_queue
-where queue_id = :queue_id;
+where queue_id = :queue_id
+for update;
 
 -- name: find_queue
 -- One queue by name.
 select queue_id, name, policy, held, trimmed_position, created_at, primary_group_id
 from penstock_queue
-where name = ?;
+where name = ?
+for update;
 
 -- name: find_reader
 -- A queue and one of its groups: the named one, else the primary one.
@@ -34,12 +36,13 @@ order by name;
 
 -- name: make_queue
 -- Create a queue.
-insert into penstock_queue (name, policy, created_at) values (:name, :policy, :now);
+insert into penstock_queue (name, policy, created_at) values (:name, :policy, :now)
+/*! on duplicate key update name = name */;
 
 -- name: set_policy
 -- Set the policy; it applies from the next operation on.
 update penstock_queue
-set policy = :policy, primary_group_id = (
+set policy = :policy, /*! revision = revision + 1, */ primary_group_id = (
     select group_id from penstock_group where queue_id = :queue_id and name = :primary_group
 )
 where queue_id = :queue_id;
@@ -61,29 +64,9 @@ from penstock_group
 where queue_id = :queue_id
 order by name;
 
--- name: make_group
--- Create a group.
-insert into penstock_group (queue_id, name, used_at) values (:queue_id, :name, :now)
-returning group_id, queue_id, name, stream_position, used_at, stream_table;
-
--- name: count_withdrawn
--- Count messages that ended while held before the group existed, as for every group.
-update penstock_group
-set expired = coalesce(ended.expired, 0), cancelled = coalesce(ended.cancelled, 0)
-from (
-    select
-        sum(audit.state = 'expired') as expired,
-        sum(audit.state = 'cancelled') as cancelled
-    from penstock_lane as lane
-    join penstock_run as run using (lane_id)
-    join penstock_audit as audit on audit.last_position between run.first_position and run.last_position
-    where lane.queue_id = :queue_id and lane.priority < 0 and audit.group_id is null
-) as ended
-where group_id = :group_id;
-
 -- name: recheck_expiry
 -- Make the next sweep check again from a time on: messages became visible whose time had passed.
-update penstock_group set expired_upto = min(expired_upto, :since)
+update penstock_group set expired_upto = least(expired_upto, :since)
 where queue_id = :queue_id and (:group_id is null or group_id = :group_id);
 
 -- name: live_messages
@@ -93,8 +76,8 @@ select exists (select 1 from penstock_held where queue_id = :queue_id)
         select 1
         from penstock_lane_end as lane
         join penstock_group as reader using (queue_id)
-        left join penstock_cursor as cursor using (group_id, lane_id)
-        where lane.queue_id = :queue_id and lane.priority >= 0 and lane.sent > coalesce(cursor.passed, lane.trimmed)
+        left join penstock_cursor as "cursor" using (group_id, lane_id)
+        where lane.queue_id = :queue_id and lane.priority >= 0 and lane.sent > coalesce("cursor".passed, lane.trimmed)
     )
     or exists (select 1 from penstock_lease join penstock_group using (group_id) where queue_id = :queue_id)
     or exists (select 1 from penstock_tracked join penstock_group using (group_id) where queue_id = :queue_id);
@@ -113,12 +96,15 @@ where queue_id = :queue_id and name = :name and stream_position is null
 -- name: forget_trail
 -- The audit of the queue is complete again after the last entry of the removed group.
 insert into penstock_trimmed (queue_id, kind, number, at)
-select queue_id, 'audit', entry_id, at from (
-    select queue_id, max(entry_id) as entry_id, at from penstock_audit where group_id = :group_id
-)
-where entry_id is not null
-on conflict (queue_id, kind) do update set number = excluded.number, at = excluded.at
-where excluded.number > penstock_trimmed.number;
+select last.queue_id, 'audit', last.entry_id, last.entered_at from (
+    select queue_id, entry_id, at as entered_at from penstock_audit
+    where group_id = :group_id
+    order by entry_id desc
+    limit 1
+) as last
+where true
+on conflict (queue_id, kind) do update
+set at = iif(excluded.number > number, excluded.at, at), number = greatest(number, excluded.number);
 
 -- name: forget_cursors
 -- Remove the cursors of a group.

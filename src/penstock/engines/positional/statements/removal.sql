@@ -39,7 +39,7 @@ select lane_id, created_at from penstock_log where position = :position;
 
 -- name: run_around
 -- The run that contains a position.
-select first_position, last_position, before
+select first_position, last_position, "before"
 from penstock_run
 where lane_id = :lane_id and first_position <= :position and last_position = (
     select min(next.last_position) from penstock_run as next
@@ -52,11 +52,11 @@ delete from penstock_run where lane_id = ? and last_position = ?;
 
 -- name: put_run
 -- Insert a run.
-insert into penstock_run (lane_id, last_position, first_position, before) values (?, ?, ?, ?);
+insert into penstock_run (lane_id, last_position, first_position, "before") values (?, ?, ?, ?);
 
 -- name: count_down_runs
 -- Decrease the counts of later runs by one.
-update penstock_run set before = before - 1 where lane_id = :lane_id and last_position > :position;
+update penstock_run set "before" = "before" - 1 where lane_id = :lane_id and last_position > :position;
 
 -- name: count_down_cursors
 -- Decrease the counts of cursors by one.

@@ -1,22 +1,6 @@
--- name: reached_positions
--- Positions up to which something was read or trimmed.
-select max(stream_position) from penstock_group where stream_table = 'messages' and stream_position is not null
-having count(*) > 0
-union all
-select max(number) from penstock_trimmed where kind = 'messages' having count(*) > 0;
-
--- name: reached_entries
--- Audit entries up to which something was read or trimmed.
-select max(stream_position) from penstock_group where stream_table = 'audit' and stream_position is not null
-having count(*) > 0
-union all
-select max(number) from penstock_trimmed where kind = 'audit' having count(*) > 0
-union all
-select max(entry_id) from penstock_trail having count(*) > 0;
-
 -- name: lake_marks
 -- The marks of lakes.
-select value from penstock_ledger where kind = 'lake' and key like '%/mark/%';
+select value from penstock_ledger where kind = 'lake' and "key" like '%/mark/%';
 
 -- name: late_audits
 -- Audits that start late although nothing of the queue was trimmed, as earlier versions left them.
@@ -41,7 +25,7 @@ select position from penstock_log where position between :first and :last;
 
 -- name: note_missing_message
 -- Record a message that was removed at an unknown time.
-insert into penstock_removed (queue_id, position, created_at) values (:queue_id, :position, 0) on conflict do nothing;
+insert or ignore into penstock_removed (queue_id, position, created_at) values (:queue_id, :position, 0);
 
 -- name: restore_audit_start
 -- Reset the start of the audit.

@@ -8,7 +8,8 @@ order by name;
 -- One schedule.
 select name, cron, timezone, queue, message, catch_up, paused, next_at, last_at
 from penstock_schedule
-where name = :name;
+where name = :name
+for update;
 
 -- name: put_schedule
 -- Create or replace a schedule.

@@ -1,21 +1,17 @@
--- name: next_staged_id
--- The next staged id.
-select coalesce(max(staged_id), 0) + 1 from penstock_staged;
-
 -- name: stage_message
 -- Stage a message.
 insert into penstock_staged (staged_id, content_type, options, payload) values (?, ?, ?, ?);
 
 -- name: record_stage
 -- Record a stage: the range of messages staged together.
-insert into penstock_stage (first_id, last_id, queue_id, key, part, priority, staged_at)
+insert into penstock_stage (first_id, last_id, queue_id, "key", part, priority, staged_at)
 values (:first, :last, :queue_id, :key, :part, :priority, :now);
 
 -- name: stages_of_part
 -- The stages of one part, in order.
 select first_id, last_id, priority
 from penstock_stage
-where queue_id = :queue_id and key = :key and part = :part
+where queue_id = :queue_id and "key" = :key and part = :part
 order by first_id;
 
 -- name: staged_messages
@@ -29,11 +25,6 @@ select :position + staged_id - :staged, :lane_id, :now, content_type, payload
 from penstock_staged
 where staged_id between :staged and :last
 order by staged_id;
-
--- name: drop_stages
--- Delete the stages of a key, and abandoned ones; return their ranges.
-delete from penstock_stage where (queue_id = :queue_id and key = :key) or staged_at < :before
-returning first_id, last_id;
 
 -- name: drop_staged
 -- Delete staged messages.

@@ -9,20 +9,11 @@ select length(log.payload)
 from penstock_lease as lease
 join penstock_log as log on log.position between lease.first_position and lease.last_position
 where lease.group_id = :group_id and lease.ends_at <= :now and exists (
-    select 1 from penstock_cursor as cursor where cursor.group_id = :group_id and cursor.lease_ends_at <= :now
+    select 1 from penstock_cursor as "cursor" where "cursor".group_id = :group_id and "cursor".lease_ends_at <= :now
 )
 union all
 select length(payload) from penstock_held
 where queue_id = :queue_id and waiting = 0 and available_at <= :now
-limit :limit;
-
--- name: sizes_of_lane
--- Payload sizes of the messages of a lane after a position, in order.
-select length(log.payload)
-from penstock_run as run
-cross join penstock_log as log on log.position between max(run.first_position, :after + 1) and run.last_position
-where run.lane_id = :lane_id and run.last_position > :after
-order by run.last_position, log.position
 limit :limit;
 
 -- name: places

@@ -1,24 +1,24 @@
 -- name: expired_unread
 -- Messages of a queue that expired since the last sweep and that a group has not read.
-select log.position, 'expire'
+select /*! straight_join */ log.position, 'expire'
 from penstock_log as log
 cross join penstock_lane as lane using (lane_id)
-left join penstock_cursor as cursor on cursor.group_id = :group_id and cursor.lane_id = log.lane_id
+left join penstock_cursor as "cursor" on "cursor".group_id = :group_id and "cursor".lane_id = log.lane_id
 where log.expires_at > :since and log.expires_at <= :now
     and lane.queue_id = :queue_id and lane.priority >= 0
-    and log.position > coalesce(cursor.position, :trimmed_position)
+    and log.position > coalesce("cursor".position, :trimmed_position)
     and not exists (select 1 from penstock_skip as skip where skip.group_id = :group_id and skip.position = log.position)
 order by log.position;
 
 -- name: overdue_unread
 -- The same for the deadlines of at_most_once queues.
-select log.position, 'deadline'
+select /*! straight_join */ log.position, 'deadline'
 from penstock_log as log
 cross join penstock_lane as lane using (lane_id)
-left join penstock_cursor as cursor on cursor.group_id = :group_id and cursor.lane_id = log.lane_id
+left join penstock_cursor as "cursor" on "cursor".group_id = :group_id and "cursor".lane_id = log.lane_id
 where log.deadline_at > :since and log.deadline_at <= :now
     and lane.queue_id = :queue_id and lane.priority >= 0
-    and log.position > coalesce(cursor.position, :trimmed_position)
+    and log.position > coalesce("cursor".position, :trimmed_position)
     and not exists (select 1 from penstock_skip as skip where skip.group_id = :group_id and skip.position = log.position)
 order by log.position;
 

@@ -10,12 +10,12 @@ where held > 0 or exists (select 1 from penstock_lane as lane where lane.queue_i
 select queue_id, reader.group_id,
     reader.succeeded + reader.rejected + reader.failed + reader.lease_expired + reader.expired + reader.cancelled,
     coalesce(reader.stream_position, 0) + (
-        select coalesce(sum(cursor.position), 0) from penstock_cursor as cursor where cursor.group_id = reader.group_id
+        select coalesce(sum("cursor".position), 0) from penstock_cursor as "cursor" where "cursor".group_id = reader.group_id
     ),
     exists (select 1 from penstock_tracked as tracked where tracked.group_id = reader.group_id),
     (
-        select min(cursor.lease_ends_at) from penstock_cursor as cursor
-        where cursor.group_id = reader.group_id
+        select min("cursor".lease_ends_at) from penstock_cursor as "cursor"
+        where "cursor".group_id = reader.group_id
             and exists (select 1 from penstock_lease as lease where lease.group_id = reader.group_id)
     ),
     (select min(dead.died_at) from penstock_dead_letter as dead where dead.group_id = reader.group_id)

@@ -1,6 +1,6 @@
 -- name: queue_ranges
 -- Ranges of a queue between two positions, in order.
-select max(run.first_position, :start + 1), min(run.last_position, :end)
+select greatest(run.first_position, :start + 1), least(run.last_position, :end)
 from penstock_lane as lane
 join penstock_run as run using (lane_id)
 where lane.queue_id = :queue_id and lane.priority >= 0 and run.last_position > :start and run.first_position <= :end
@@ -16,7 +16,7 @@ select lane_id from penstock_lane where queue_id = :queue_id and priority >= 0;
 
 -- name: lane_ranges
 -- The same for one lane, read lazily.
-select max(first_position, :start + 1), min(last_position, :end)
+select greatest(first_position, :start + 1), least(last_position, :end)
 from penstock_run
 where lane_id = :lane_id and last_position > :start and first_position <= :end
     and last_position <= (
@@ -56,7 +56,7 @@ with entries as (
 )
 select min(entry_id), max(entry_id), sum(count)
 from placed
-group by place * :parts / total
+group by place * :parts div total
 order by 1;
 
 -- name: dead_letter_parts
@@ -69,7 +69,7 @@ with placed as (
 )
 select min(position), max(position), count(*)
 from placed
-group by place * :parts / total
+group by place * :parts div total
 order by 1;
 
 -- name: begin_stream

@@ -1,0 +1,19 @@
+-- name: make_group
+-- Create a group.
+insert into penstock_group (queue_id, name, used_at) values (:queue_id, :name, :now)
+returning group_id, queue_id, name, stream_position, used_at, stream_table;
+
+-- name: count_withdrawn
+-- Count messages that ended while held before the group existed, as for every group.
+update penstock_group
+set expired = coalesce(ended.expired, 0), cancelled = coalesce(ended.cancelled, 0)
+from (
+    select
+        sum(audit.state = 'expired') as expired,
+        sum(audit.state = 'cancelled') as cancelled
+    from penstock_lane as lane
+    join penstock_run as run using (lane_id)
+    join penstock_audit as audit on audit.last_position between run.first_position and run.last_position
+    where lane.queue_id = :queue_id and lane.priority < 0 and audit.group_id is null
+) as ended
+where group_id = :group_id;
