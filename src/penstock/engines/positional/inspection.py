@@ -15,7 +15,6 @@ from penstock.engines.positional import audit, log, queues, ranges
 from penstock.engines.positional.database import Transaction
 from penstock.engines.positional.log import Location
 from penstock.engines.positional.queues import Group, StoredQueue
-from penstock.engines.positional.ranges import contiguous_ranges
 
 
 def place(transaction: Transaction, queue: StoredQueue, message_id: str) -> Location:
@@ -79,15 +78,9 @@ def browse(
     queue = queues.find(transaction, name)
     if queue is None:
         return []
-    after, upto = max(after, queue.trimmed_position), ranges.END if upto is None else upto
-    if backwards:
-        reaches = ranges.whole_lanes(transaction, queue, upto)
-        positions = ranges.last_positions(transaction, reaches, after, limit)[::-1]
-    else:
-        positions = ranges.first_positions(transaction, queue, after, upto, limit)
     messages = [
         _message(transaction, queue, row)
-        for first, last in contiguous_ranges(positions)
+        for first, last in ranges.browsed(transaction, queue, after, upto, limit, backwards)
         for row in transaction.rows("messages_between", {"first": first, "last": last})
     ]
     return messages[::-1] if backwards else messages

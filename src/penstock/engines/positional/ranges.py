@@ -15,6 +15,18 @@ END = (1 << 63) - 1
 Reach = tuple[int, int]
 
 
+def browsed(
+    transaction: Transaction, queue: StoredQueue, after: int, upto: int | None, limit: int, backwards: bool
+) -> Iterator[tuple[int, int]]:
+    """The first `limit` positions between two, or the last, as ascending ranges."""
+    after, upto = max(after, queue.trimmed_position), END if upto is None else upto
+    if not backwards:
+        return contiguous_ranges(first_positions(transaction, queue, after, upto, limit))
+    lanes = transaction.rows("readable_lanes", {"queue_id": queue.queue_id})
+    reaches = [(lane_id, upto) for (lane_id,) in lanes]
+    return contiguous_ranges(last_positions(transaction, reaches, after, limit)[::-1])
+
+
 def first_positions(transaction: Transaction, queue: StoredQueue, after: int, upto: int, limit: int) -> list[int]:
     """The first `limit` positions of the queue with after < position <= upto, in order."""
     lanes = transaction.rows("readable_lanes", {"queue_id": queue.queue_id})
@@ -33,11 +45,6 @@ def last_positions(transaction: Transaction, reaches: Iterable[Reach], after: in
         runs = [*transaction.rows("run_over", reading), *transaction.rows("runs_before", reading)]
         found += _taken(runs, after, upto, limit, backwards=True)
     return sorted(found, reverse=True)[:limit]
-
-
-def whole_lanes(transaction: Transaction, queue: StoredQueue, upto: int) -> Iterator[Reach]:
-    for (lane_id,) in transaction.rows("readable_lanes", {"queue_id": queue.queue_id}):
-        yield lane_id, upto
 
 
 def _taken(runs: Iterable[tuple[int, int]], after: int, upto: int, limit: int, *, backwards: bool) -> list[int]:

@@ -8,7 +8,6 @@ import itertools
 from penstock.engines.positional import queues, ranges
 from penstock.engines.positional.database import Transaction
 from penstock.engines.positional.queues import StoredQueue
-from penstock.engines.positional.ranges import contiguous_ranges
 
 
 def fitting(transaction: Transaction, name: str, group_name: str | None, limit: int, size: int) -> int:
@@ -43,15 +42,9 @@ def places(
     queue = queues.find(transaction, name)
     if queue is None:
         return []
-    after, upto = max(after, queue.trimmed_position), ranges.END if upto is None else upto
-    if backwards:
-        reaches = ranges.whole_lanes(transaction, queue, upto)
-        positions = ranges.last_positions(transaction, reaches, after, limit)[::-1]
-    else:
-        positions = ranges.first_positions(transaction, queue, after, upto, limit)
     found = [
         (position, created_at, size)
-        for first, last in contiguous_ranges(positions)
+        for first, last in ranges.browsed(transaction, queue, after, upto, limit, backwards)
         for position, created_at, size in transaction.rows(
             "places", {"first": first, "last": last, "now": transaction.now}
         )
