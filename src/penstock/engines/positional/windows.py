@@ -13,6 +13,7 @@ from typing import NamedTuple
 from penstock.domain import refusals
 from penstock.domain.errors import InvalidInput
 from penstock.domain.results import Part
+from penstock.engines import window_ends
 from penstock.engines.contract import Mark, Table
 from penstock.engines.positional import marks, queues
 from penstock.engines.positional.database import Transaction
@@ -69,44 +70,19 @@ def cut(
         return end
     upto = last
     if rows is not None:
-        cut_rows = _cut_rows if table == "messages" else _cut_entries
-        upto = cut_rows(transaction, queue, first, last, rows, table)
+        if table == "messages":
+            upto = window_ends.of_rows(_ranges(transaction, queue, first, last), rows, last)
+        else:
+            bindings = {"queue_id": queue.queue_id, "start": first, "end": last, "ended": table == "archive"}
+            upto = window_ends.of_weight(transaction.stream("entries_between", bindings), rows, last)
     if size is not None:
-        upto = _cut_size(transaction, queue, first, upto, size)
+        upto = window_ends.of_weight(_sizes(transaction, queue, first, upto), size, upto)
     return end if upto == last else marks.at_number(transaction, queue, table, upto).mark
 
 
-def _cut_rows(transaction: Transaction, queue: StoredQueue, start: int, end: int, rows: int, _: Table) -> int:
-    left = max(1, rows)
+def _sizes(transaction: Transaction, queue: StoredQueue, start: int, end: int) -> Iterator[tuple[int, int]]:
     for first, last in _ranges(transaction, queue, start, end):
-        if last - first + 1 >= left:
-            return first + left - 1
-        left -= last - first + 1
-    return end
-
-
-def _cut_size(transaction: Transaction, queue: StoredQueue, start: int, end: int, size: int) -> int:
-    left = size
-    upto: int | None = None
-    for first, last in _ranges(transaction, queue, start, end):
-        for position, length in transaction.stream("payload_sizes", {"first": first, "last": last}):
-            left -= length
-            if left < 0 and upto is not None:
-                return upto
-            upto = position
-    return end
-
-
-def _cut_entries(transaction: Transaction, queue: StoredQueue, start: int, end: int, rows: int, table: Table) -> int:
-    left = rows
-    upto: int | None = None
-    bindings = {"queue_id": queue.queue_id, "start": start, "end": end, "ended": table == "archive"}
-    for entry, count in transaction.stream("entries_between", bindings):
-        left -= count
-        if left < 0 and upto is not None:
-            return upto
-        upto = entry
-    return end
+        yield from transaction.stream("payload_sizes", {"first": first, "last": last})
 
 
 def _ranges(transaction: Transaction, queue: StoredQueue, start: int, end: int) -> Iterator[tuple[int, int]]:

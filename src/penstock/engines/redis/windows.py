@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from penstock.domain import refusals
 from penstock.domain.results import Part
+from penstock.engines import window_ends
 from penstock.engines.contract import Mark, Table
 from penstock.engines.redis import marks
 from penstock.engines.redis.connection import RedisDatabase
@@ -34,33 +35,13 @@ def cut(
     upto = last
     if rows is not None:
         upto = (
-            _cut_rows(database, queue, first, last, rows)
+            window_ends.of_rows(ranges(database, queue, first, last), rows, last)
             if table == "messages"
-            else _cut_entries(database, queue, first, last, rows, table)
+            else window_ends.of_weight(entries(database, queue, first, last, table), rows, last)
         )
     if size is not None:
-        upto = _cut_size(database, queue, first, upto, size)
+        upto = window_ends.of_weight(sizes(database, queue, first, upto), size, upto)
     return end if upto == last else marks.at_number(database, queue, table, upto).mark
-
-
-def _cut_rows(database: RedisDatabase, queue: str, start: int, end: int, rows: int) -> int:
-    left = max(1, rows)
-    for first, last in ranges(database, queue, start, end):
-        if last - first + 1 >= left:
-            return first + left - 1
-        left -= last - first + 1
-    return end
-
-
-def _cut_size(database: RedisDatabase, queue: str, start: int, end: int, size: int) -> int:
-    left = size
-    upto: int | None = None
-    for position, length in sizes(database, queue, start, end):
-        left -= length
-        if left < 0 and upto is not None:
-            return upto
-        upto = position
-    return end
 
 
 def sizes(database: RedisDatabase, queue: str, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -71,17 +52,6 @@ def sizes(database: RedisDatabase, queue: str, start: int, end: int) -> Iterator
                 first = position
                 yield position, length
             first += 1
-
-
-def _cut_entries(database: RedisDatabase, queue: str, start: int, end: int, rows: int, table: Table) -> int:
-    left = rows
-    upto: int | None = None
-    for entry, count in entries(database, queue, start, end, table):
-        left -= count
-        if left < 0 and upto is not None:
-            return upto
-        upto = entry
-    return end
 
 
 def ranges(database: RedisDatabase, queue: str, start: int, end: int) -> list[tuple[int, int]]:
