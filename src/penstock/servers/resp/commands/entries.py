@@ -29,6 +29,7 @@ JSON_OVERHEAD = 4
 BEYOND = 1 << 62
 # In microseconds this still fits into 64 bits.
 LAST_MILLISECOND = BEYOND // 1000
+MICROSECOND = EPOCH.resolution
 is_whole_id = re.compile(rb"[0-9]{1,18}-[0-9]{1,18}").fullmatch
 Entry = list[object]
 
@@ -114,11 +115,3 @@ def read_parts(word: bytes) -> tuple[int, int | None]:
         raise CommandError("ERR Invalid stream ID specified as stream command argument")
     # Ids of Redis have more bits than positions: clamp them, nothing lies beyond.
     return min(int(milliseconds), LAST_MILLISECOND), min(int(position), BEYOND) if dash else None
-
-
-def read_position(word: bytes) -> int:
-    """The position in a complete id."""
-    return read_parts(word)[1] or 0
-
-
-MICROSECOND = EPOCH.resolution
