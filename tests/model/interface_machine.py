@@ -108,11 +108,9 @@ class InterfaceMachine(RuleBasedStateMachine):
         if "deadline_in" in item:
             item["deadline_at"] = self.clock.now + timedelta(seconds=item.pop("deadline_in"))
         if self.ordered:
-            # A message without a key goes to a random shard, and an end message has none. Keys in order and better
-            # priorities first contradict each other.
+            # A message without a key goes to a random shard, and an end message has none.
             item = {"key": "x", **item}
             item.pop("batch", None)
-            item.pop("priority", None)
         return item
 
     def _remember(self, answers: list[Any], chosen: bool) -> None:

@@ -411,44 +411,49 @@ class _Receive:
     # -- ordered queues --------------------------------------------------------------------------------------------
 
     def _fill_in_order(self) -> None:
-        """At most one open lease per shard. A retry precedes the messages behind it, and blocks its shard while it
-        waits."""
+        """At most one open lease per shard, in order of priority and position. Retries precede what was never handed
+        out, whatever its priority, and block their shard while the first of them waits."""
         # Messages behind a failed one are released, which an at_most_once message must not be: lease one at a time.
         most = 1 if self.queue.policy.at_most_once else self.limit
         group = {"group_id": self.group.group_id}
         blocked = {shard for (shard,) in self.transaction.rows("blocked_shards", group)}
-        waiting: dict[int, list[tuple[int, str]]] = {}
+        waiting: dict[int, list[tuple[int, int, str]]] = {}
+        passed: set[int] = set()
         turns: list[tuple[int, int, int, UnreadLane | None]] = []
         for position, priority, shard, state, token in self.transaction.rows("tracked_in_order", group):
             self.transaction.tokens.seen(token)
-            waiting.setdefault(shard, []).append((position, state))
+            waiting.setdefault(shard, []).append((priority, position, state))
             turns.append((priority, position, shard, None))
         turns.sort()
         turns += [(lane.priority, lane.last_position, lane.shard, lane) for lane in self._unread_lanes()]
         turns.sort(key=lambda turn: (turn[0], turn[3] is not None))
-        for _, position, shard, lane in turns:
+        for priority, position, shard, lane in turns:
             if shard in blocked or self.room <= 0:
                 continue
             retries = waiting.get(shard)
-            if lane is not None and not retries:
-                self._take_unread(lane, most)
-            elif lane is not None and retries and self._is_unread_before(lane, retries[0][0]):
-                # A message that was redriven before it was read waits further on; messages before it are not blocked.
-                self._take_unread(lane, 1)
-                blocked.add(shard)
-            elif lane is None and retries and retries[0] == (position, State.READY):
+            if lane is None:
+                if not retries or retries[0] != (priority, position, State.READY):
+                    continue
                 self.take_retry(position)
                 retries.pop(0)
+            elif retries:
+                unread = self._next_unread(lane)
+                # A message that was redriven before it was read waits further on; what comes before it is not blocked.
+                if unread is None or lane.priority > retries[0][0] or unread >= retries[0][1]:
+                    passed.update(() if unread is None else (shard,))
+                    continue
+                self._take_unread(lane, 1)
+                blocked.add(shard)
+            elif shard in passed:
+                continue  # what a better priority has waits for the retries, and must not be overtaken meanwhile
             else:
-                continue
+                self._take_unread(lane, most)
             if most == 1:
                 blocked.add(shard)
 
-    def _is_unread_before(self, lane: UnreadLane, position: int) -> bool:
-        if lane.next_first >= position:
-            return False
+    def _next_unread(self, lane: UnreadLane) -> int | None:
         rows = self.transaction.rows("read_lane_checked", {**self._reading(lane), "limit": 1})
-        return bool(rows) and rows[0][POSITION] < position
+        return rows[0][POSITION] if rows else None
 
 
 class _Ring(NamedTuple):

@@ -55,21 +55,29 @@ def peek(transaction: Transaction, name: str, group_name: str, limit: int) -> li
         reading = {**common, "lane_id": lane_id, "priority": priority, "after": after}
         reading["at_most_once"] = int(queue.policy.at_most_once)
         candidates += [(priority, 1, position) for position, _ in transaction.rows("peek_lane", reading)]
-    positions = [position for _, _, position in sorted(candidates)]
+    candidates.sort()
     if queue.policy.ordered:
-        positions = _unblocked(transaction, group_id, positions)
-    return [message_at(transaction, queue, position) for position in positions[:limit]]
+        candidates = _unblocked(transaction, group_id, candidates)
+    return [message_at(transaction, queue, position) for _, _, position in candidates[:limit]]
 
 
-def _unblocked(transaction: Transaction, group_id: int, positions: list[int]) -> list[int]:
+def _unblocked(
+    transaction: Transaction, group_id: int, candidates: list[tuple[int, int, int]]
+) -> list[tuple[int, int, int]]:
     """Leave out messages of an ordered queue that wait for another message of their shard."""
-    blocked_from: dict[int, int] = dict(transaction.rows("busy_shards", {"group_id": group_id, "now": transaction.now}))
+    waits: dict[int, tuple[int, int]] = {}
+    for shard, *place in transaction.rows("busy_shards", {"group_id": group_id, "now": transaction.now}):
+        waits.setdefault(shard, (place[0], place[1]))
 
-    def is_free(position: int) -> bool:
+    def is_free(priority: int, is_unread: int, position: int) -> bool:
         shard = transaction.value("shard_at", {"position": position})
-        return shard not in blocked_from or position < blocked_from[shard]
+        if shard not in waits:
+            return True
+        if is_unread:
+            return priority <= waits[shard][0] and position < waits[shard][1]
+        return (priority, position) < waits[shard]
 
-    return [position for position in positions if is_free(position)]
+    return [one for one in candidates if is_free(*one)]
 
 
 def browse(

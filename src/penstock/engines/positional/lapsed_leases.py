@@ -41,10 +41,10 @@ def reclaim(transaction: Transaction, queue: StoredQueue, group: Group, consumer
 
 
 def _heads(transaction: Transaction, queue: StoredQueue, lapsed: list[Flight]) -> set[int]:
-    """The first position of each lease in each shard."""
+    """The position of what each lease handed out first in each shard."""
     shards: dict[int, int] = dict(transaction.rows("lane_shards", {"queue_id": queue.queue_id}))
     heads: dict[tuple[int, int], int] = {}
-    for flight in sorted(lapsed):
+    for flight in sorted(lapsed, key=lambda one: (one.priority, one.position)):
         heads.setdefault((flight.token, shards[flight.lane_id]), flight.position)
     return set(heads.values())
 

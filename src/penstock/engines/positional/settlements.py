@@ -198,16 +198,18 @@ def conclude(
 
 
 def _release_later(transaction: Transaction, queue: StoredQueue, group: Group, blocking: Flight) -> None:
-    """Release what was delivered behind a message that is retried, to keep the order."""
+    """Release what was handed out behind a message that is retried, to keep the order."""
     bindings = {
         "token": blocking.token,
         "group_id": group.group_id,
         "position": blocking.position,
         "lane_id": blocking.lane_id,
+        "priority": blocking.priority,
     }
     reason = reasons.RELEASED_BEHIND.format(blocking.position)
-    for first, last, _ in transaction.rows("later_in_flight", bindings):
-        for position in range(max(first, blocking.position + 1), last + 1):
+    for first, last, priority in transaction.rows("later_in_flight", bindings):
+        start = max(first, blocking.position + 1) if priority == blocking.priority else first
+        for position in range(start, last + 1):
             flight = leases.flight(transaction, group, blocking.token, position)
             if flight is not None:
                 conclude(transaction, queue, group, flight, Event.RELEASE, reason)

@@ -125,12 +125,12 @@ select lane.shard from penstock_tracked as tracked join penstock_lane as lane us
 where tracked.group_id = :group_id and tracked.state = 'leased';
 
 -- name: tracked_in_order
--- The retries of an ordered queue, waiting or ready, in the order of the log.
+-- The retries of an ordered queue, waiting or ready, in the order in which they come again.
 select tracked.position, tracked.priority, lane.shard, tracked.state, coalesce(tracked.token, 0)
 from penstock_tracked as tracked
 join penstock_lane as lane using (lane_id)
 where tracked.group_id = :group_id and tracked.state in ('held', 'ready')
-order by tracked.position;
+order by tracked.priority, tracked.position;
 
 -- name: lease_tracked
 -- ready -> leased.

@@ -47,18 +47,18 @@ order by lane.priority, log.position
 limit :limit;
 
 -- name: busy_shards
--- Blocked shards of an ordered queue, and from which position on: from the start while a message is in flight, else
--- after a message that waits for a retry.
-select shard, min(position) from (
-    select lane.shard, 0 as position
-    from penstock_lease as lease join penstock_lane as lane using (lane_id)
-    where lease.group_id = :group_id and lease.ends_at > :now
-    union all
-    select lane.shard, case when tracked.state = 'leased' then 0 else tracked.position end
-    from penstock_tracked as tracked join penstock_lane as lane using (lane_id)
-    where tracked.group_id = :group_id and tracked.state in ('leased', 'held') and tracked.until_at > :now
-) as found
-group by shard;
+-- What blocks shards of an ordered queue, as priority and position: everything while a message is in flight, else what
+-- comes behind a message that waits for a retry.
+select lane.shard, -1, 0
+from penstock_lease as lease join penstock_lane as lane using (lane_id)
+where lease.group_id = :group_id and lease.ends_at > :now
+union all
+select lane.shard,
+    case when tracked.state = 'leased' then -1 else tracked.priority end,
+    case when tracked.state = 'leased' then 0 else tracked.position end
+from penstock_tracked as tracked join penstock_lane as lane using (lane_id)
+where tracked.group_id = :group_id and tracked.state in ('leased', 'held') and tracked.until_at > :now
+order by 1, 2, 3;
 
 -- name: shard_at
 -- The shard of a message.

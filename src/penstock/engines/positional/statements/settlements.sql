@@ -47,20 +47,21 @@ where tracked.group_id = :group_id and tracked.token = :token and tracked.state 
 limit 1;
 
 -- name: later_in_flight
--- Other messages of a receive and shard in flight after a position.
-select lease.first_position, lease.last_position, null
+-- Other messages of a receive and shard in flight that were handed out behind one.
+select lease.first_position, lease.last_position, lane.priority
 from penstock_lease as lease
 join penstock_lane as lane using (lane_id)
-where lease.group_id = :group_id and lease.last_position > :position and lease.token = :token
+where lease.group_id = :group_id and lease.token = :token
     and lane.shard = (select shard from penstock_lane where lane_id = :lane_id)
+    and (lane.priority > :priority or (lane.priority = :priority and lease.last_position > :position))
 union all
-select tracked.position, tracked.position, tracked.attempt
+select tracked.position, tracked.position, tracked.priority
 from penstock_tracked as tracked
 join penstock_lane as lane using (lane_id)
 where tracked.group_id = :group_id and tracked.token = :token and tracked.state = 'leased'
-    and tracked.position > :position
     and lane.shard = (select shard from penstock_lane where lane_id = :lane_id)
-order by 1;
+    and (tracked.priority > :priority or (tracked.priority = :priority and tracked.position > :position))
+order by 3, 1;
 
 -- name: settled_before
 -- The state that the same token gave a message earlier, for a repeated settlement.

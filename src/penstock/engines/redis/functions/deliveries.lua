@@ -238,7 +238,7 @@ local function fill(receive)
     take_retries(END)
 end
 
--- The first unread message of a lane that has not ended lies before a position.
+-- Whether a lane has an unread message that has not ended before a position.
 local function is_unread_before(receive, lane, position)
     local upto = lane.position
     while true do
@@ -267,41 +267,58 @@ function deliveries.blocked_shards(queue, group)
     return blocked
 end
 
--- At most one open lease per shard. A retry precedes the messages behind it, and blocks its shard while it waits.
+-- The retries of each shard in the order in which they come again; each has its turn.
+local function retries_in_order(group, turns)
+    local waiting = {}
+    local found = {}
+    for _, one in ipairs(tracked.every(group)) do
+        local position, row = one[1], one[2]
+        if row.state ~= "leased" then
+            found[#found + 1] = { row.p, position, row.state, row.s }
+            turns[#turns + 1] = { row.p, 0, position, row.s }
+        end
+    end
+    sort_by(found, 1, 2)
+    for _, one in ipairs(found) do
+        waiting[one[4]] = waiting[one[4]] or {}
+        table.insert(waiting[one[4]], one)
+    end
+    return waiting
+end
+
+-- At most one open lease per shard, in order of priority and position. Retries precede what was never handed out,
+-- whatever its priority, and block their shard while the first of them waits.
 local function fill_in_order(receive)
     local queue, group = receive.queue, receive.group
     -- Messages behind a failed one are released, which an at_most_once message must not be: lease one at a time.
     local most = queues.at_most_once(queue) and 1 or receive.limit
-    local blocked, waiting, turns = deliveries.blocked_shards(queue, group), {}, {}
-    for _, one in ipairs(tracked.every(group)) do
-        local position, row = one[1], one[2]
-        if row.state ~= "leased" then
-            waiting[row.s] = waiting[row.s] or {}
-            table.insert(waiting[row.s], { position, row.state })
-            turns[#turns + 1] = { row.p, 0, position, row.s }
-        end
-    end
+    local blocked, passed, turns = deliveries.blocked_shards(queue, group), {}, {}
+    local waiting = retries_in_order(group, turns)
     for place, lane in ipairs(ring(receive, cursors.unread(queue, group))) do
         turns[#turns + 1] = { lane.priority, 1, place, lane.shard, lane }
     end
     sort_by(turns, 1, 2, 3)
     for _, turn in ipairs(turns) do
-        local position, shard, lane = turn[3], turn[4], turn[5]
+        local priority, position, shard, lane = turn[1], turn[3], turn[4], turn[5]
         local retries = waiting[shard]
         local has_retries = retries and #retries > 0
-        if turn[1] <= (receive.priority or END) and not blocked[shard] and receive.taken < receive.limit and receive.steps < STEPS then
-            local is_taken = true
+        if priority <= (receive.priority or END) and not blocked[shard] and receive.taken < receive.limit and receive.steps < STEPS then
+            local is_taken = false
             if lane and not has_retries then
-                take_unread(receive, lane, most)
-            elseif lane and is_unread_before(receive, lane, retries[1][1]) then
-                -- A message that was redriven before it was read waits further on; messages before it are not blocked.
+                -- What a better priority has waits for the retries, and must not be overtaken meanwhile.
+                is_taken = not passed[shard]
+                if is_taken then
+                    take_unread(receive, lane, most)
+                end
+            elseif lane and priority <= retries[1][1] and is_unread_before(receive, lane, retries[1][2]) then
+                -- A message that was redriven before it was read waits further on; what comes before it is not blocked.
                 take_unread(receive, lane, 1)
                 blocked[shard] = true
-            elseif not lane and has_retries and retries[1][1] == position and retries[1][2] == "ready" then
+            elseif lane then
+                passed[shard] = passed[shard] or is_unread_before(receive, lane, END)
+            elseif has_retries and retries[1][2] == position and retries[1][3] == "ready" then
                 is_taken = take_retry(receive, position)
                 table.remove(retries, 1)
-            else
-                is_taken = false
             end
             if is_taken and most == 1 then
                 blocked[shard] = true

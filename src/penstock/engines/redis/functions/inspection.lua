@@ -88,22 +88,37 @@ local function candidates(queue, group)
     return found
 end
 
--- Blocked shards of an ordered queue, and from which position on.
+-- What blocks shards of an ordered queue, as priority and position: everything while a message is in flight, else what
+-- comes behind a message that waits for a retry.
 local function busy_shards(queue, group)
     local busy = {}
     for _, lease in ipairs(leases.between(group, 0, END)) do
         if lease.ends_at > queue.now then
-            busy[log.lane(queue, lease.lane).shard] = 0
+            busy[log.lane(queue, lease.lane).shard] = { -1, 0 }
         end
     end
     for _, one in ipairs(tracked.every(group)) do
         local row = one[2]
         if row.state ~= "ready" and row.until_at > queue.now then
-            local from = row.state == "leased" and 0 or one[1]
-            busy[row.s] = min(busy[row.s] or END, from)
+            local before = busy[row.s]
+            local from = row.state == "leased" and { -1, 0 } or { row.p, one[1] }
+            if not before or from[1] < before[1] or from[1] == before[1] and from[2] < before[2] then
+                busy[row.s] = from
+            end
         end
     end
     return busy
+end
+
+-- Whether a candidate waits for another message of its shard.
+local function is_behind(candidate, waits)
+    local priority, is_unread, position = candidate[1], candidate[2] == 1, candidate[3]
+    if not waits then
+        return false
+    elseif is_unread then
+        return priority > waits[1] or position >= waits[2]
+    end
+    return priority > waits[1] or priority == waits[1] and position >= waits[2]
 end
 
 function inspection.peek(key, now, given)
@@ -122,8 +137,7 @@ function inspection.peek(key, now, given)
     local busy = queue.policy.ordered and group and busy_shards(queue, group) or {}
     local rows = {}
     for _, one in ipairs(found) do
-        local blocked_from = busy[one[4]]
-        if #rows < given.limit and (not blocked_from or one[3] < blocked_from) then
+        if #rows < given.limit and not is_behind(one, busy[one[4]]) then
             rows[#rows + 1] = inspection.row(queue, log.at(queue, one[3]))
         end
     end

@@ -30,27 +30,32 @@ function settlements.conclude(queue, group, flight, event, reason, delay_seconds
     return decision.state
 end
 
--- Release what was delivered behind a message that is retried, to keep the order.
+-- Release what was handed out behind a message that is retried, to keep the order.
 function settlements.release_later(queue, group, blocking)
     local behind = {}
-    for _, lease in ipairs(leases.between(group, blocking.position + 1, END)) do
-        if lease.token == blocking.token and log.lane(queue, lease.lane).shard == blocking.shard then
-            for position = max(lease.first, blocking.position + 1), lease.last do
-                behind[#behind + 1] = position
+    local function add(priority, position)
+        if priority > blocking.priority or priority == blocking.priority and position > blocking.position then
+            behind[#behind + 1] = { priority, position }
+        end
+    end
+    for _, lease in ipairs(leases.between(group, 0, END)) do
+        local lane = log.lane(queue, lease.lane)
+        if lease.token == blocking.token and lane.shard == blocking.shard then
+            for position = lease.first, lease.last do
+                add(lane.priority, position)
             end
         end
     end
     for _, one in ipairs(tracked.every(group)) do
         local row = one[2]
-        if row.state == "leased" and row.token == blocking.token and row.s == blocking.shard
-                and one[1] > blocking.position then
-            behind[#behind + 1] = one[1]
+        if row.state == "leased" and row.token == blocking.token and row.s == blocking.shard then
+            add(row.p, one[1])
         end
     end
-    table.sort(behind)
+    sort_by(behind, 1, 2)
     local reason = filled(REASONS.released_behind, whole(blocking.position))
-    for _, position in ipairs(behind) do
-        local flight = leases.flight(queue, group, blocking.token, position)
+    for _, one in ipairs(behind) do
+        local flight = leases.flight(queue, group, blocking.token, one[2])
         if flight then
             settlements.conclude(queue, group, flight, "release", reason)
         end
@@ -338,7 +343,11 @@ local function drop_leases(queue, group, ended, rows, limit)
             tracked.remove(group, one[1])
         end
     end
-    sort_by(found, "position")
+    if queues.keeps_order(queue) then
+        sort_by(found, "priority", "position")
+    else
+        sort_by(found, "position")
+    end
     return found
 end
 

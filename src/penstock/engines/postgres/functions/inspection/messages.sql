@@ -237,7 +237,12 @@ language sql stable as $$
         union all
         select 1 from penstock.tracked as t join penstock.lane as n using (lane_id)
         where t.group_id = _group_id and t.state in ('leased', 'held') and t.until_at > _now
-            and n.shard = candidate.shard and (t.state = 'leased' or candidate.position >= t.position)
+            and n.shard = candidate.shard
+            and (
+                t.state = 'leased'
+                or (candidate.kind = 0 and (candidate.rank, candidate.position) >= (t.priority, t.position))
+                or (candidate.kind = 1 and (candidate.rank > t.priority or candidate.position >= t.position))
+            )
     )
     order by candidate.rank, candidate.kind,
         case when candidate.kind = 0 or q.shards > 1 then candidate.position else candidate.place end

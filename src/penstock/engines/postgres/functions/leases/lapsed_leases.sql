@@ -75,15 +75,16 @@ begin
         for update skip locked
     );
     _firsts := array(
-        select min(one.position) from (
-            select l.token, l.lane_id, l.first as position from penstock.lease as l
+        select distinct on (one.token, one.shard) one.position from (
+            select l.token, n.shard, n.priority, l.first as position
+            from penstock.lease as l join penstock.lane as n using (lane_id)
             where l.group_id = g.group_id and (l.ends_at <= _now or l.consumer = _consumer)
             union all
-            select t.token, t.lane_id, t.position from penstock.tracked as t
+            select t.token, n.shard, t.priority, t.position
+            from penstock.tracked as t join penstock.lane as n using (lane_id)
             where t.group_id = g.group_id and t.position = any (_tracked)
         ) as one
-        join penstock.lane as n using (lane_id)
-        group by one.token, n.shard
+        order by one.token, one.shard, one.priority, one.position
     );
     for e in
         select * from penstock.lease as l

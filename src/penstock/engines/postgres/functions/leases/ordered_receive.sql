@@ -1,7 +1,7 @@
 -- ready -> leased in ordered queues, which have one open lease per shard.
 
--- Receive from an ordered queue, which has one open lease per shard. A retry precedes what follows it, and its shard
--- waits with it. Messages handed out behind a failure are released, which at_most_once forbids: there one at a time. A
+-- Receive from an ordered queue, which has one open lease per shard, in order of priority and position. Retries precede
+-- what was never handed out, whatever its priority, and their shard waits for the first of them. Messages handed out behind a failure are released, which at_most_once forbids: there one at a time. A
 -- shard that another transaction reads is skipped; if there was nothing else, the first of them is waited for briefly.
 create or replace function penstock._receive_in_order(
     r penstock.receive_call, q penstock.queue, g penstock.group, _waits boolean default true
@@ -13,8 +13,9 @@ declare
     _taken integer;
     _blocked integer[] := '{}';
     _entered integer[] := '{}';
+    _passed integer[] := '{}';
     _missed integer;
-    _waits_at bigint;
+    _unread_at bigint;
     turn record;
     waiting penstock.tracked;
     delivery penstock.delivery_row;
@@ -55,27 +56,34 @@ begin
                 continue;
             end if;
         end if;
+        -- The first message in care of the shard: if it is ready it is the shard's turn, if not the shard waits.
+        select t.* into waiting from penstock.tracked as t join penstock.lane as n using (lane_id)
+        where t.group_id = g.group_id and t.state in ('held', 'ready') and n.shard = turn.shard
+        order by t.priority, t.position limit 1;
         if turn.kind = 'retry' then
-            -- The first message in care of each shard: if it is ready it is the shard's turn, if not the shard waits.
-            select t.* into waiting from penstock.tracked as t join penstock.lane as n using (lane_id)
-            where t.group_id = g.group_id and t.state in ('held', 'ready') and n.shard = turn.shard
-            order by t.position limit 1;
             continue when (waiting.position = turn.position and waiting.state = 'ready') is not true;
             return next penstock._lease_retry(r, waiting);
             _taken := 1;
         elsif turn.kind = 'own' then
-            continue when exists (
-                select 1 from penstock.tracked as t join penstock.lane as n using (lane_id)
-                where t.group_id = g.group_id and t.state in ('held', 'ready') and n.shard = turn.shard
-            );
+            if waiting.position is not null then
+                _passed := _passed || turn.shard;
+            end if;
+            continue when turn.shard = any (_passed);
             return query select * from penstock._receive_own(r, q, turn.priority, 1, turn.position);
             get diagnostics _taken = row_count;
         else
-            select min(t.position) into _waits_at
-            from penstock.tracked as t join penstock.lane as n using (lane_id)
-            where t.group_id = g.group_id and t.state in ('held', 'ready') and n.shard = turn.shard;
-            -- A message redriven before it was ever read waits further on: what comes before it is free.
-            continue when _waits_at <= coalesce(penstock._next_unread_position(q, g, turn.lane_id), _waits_at);
+            if waiting.position is not null then
+                _unread_at := penstock._next_unread_position(q, g, turn.lane_id);
+                -- A message redriven before it was ever read waits further on: what comes before it is free.
+                if (turn.priority <= waiting.priority and _unread_at < waiting.position) is not true then
+                    if _unread_at is not null then
+                        _passed := _passed || turn.shard;
+                    end if;
+                    continue;
+                end if;
+            elsif turn.shard = any (_passed) then
+                continue; -- what a better priority has waits for the retries, and must not be overtaken meanwhile
+            end if;
             -- The shard is locked, so only somebody who works on the whole queue can have the lane. The queue may have been
             -- deleted while this waited for the shard.
             continue when not pg_try_advisory_xact_lock(penstock._lane_key(g.group_id, turn.lane_id))
@@ -85,13 +93,13 @@ begin
             for delivery in
                 select * from penstock._receive_from_lane(
                     r, q, g, penstock._get_cursor(g.group_id, turn.lane_id), turn.lane_id, turn.priority,
-                    least(_room, case when _waits_at is null then _most else 1 end)
+                    least(_room, case when waiting.position is null then _most else 1 end)
                 )
             loop
                 return next delivery;
                 _taken := _taken + 1;
             end loop;
-            if _waits_at is not null then
+            if waiting.position is not null then
                 _blocked := _blocked || turn.shard;
             end if;
         end if;

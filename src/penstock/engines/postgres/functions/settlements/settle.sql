@@ -207,7 +207,7 @@ language sql immutable as $$
     )::penstock.message_row
 $$;
 
--- Release the messages leased behind a message of an ordered queue that is retried.
+-- Release the messages that were handed out behind a message of an ordered queue that is retried.
 create or replace function penstock._release_following(
     q penstock.queue, g penstock.group, blocking penstock.message_row, _now bigint
 ) returns void
@@ -218,15 +218,17 @@ declare
     msg penstock.message_row;
 begin
     for _position in
-        select unnest(penstock._list_positions(e.positions)) as position
-        from penstock.lease as e join penstock.lane as n using (lane_id)
-        where e.group_id = g.group_id and e.token = blocking.token and n.shard = _shard
-        union all
-        select t.position from penstock.tracked as t join penstock.lane as n using (lane_id)
-        where t.group_id = g.group_id and t.token = blocking.token and t.state = 'leased' and n.shard = _shard
-        order by position
+        select one.position from (
+            select n.priority, unnest(penstock._list_positions(e.positions)) as position
+            from penstock.lease as e join penstock.lane as n using (lane_id)
+            where e.group_id = g.group_id and e.token = blocking.token and n.shard = _shard
+            union all
+            select t.priority, t.position from penstock.tracked as t join penstock.lane as n using (lane_id)
+            where t.group_id = g.group_id and t.token = blocking.token and t.state = 'leased' and n.shard = _shard
+        ) as one
+        where (one.priority, one.position) > (blocking.priority, blocking.position)
+        order by one.priority, one.position
     loop
-        continue when _position <= blocking.position;
         msg := penstock._take_from_lease(g.group_id, blocking.token, _position, _now);
         if msg.position is not null then
             perform penstock._apply_event(
