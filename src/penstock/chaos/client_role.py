@@ -61,6 +61,7 @@ class ClientRole:
         item = Item(f"{POISON if poison else kind}-{self.name}-{self._count}", poison=poison)
         if kind == "ordered":
             item.key = self.random.choice("abcde")
+            item.priority = self.random.choice([0, 0, 0, 1])
         elif kind in ("work", "once") and not poison:
             item.priority = self.random.choice([0, 0, 1, 2])
             item.delay = self.random.choice([None, None, None, 0.4])

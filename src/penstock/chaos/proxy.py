@@ -10,6 +10,7 @@ import struct
 import threading
 
 LOOPBACK = "127.0.0.1"
+LISTENED = (12_000, 32_000)
 # With this setting a close sends a reset: the peers learn of it at once.
 RESET = struct.pack("ii", 1, 0)
 
@@ -96,7 +97,10 @@ def _reset(writer: asyncio.StreamWriter) -> None:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """Not one that the system gives to outgoing connections: a server that is killed must find it free again, also
+    while other runs connect to theirs."""
+    while True:
+        port = random.SystemRandom().randrange(*LISTENED)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((LOOPBACK, port))
+            return port

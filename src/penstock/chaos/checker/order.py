@@ -13,13 +13,19 @@ UNANSWERED = 30 * SECOND
 
 def keys_are_in_order(timeline: Timeline) -> Iterator[Violation]:
     """What was acknowledged before another message of its key was sent is processed before it, retries included: it is
-    not handed out after the other one was, and the two are not held under different leases at a time."""
+    not handed out after the other one was, and the two are not held under different leases at a time. When they have
+    different priorities, the one that was handed out first is processed first."""
     for (queue, _), several in _keys(timeline).items():
         for first, second in _successors(several):
             for group in timeline.rule(queue).groups:
                 earlier = timeline.delivered.get((queue, group, first.message), [])
                 later = timeline.delivered.get((queue, group, second.message), [])
-                yield from _disorder(timeline, earlier, later)
+                pair: tuple[list[Delivered], list[Delivered]] | None = (earlier, later)
+                if first.priority != second.priority and earlier and later:
+                    is_better = first.priority < second.priority
+                    pair = _by_handing_out(timeline, *((earlier, later) if is_better else (later, earlier)))
+                if pair is not None:
+                    yield from _disorder(timeline, *pair)
 
 
 def _keys(timeline: Timeline) -> dict[tuple[str, str], list[SentMessage]]:
@@ -47,11 +53,26 @@ def _disorder(timeline: Timeline, earlier: list[Delivered], later: list[Delivere
         names = (first.place[2], second.place[2])
         passed = second.at if second.token not in tokens else _ended_at(second)
         if passed is not None and first.asked > passed and not timeline.crashed_between(second.asked, first.at):
-            text = f"{names[0]} was handed out after {names[1]}, which was sent later with the same key"
+            text = f"{names[0]} was handed out after {names[1]}, which comes behind it with the same key"
             yield Violation("order: a key is processed in order", text, names)
         elif first.token != second.token and first.at <= second.at < min(first.released_at, second.released_at) - SLACK:
-            text = f"{names[1]} was handed out while {names[0]}, sent earlier with the same key, was still held"
+            text = (
+                f"{names[1]} was handed out while {names[0]}, which comes before it with the same key, was still held"
+            )
             yield Violation("order: a key has one lease at a time", text, names)
+
+
+def _by_handing_out(
+    timeline: Timeline, better: list[Delivered], worse: list[Delivered]
+) -> tuple[list[Delivered], list[Delivered]] | None:
+    """Which of two messages with different priorities was handed out first; None when that is not sure, or when a crash
+    may have forgotten it."""
+    times = [one for several in (better, worse) for one in (several[0].asked, several[0].at)]
+    if timeline.crashed_between(min(times), max(times)):
+        return None
+    if better[0].receive == worse[0].receive or better[0].at < min(one.asked for one in worse):
+        return better, worse
+    return (worse, better) if worse[0].at < min(one.asked for one in better) else None
 
 
 def _ended_at(delivered: Delivered) -> int | None:
