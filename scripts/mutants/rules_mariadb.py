@@ -89,4 +89,11 @@ RULES = (
         _conformance("seek"),
         PLACE,
     ),
+    Rule(
+        "MariaDB: retries of an ordered queue come by position",
+        "order by tracked.priority, tracked.position;",
+        "order by tracked.position;",
+        _conformance("ordered_priorities"),
+        PLACE,
+    ),
 )

@@ -194,4 +194,28 @@ RULES = (
         "        own = apsw.Connection(self.path)\n        with self.translated(),",
         LAWS,
     ),
+    Rule(
+        "ordered: a new message overtakes a retry of a worse priority",
+        "if unread is None or lane.priority > retries[0][0] or unread >= retries[0][1]:",
+        "if unread is None or (lane.priority >= retries[0][0] and unread >= retries[0][1]):",
+        _conformance("ordered_priorities"),
+    ),
+    Rule(
+        "ordered: new messages join a retry though a better priority was passed over",
+        "elif shard in passed:",
+        "elif False:",
+        _conformance("ordered_priorities"),
+    ),
+    Rule(
+        "ordered: of a lapsed lease the earliest position has failed",
+        "for flight in sorted(lapsed, key=lambda one: (one.priority, one.position)): heads.setdefault",
+        "for flight in sorted(lapsed):\n        heads.setdefault",
+        _conformance("ordered_priorities"),
+    ),
+    Rule(
+        "ordered: a nak releases by position",
+        "start = max(first, blocking.position + 1) if priority == blocking.priority else first",
+        "start = max(first, blocking.position + 1)",
+        _conformance("ordered_priorities"),
+    ),
 )

@@ -149,4 +149,22 @@ RULES = (
         "_message.expires_at := null;",
         _conformance("expiry"),
     ),
+    Rule(
+        "PostgreSQL: retries of an ordered queue come by position",
+        "order by t.priority, t.position limit 1; if turn.kind = 'retry' then",
+        "order by t.position limit 1;\n        if turn.kind = 'retry' then",
+        _conformance("ordered_priorities"),
+    ),
+    Rule(
+        "PostgreSQL: a nak releases by position",
+        "where (one.priority, one.position) > (blocking.priority, blocking.position)",
+        "where one.position > blocking.position",
+        _conformance("ordered_priorities"),
+    ),
+    Rule(
+        "PostgreSQL: of a lapsed lease the earliest position has failed",
+        "order by one.token, one.shard, one.priority, one.position",
+        "order by one.token, one.shard, one.position",
+        _conformance("ordered_priorities"),
+    ),
 )

@@ -119,4 +119,18 @@ RULES = (
         _conformance("ordered"),
         PLACE,
     ),
+    Rule(
+        "Redis: retries of an ordered queue come by position",
+        "sort_by(found, 1, 2) for _, one in ipairs(found) do waiting",
+        "sort_by(found, 2)\n    for _, one in ipairs(found) do\n        waiting",
+        _conformance("ordered_priorities"),
+        PLACE,
+    ),
+    Rule(
+        "Redis: a nak releases by position",
+        "if priority > blocking.priority or priority == blocking.priority and position > blocking.position then",
+        "if position > blocking.position then",
+        _conformance("ordered_priorities"),
+        PLACE,
+    ),
 )

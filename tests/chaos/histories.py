@@ -55,6 +55,13 @@ class Script:
         ]
         self._add(by, "receive", kind, at, call=call, taken=several)
 
+    def hand_content(self, at: float, message: str, content: str) -> None:
+        """A delivery whose client looked at the whole message."""
+        call = self.begin_receive(at)
+        taken = [{"id": f"id-{message}", "message": message, "token": 77, "attempt": 1, "content": content}]
+        self._add("c1", "receive", "ok", at + 0.01, call=call, taken=taken)
+        self.settle(at + 0.1, message, 77, state="succeeded")
+
     def settle(
         self,
         at: float,

@@ -68,6 +68,11 @@ def bury_a_rolled_back_send(script: Script) -> None:
     script.dead("rolled back", "expired", 0)
 
 
+def change_a_message_on_its_way(script: Script) -> None:
+    script.send(6, "x", content="as sent")
+    script.hand_content(7, "x", "otherwise")
+
+
 def store_a_send_twice(script: Script) -> None:
     script.send(6, "twice")
     script.receive(7, ("twice", 9, 1))
@@ -336,6 +341,7 @@ PLANTED: list[tuple[str, Callable[[Script], None]]] = [
     ("law 2: nothing is delivered that was not sent", deliver_what_nobody_sent),
     ("law 2: an undone send is never seen", deliver_a_rolled_back_send),
     ("law 2: an undone send is never seen", bury_a_rolled_back_send),
+    ("law 2: a message is handed out as it was sent", change_a_message_on_its_way),
     ("law 1: a send is one message", store_a_send_twice),
     ("law 2: a send happens wholly", store_half_of_a_send),
     ("law 3: at most one live lease", lease_twice),
@@ -387,6 +393,13 @@ def test_a_planted_violation_is_found_under_its_law(law: str, plant: Callable[[S
     script = good()
     plant(script)
     assert any(one.law.startswith(law) for one in check(script.sorted()))
+
+
+def test_a_message_that_is_handed_out_as_it_was_sent_is_no_violation() -> None:
+    script = good()
+    script.send(6, "x", content="as sent")
+    script.hand_content(7, "x", "as sent")
+    assert check(script.sorted()) == []
 
 
 def test_a_lost_reply_explains_a_missing_attempt() -> None:

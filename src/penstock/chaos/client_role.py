@@ -59,6 +59,7 @@ class ClientRole:
         self._count += 1
         poison = kind in ("work", "jobs") and self.random.random() < 0.06
         item = Item(f"{POISON if poison else kind}-{self.name}-{self._count}", poison=poison)
+        item.headers = self.random.choice([None, {"number": str(self._count), "of": "chaos \u2713"}])
         if kind == "ordered":
             item.key = self.random.choice("abcde")
             item.priority = self.random.choice([0, 0, 0, 1])

@@ -3,6 +3,7 @@ from a dump, or a primary with a standby that takes over."""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import subprocess
 import tempfile
@@ -52,6 +53,13 @@ class OwnPostgres:
     def crash(self) -> None:
         """As a kill -9 of every process would: nothing is written out, and recovery runs at the next start."""
         self._run("pg_ctl", "-D", str(self._data), *WAIT, "-m", "immediate", "stop")
+
+    def vacuum(self) -> None:
+        """What autovacuum does elsewhere: a crash makes the server forget the counts by which it chooses tables."""
+        import psycopg
+
+        with contextlib.suppress(psycopg.Error):
+            _ask(self.url, "vacuum")
 
     def copy(self) -> None:
         self._run("pg_dump", "-Fc", "-h", str(self.folder), "-U", "postgres", "-f", str(self.folder / "dump"))

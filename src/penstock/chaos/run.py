@@ -227,6 +227,8 @@ class Course:
                 self.crew.thaw_due(everybody=True)
                 with contextlib.suppress(*LOST):
                     Drain(self.store, self.recorder, self.queues).collect(self._follower_mark())
+                    if isinstance(self.own, OwnPostgres):
+                        self.own.vacuum()
                 collect_at = time.monotonic() + COLLECT_SECONDS
             self.crew.thaw_due()
             self.watch.sample(self.options.samples_seconds)

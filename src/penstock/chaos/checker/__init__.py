@@ -18,6 +18,7 @@ LAWS: tuple[Law, ...] = (
     sends.acknowledged_sends_end,
     sends.drained_queues_are_empty,
     sends.only_what_was_sent_is_seen,
+    sends.contents_are_as_sent,
     sends.a_send_is_one_message,
     sends.a_call_sends_all_or_nothing,
     leases.one_live_lease,

@@ -90,3 +90,12 @@ def a_call_sends_all_or_nothing(timeline: Timeline) -> Iterator[Violation]:
         if seen and missing:
             text = f"of one send {seen[0]} was seen and {missing[0]} was not"
             yield Violation("law 2: a send happens wholly or not at all", text, (seen[0], missing[0]))
+
+
+def contents_are_as_sent(timeline: Timeline) -> Iterator[Violation]:
+    """Payload, headers, priority and key, on every delivery of a client that looked."""
+    for delivered in timeline.deliveries():
+        sent = timeline.sent.get(delivered.place[2])
+        if sent is not None and sent.content and delivered.content and sent.content != delivered.content:
+            text = f"{sent.message} was handed out with other headers, priority, key or payload than it was sent with"
+            yield Violation("law 2: a message is handed out as it was sent", text, (sent.message,))

@@ -63,6 +63,7 @@ class SentMessage:
     poison: bool = False
     batch: str | None = None
     conditional: bool = False
+    content: str | None = None
 
     @property
     def is_ok(self) -> bool:
@@ -99,6 +100,7 @@ class Delivered:
     receive: tuple[str, int]
     is_void: bool = False
     is_undone: bool = False
+    content: str | None = None
     settlings: list[SettleCall] = field(default_factory=list)
 
     @property
@@ -296,6 +298,7 @@ class Timeline:
         delivered = Delivered(
             place, event["process"], one["id"], one["token"], one["attempt"], asked, event["t"],
             self._until_crash(queue, asked, ends), over, (event["process"], event["call"]),
+            content=one.get("content"),
         )  # fmt: skip
         if self.is_void(asked, event["t"]):
             delivered.is_void, delivered.ends, delivered.over = True, asked, FOREVER
@@ -420,6 +423,7 @@ def _sent(one: Event, event: Event, call: tuple[str, int]) -> SentMessage:
         poison=one.get("poison", False),
         batch=one.get("batch"),
         conditional=one.get("conditional", False),
+        content=one.get("content"),
     )
 
 

@@ -7,7 +7,7 @@ import json
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from penstock.chaos.ports.port import Denied, Item, Lost, Taken, message_of
+from penstock.chaos.ports.port import Denied, Item, Lost, Taken, content_of, message_of
 
 TIMEOUT_SECONDS = 10
 
@@ -65,7 +65,8 @@ class HttpPort:
 
 def _taken(one: dict[str, Any]) -> Taken:
     message = message_of(json.dumps(one.get("payload")), one.get("headers"))
-    return Taken(one["id"], message, one["token"], one["attempt"])
+    content = content_of(one.get("payload"), one.get("headers"), one["priority"], one.get("key"))
+    return Taken(one["id"], message, one["token"], one["attempt"], content=content)
 
 
 def _path(queue: str) -> str:

@@ -6,6 +6,7 @@ is a fault of the actor or of Penstock and ends the process with a trace.
 
 from __future__ import annotations
 
+import hashlib
 import http.client
 import json
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ import penstock
 
 MESSAGE = "chaos"
 TICK = "penstock-tick"
+# Of an item, what its history has no use for.
+SENT = ("id", "headers")
 
 
 class Denied(Exception):
@@ -41,6 +44,7 @@ class Item:
     poison: bool = False
     batch: str | None = None
     conditional: bool = False
+    headers: dict[str, str] | None = None
 
     @property
     def payload(self) -> dict[str, Any]:
@@ -55,13 +59,19 @@ class Item:
             "ttl_seconds": self.ttl,
             "key": self.key,
             "id": self.id,
+            "headers": self.headers,
         }
         return {name: value for name, value in named.items() if value is not None}
 
     @property
     def described(self) -> dict[str, Any]:
         """For the history."""
-        return {name: value for name, value in vars(self).items() if value not in (None, False, 0) and name != "id"}
+        named = {
+            name: value for name, value in vars(self).items() if value not in (None, False, 0) and name not in SENT
+        }
+        if self.headers is not None:
+            named["content"] = content_of(self.payload, self.headers, self.priority, self.key)
+        return named
 
 
 class Taken(NamedTuple):
@@ -72,10 +82,12 @@ class Taken(NamedTuple):
     token: int
     attempt: int
     handle: Any = None
+    content: str | None = None
 
     @property
     def described(self) -> dict[str, Any]:
-        return {"id": self.id, "message": self.message, "token": self.token, "attempt": self.attempt}
+        named = {"id": self.id, "message": self.message, "token": self.token, "attempt": self.attempt}
+        return named if self.content is None else {**named, "content": self.content}
 
 
 class Port(Protocol):
@@ -92,6 +104,12 @@ class Port(Protocol):
     def extend(self, queue: str, group: str, taken: Taken, seconds: float) -> None: ...
 
     def close(self) -> None: ...
+
+
+def content_of(payload: Any, headers: Any, priority: int, key: str | None) -> str:
+    """A digest of what a message consists of; headers that Penstock adds are left out."""
+    own = sorted((name, value) for name, value in (headers or {}).items() if not name.startswith("penstock-"))
+    return hashlib.sha256(json.dumps([payload, own, priority, key]).encode()).hexdigest()[:12]
 
 
 def message_of(payload: bytes | str, headers: Any = None) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 import penstock
-from penstock.chaos.ports.port import Denied, Item, Taken, message_of
+from penstock.chaos.ports.port import Denied, Item, Taken, content_of, message_of
 
 T = TypeVar("T")
 # Refusals that change nothing. LeaseLost is one of them.
@@ -21,7 +22,8 @@ def outgoing(item: Item) -> penstock.Outgoing:
 
 def taken(delivery: penstock.Delivery | penstock.AsyncDelivery) -> Taken:
     message = message_of(delivery.payload, delivery.headers)
-    return Taken(delivery.id, message, delivery.token, delivery.attempt, delivery)
+    content = content_of(json.loads(delivery.payload), delivery.headers, delivery.priority, delivery.key)
+    return Taken(delivery.id, message, delivery.token, delivery.attempt, delivery, content)
 
 
 def settlement(one: Taken, verb: str, delay: float | None) -> penstock.Settlement:

@@ -7,12 +7,13 @@ import socket
 from typing import Any
 from urllib.parse import urlsplit
 
-from penstock.chaos.ports.port import Denied, Item, Lost, Taken, message_of
+from penstock.chaos.ports.port import Denied, Item, Lost, Taken, content_of, message_of
 
 TIMEOUT_SECONDS = 10
 # Error replies that say that nothing happened. Others, such as TRYAGAIN, may hide a commit whose reply was lost.
 REFUSED = ("LEASELOST", "OUTOFORDER", "DUPLICATEADDRESS", "BATCHCLOSED", "NOTFOUND")
-OPTIONS = {"priority": "PRIORITY", "delay_seconds": "DELAY", "ttl_seconds": "TTL", "key": "KEY", "id": "ID"}
+OPTIONS = {"priority": "PRIORITY", "delay_seconds": "DELAY", "ttl_seconds": "TTL", "key": "KEY", "id": "ID",
+           "headers": "HEADERS"}  # fmt: skip
 
 
 class RespPort:
@@ -115,15 +116,23 @@ class RespPort:
 
 
 def _sending(queue: str, item: Item) -> tuple[Any, ...]:
-    options = [word for name, value in item.options.items() for word in (OPTIONS[name], value)]
+    options = [word for name, value in item.options.items() for word in (OPTIONS[name], _word(value))]
     return ("QSEND", queue, json.dumps(item.payload), "TYPE", "application/json", *options)
+
+
+def _word(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, dict) else value
 
 
 def _taken(fields: dict[bytes, Any]) -> Taken:
     headers = fields.get(b"headers") or []
     named = {name.decode(): value.decode() for name, value in zip(headers[::2], headers[1::2], strict=True)}
     message = message_of(fields[b"payload"], named)
-    return Taken(fields[b"id"].decode(), message, fields[b"token"], fields[b"attempt"])
+    key = fields.get(b"key")
+    content = content_of(
+        json.loads(fields[b"payload"]), named, fields[b"priority"], None if key is None else key.decode()
+    )
+    return Taken(fields[b"id"].decode(), message, fields[b"token"], fields[b"attempt"], content=content)
 
 
 def _field(fields: list[bytes]) -> bytes:

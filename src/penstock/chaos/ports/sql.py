@@ -7,8 +7,9 @@ import random
 from typing import Any
 
 import psycopg
+from psycopg.types.json import Jsonb
 
-from penstock.chaos.ports.port import Denied, Item, Lost, Taken, message_of
+from penstock.chaos.ports.port import Denied, Item, Lost, Taken, content_of, message_of
 
 # Of Penstock's own errors; and a statement that was cancelled is undone.
 REFUSED = ("PN", "57014")
@@ -35,12 +36,19 @@ class SqlPort:
 
     def receive(self, queue: str, group: str, consumer: str, limit: int, lease_seconds: float) -> list[Taken]:
         words = (
-            "select id, payload, headers, token, attempt from penstock.receive("
+            "select id, payload, headers, token, attempt, priority, key from penstock.receive("
             '%s, %s, consumer => %s, "limit" => %s, lease_seconds => %s)'
         )
         rows = self._call(words, [queue, group, consumer, limit, lease_seconds])
         return [
-            Taken(str(id), message_of(payload, headers), token, tries) for id, payload, headers, token, tries in rows
+            Taken(
+                str(id),
+                message_of(payload, headers),
+                token,
+                tries,
+                content=content_of(json.loads(payload), headers, priority, key),
+            )
+            for id, payload, headers, token, tries, priority, key in rows
         ]
 
     def settle(self, queue: str, group: str, taken: Taken, verb: str, delay: float | None) -> str | None:
@@ -90,4 +98,8 @@ def _sending(queue: str, item: Item) -> tuple[bytes, list[Any]]:
     options = item.options
     named = "".join(f", {name} => %s" for name in options)
     words = f"select penstock.send_bytes(%s, %s, 'application/json'{named})"
-    return words.encode(), [queue, json.dumps(item.payload).encode(), *options.values()]
+    return words.encode(), [queue, json.dumps(item.payload).encode(), *map(_value, options.values())]
+
+
+def _value(option: Any) -> Any:
+    return Jsonb(option) if isinstance(option, dict) else option
