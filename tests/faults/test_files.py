@@ -198,7 +198,7 @@ def test_a_file_with_another_name_besides_is_not_gone(tmp_path: Path) -> None:
 def test_locks_are_kept_when_another_store_of_the_same_file_is_closed(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/store.db"
     with penstock.connect(url, busy_seconds=0.1) as one, penstock.connect(url, busy_seconds=0.1) as two:
-        writer = one.engine.database._writer  # type: ignore[attr-defined]  # the lock is SQLite's own
+        writer = one.engine.database.writer  # type: ignore[attr-defined]  # the lock is SQLite's own
         writer.execute("begin immediate")
         penstock.connect(url).close()
         with pytest.raises(StoreUnavailable, match="locked"):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from random import Random
 from types import FrameType
 from typing import Any
@@ -62,6 +63,19 @@ def test_a_call_that_a_signal_handler_ends_leaves_no_transaction_open(
     with penstock.connect(f"sqlite:///{path}", clock=clock) as again:
         assert again.queue("orders").stats("default").available == 0
         assert all(check.level != "error" for check in again.doctor())
+
+
+def test_a_commit_is_flushed_after_a_signal_handler_has_ended_a_receive(tmp_path: Path) -> None:
+    with penstock.connect(f"sqlite:///{tmp_path / 'store.db'}") as store:
+        queue = store.queue("orders")
+        writer = store.engine.database.writer  # type: ignore[attr-defined]  # as only its own connection can tell
+        interrupted = 0
+        queue.send(b"before")
+        while is_interrupted(interrupted + 1, queue.receive):
+            interrupted += 1
+            queue.send(b"after")
+            assert writer.execute("pragma synchronous").fetchall() == [(2,)]
+        assert interrupted > 0
 
 
 def is_interrupted(at: int, call: Callable[[], object]) -> bool:

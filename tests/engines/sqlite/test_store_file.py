@@ -259,8 +259,8 @@ def test_closing_waits_for_the_call_of_another_thread(url: str, path: Path) -> N
 
 def _is_writing(store: Store) -> bool:
     database = store.engine.database  # type: ignore[attr-defined]
-    if database._write_lock.acquire(blocking=False):
-        database._write_lock.release()
+    if database.write_lock.acquire(blocking=False):
+        database.write_lock.release()
         return False
     return True
 

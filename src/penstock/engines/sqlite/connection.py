@@ -7,13 +7,11 @@ connection for both.
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from types import TracebackType
 from typing import Any
 
 import apsw
@@ -22,8 +20,8 @@ from penstock.domain import errors
 from penstock.engines.positional.database import Tokens
 from penstock.engines.sqlite import caller_transaction
 from penstock.engines.sqlite.transaction import SQL, SqliteTransaction
+from penstock.engines.sqlite.write import SqliteWrite
 
-logger = logging.getLogger("penstock.dead_letters")
 MEMORY = ":memory:"
 # Older versions can lose committed writes when two connections checkpoint the write-ahead log at once.
 OLDEST_SQLITE = (3, 51, 3)
@@ -36,18 +34,21 @@ class SqliteDatabase:
         self.clock = clock
         self.random = random
         self.busy_seconds = busy_seconds
+        self.patience_seconds = busy_seconds + 1
         self.salt = 0
         self.tokens = Tokens()
         self.on_commit: Callable[[], None] = lambda: None
-        self._writer: apsw.Connection
-        self._cursor: apsw.Cursor
+        # What `SqliteWrite` works with: the connection that writes, its open transaction and the thread of that.
+        self.writer: apsw.Connection
+        self.cursor: apsw.Cursor
+        self.current: SqliteTransaction | None
+        self.owner: int
+        # Whether the next commit is flushed; None while that changes.
+        self.is_durable: bool | None
+        self.process: int
+        self.is_closed = False
+        self.write_lock = threading.RLock()
         self._reader: apsw.Connection
-        self._current: SqliteTransaction | None
-        self._changes: int
-        self._owner: int
-        self._durable: bool
-        self._closed = False
-        self._write_lock = threading.RLock()
         self._read_lock = threading.RLock()
         # For the polling connection of `notify`; see `hold_for_fork`.
         self.watch_lock = threading.RLock()
@@ -56,83 +57,27 @@ class SqliteDatabase:
 
     # -- transactions ----------------------------------------------------------------------------------------------
 
-    def write(self, queue: str | None = None, durable: bool = True, patient: bool = True) -> Write:
+    def write(self, queue: str | None = None, durable: bool = True, patient: bool = True) -> SqliteWrite:
         """A write transaction, the only one of the store; inside another write of the same thread, a savepoint."""
-        return Write(self, durable)
-
-    def begin(self, durable: bool) -> tuple[SqliteTransaction, bool]:
-        """Take the write lock, of this process first, then of the file; also return whether this is a savepoint."""
-        self._check_process()
-        if not self._write_lock.acquire(timeout=self.busy_seconds + 1):
-            raise errors.StoreUnavailable(f"{self.path}: another thread held the store for {self.busy_seconds:g} s")
-        outer = self._current
-        try:
-            self._check_open()
-            if outer is not None:
-                self._run(SQL.savepoint)
-                return outer, True
-            if durable is not self._durable:
-                self._run(SQL.durable if durable else SQL.relaxed)
-                self._durable = durable
-            self._run(SQL.begin_write)
-            transaction = self.transaction(self._cursor)
-            self._changes = self._writer.total_changes()
-            self._current, self._owner = transaction, threading.get_ident()
-        except BaseException:
-            # Also of a signal handler, after the transaction has begun: left open it would stop every process.
-            self._leave(is_part=outer is not None)
-            raise
-        return transaction, False
-
-    def end(self, is_part: bool, failed: bool) -> bool:
-        """Commit or roll back, and release the lock; return whether anything changed. SQLite may have rolled back a
-        failed transaction by itself."""
-        try:
-            if failed and self._writer.in_transaction:
-                self._run(SQL.rollback_to if is_part else SQL.rollback)
-            if is_part and self._writer.in_transaction:
-                self._run(SQL.release)
-            elif not failed:
-                self._commit()
-            return not is_part and self._writer.total_changes() != self._changes
-        finally:
-            self._leave(is_part)
-
-    def _leave(self, is_part: bool) -> None:
-        """Release the lock, with no transaction left open behind it."""
-        try:
-            if not is_part:
-                self._current = None
-                if self._writer.in_transaction:
-                    self._run(SQL.rollback)
-        finally:
-            self._write_lock.release()
-
-    def _commit(self) -> None:
-        try:
-            self._run(SQL.commit)
-        except BaseException:
-            if self._writer.in_transaction:
-                self._run(SQL.rollback)
-            raise
+        return SqliteWrite(self, durable)
 
     @contextmanager
     def read(self, queue: str | None = None) -> Iterator[SqliteTransaction]:
         """A snapshot that does not wait for writers."""
-        if self.is_writing_here():
-            assert self._current is not None
-            yield self._current
+        if self.current is not None and self.owner == threading.get_ident():
+            yield self.current
             return
         if self.in_memory:
-            with Write(self, durable=True, silent=True) as transaction:
+            with SqliteWrite(self, durable=True, silent=True) as transaction:
                 yield transaction
             return
-        self._check_process()
+        if self.process != os.getpid():
+            self.open_in_child()
         with self._read_lock, self.translated():
-            self._check_open()
+            self.check_open()
             try:
                 self._reader.execute(SQL.begin_read)
-                yield self.transaction(self._reader.cursor())
+                yield SqliteTransaction(self, self._reader.cursor())
             finally:
                 if self._reader.in_transaction:
                     self._reader.execute(SQL.rollback)
@@ -143,43 +88,37 @@ class SqliteDatabase:
         own = caller_transaction.check_connection(connection, self.path, self.in_memory)
         with self.translated(), caller_transaction.without_tracers(own), own:
             caller_transaction.take_write_lock(own)
-            yield self.transaction(own.cursor())
+            yield SqliteTransaction(self, own.cursor())
 
     @contextmanager
     def write_aside(self, connection: apsw.Connection) -> Iterator[SqliteTransaction]:
         """A write on another connection of this process, serialised with the other writes."""
-        self._check_process()
+        if self.process != os.getpid():
+            self.open_in_child()
         with self.exclusively(), self.translated():
-            self._check_open()
+            self.check_open()
             try:
                 connection.execute(SQL.begin_write)
-                yield self.transaction(connection.cursor())
+                yield SqliteTransaction(self, connection.cursor())
                 connection.execute(SQL.commit)
             finally:
                 if connection.in_transaction:
                     connection.execute(SQL.rollback)
-
-    def is_writing_here(self) -> bool:
-        """Whether this thread is in a write: its reads belong to that transaction."""
-        return self._current is not None and self._owner == threading.get_ident()
-
-    def transaction(self, cursor: apsw.Cursor) -> SqliteTransaction:
-        return SqliteTransaction(cursor, self.clock(), self.random, self.salt, self.tokens)
 
     # -- opening and closing ---------------------------------------------------------------------------------------
 
     def _open(self) -> None:
         _check_version()
         self._check_path()
-        self._process = os.getpid()
-        self._current = None
-        self._owner = 0
-        self._durable = True
+        self.process = os.getpid()
+        self.current = None
+        self.owner = 0
+        self.is_durable = True
         with self.translated():
-            self._writer = self.connection()
-            self._cursor = self._writer.cursor()
-            self._run = self._cursor.execute
-            self._reader = self._writer if self.in_memory else self.connection()
+            self.writer = self.connection()
+            self.cursor = self.writer.cursor()
+            self.run = self.cursor.execute
+            self._reader = self.writer if self.in_memory else self.connection()
         self._handle = None if self.in_memory else _handle(self.path)
 
     def connection(self) -> apsw.Connection:
@@ -204,10 +143,10 @@ class SqliteDatabase:
     def close(self) -> None:
         """Wait for the calls of other threads, because SQLite does not close a connection in use; refuse calls that
         wait for their turn. A forked child must not touch the connections of its parent."""
-        self._closed = True
-        if self._process == os.getpid():
+        self.is_closed = True
+        if self.process == os.getpid():
             with self.exclusively(), self._held(self._read_lock):
-                self._writer.close()
+                self.writer.close()
                 self._reader.close()
                 if self._handle is not None:
                     os.close(self._handle)
@@ -215,19 +154,22 @@ class SqliteDatabase:
 
     def exclusively(self) -> AbstractContextManager[None]:
         """Hold the write lock of this process."""
-        return self._held(self._write_lock)
+        return self._held(self.write_lock)
 
     @contextmanager
     def _held(self, lock: threading.RLock) -> Iterator[None]:
-        if not lock.acquire(timeout=self.busy_seconds + 1):
-            raise errors.StoreUnavailable(f"{self.path}: another thread held the store for {self.busy_seconds:g} s")
+        if not lock.acquire(timeout=self.patience_seconds):
+            raise self.held_too_long()
         try:
             yield
         finally:
             lock.release()
 
-    def _check_open(self) -> None:
-        if self._closed:
+    def held_too_long(self) -> errors.StoreUnavailable:
+        return errors.StoreUnavailable(f"{self.path}: another thread held the store for {self.busy_seconds:g} s")
+
+    def check_open(self) -> None:
+        if self.is_closed:
             raise errors.StoreUnavailable(f"{self.path}: this store was closed")
         if self.is_removed():
             raise errors.StoreUnavailable(
@@ -239,11 +181,10 @@ class SqliteDatabase:
         """Whether the file was removed or replaced; those who have it open could still write to it."""
         return self._handle is not None and os.fstat(self._handle).st_nlink == 0
 
-    def _check_process(self) -> None:
+    def open_in_child(self) -> None:
         """SQLite's locks do not survive a fork: a child opens connections of its own and leaves its parent's alone."""
-        if self._process != os.getpid():
-            _inherited.append((self._writer, self._reader))
-            self._open()
+        _inherited.append((self.writer, self._reader))
+        self._open()
 
     def _check_path(self) -> None:
         if self.in_memory:
@@ -276,7 +217,7 @@ class SqliteDatabase:
             lock.release()
 
     def _locks(self) -> tuple[threading.RLock, ...]:
-        return self._write_lock, self._read_lock, self.watch_lock
+        return self.write_lock, self._read_lock, self.watch_lock
 
     # -- errors ----------------------------------------------------------------------------------------------------
 
@@ -324,47 +265,6 @@ class SqliteDatabase:
                 return errors.StoreUnavailable(f"{path}: this store was closed")
             case _:
                 return errors.StoreError(f"{path}: {error}")
-
-
-class Write:
-    """A write transaction as a `with` block. A class, because every call enters one and a generator costs more."""
-
-    __slots__ = ("_database", "_deaths", "_durable", "_is_part", "_silent", "_transaction")
-
-    def __init__(self, database: SqliteDatabase, durable: bool, silent: bool = False) -> None:
-        self._database = database
-        self._durable = durable
-        self._silent = silent
-
-    def __enter__(self) -> SqliteTransaction:
-        database = self._database
-        try:
-            self._transaction, self._is_part = database.begin(self._durable)
-        except apsw.Error as error:
-            raise database.translate(error) from error
-        try:
-            self._deaths = len(self._transaction.deaths)
-        except BaseException:
-            database.end(self._is_part, failed=True)
-            raise
-        return self._transaction
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        database = self._database
-        try:
-            has_changed = database.end(self._is_part, failed=error is not None)
-        except apsw.Error as failure:
-            raise database.translate(failure) from failure
-        if isinstance(error, apsw.Error):
-            raise database.translate(error) from error
-        if error is not None:
-            del self._transaction.deaths[self._deaths :]
-        elif has_changed and not self._silent:
-            for death in self._transaction.deaths:
-                logger.warning(death)
-            database.on_commit()
 
 
 # Connections of a parent process, kept unused: closing them here would drop the parent's locks.

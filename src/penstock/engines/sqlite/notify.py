@@ -18,8 +18,9 @@ from contextlib import contextmanager, suppress
 import apsw
 
 from penstock.engines.commit_watch import CommitWatch
-from penstock.engines.sqlite.connection import SqliteDatabase, Write
+from penstock.engines.sqlite.connection import SqliteDatabase
 from penstock.engines.sqlite.transaction import SQL, SqliteTransaction
+from penstock.engines.sqlite.write import SqliteWrite
 
 # The poll interval under load: a waiting receive notices another process's commit after half of it on average.
 POLL_SECONDS = 0.01
@@ -74,7 +75,7 @@ class FileWatch(CommitWatch):
                 with self._database.write_aside(self._connection) as transaction:
                     yield transaction
             else:
-                with Write(self._database, durable=False, silent=True) as transaction:
+                with SqliteWrite(self._database, durable=False, silent=True) as transaction:
                     yield transaction
 
     def _look(self) -> None:

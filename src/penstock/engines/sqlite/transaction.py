@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from penstock.engines.positional.database import Bindings, Tokens
+from penstock.engines.positional.database import Bindings
 from penstock.engines.positional.dialect import engine_statements
 from penstock.engines.sqlite.dialect import RULES
+
+if TYPE_CHECKING:
+    from penstock.engines.sqlite.connection import SqliteDatabase
 
 SQL = engine_statements("penstock.engines.sqlite", RULES)
 _TEXT = SQL.blocks
@@ -21,11 +24,11 @@ class SqliteTransaction:
 
     __slots__ = ("_cursor", "_execute", "deaths", "now", "random", "salt", "tokens")
 
-    def __init__(self, cursor: apsw.Cursor, now: int, random: Callable[[], float], salt: int, tokens: Tokens) -> None:
-        self.now = now
-        self.random = random
-        self.salt = salt
-        self.tokens = tokens
+    def __init__(self, database: SqliteDatabase, cursor: apsw.Cursor) -> None:
+        self.now = database.clock()
+        self.random = database.random
+        self.salt = database.salt
+        self.tokens = database.tokens
         self.deaths: list[str] = []
         # One cursor for all statements: each result is read to its end before the next statement runs.
         self._cursor = cursor
