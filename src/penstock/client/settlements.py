@@ -24,7 +24,7 @@ from penstock.domain.settlement import (
     reason_text,
 )
 from penstock.domain.validation import check_integer, check_seconds, from_time, shown
-from penstock.engines.contract import POSITION, Edge, Receipt
+from penstock.engines.contract import POSITION, Edge, Receipt, Row
 
 MAX_TOKEN = (1 << 63) - 1
 SEEK_TARGETS = "a position, a time, 'start' or 'end'"
@@ -72,28 +72,31 @@ def checked(settlement: Settlement, queue: str) -> Settle:
     return Settle(event, delivery.id, delivery.position, delivery.token, reason_text(settlement.reason), delay, code)
 
 
-def by_receive(deliveries: Sequence[DeliveryView], queue: str) -> Iterator[tuple[Receipt, list[int], Sequence[int]]]:
-    """Group deliveries by receive: the receipt, their positions, and their indexes."""
+def by_receive(deliveries: Sequence[DeliveryView], queue: str) -> Iterator[tuple[Receipt, list[Row], Sequence[int]]]:
+    """Group deliveries by receive: the receipt, their rows, and their indexes."""
     try:
-        receipts = dict.fromkeys([delivery._receipt for delivery in deliveries])
+        every = [delivery._receipt for delivery in deliveries]
     except (AttributeError, TypeError):
         raise InvalidInput(
             f"ack_many takes a list of deliveries as receive gives them, not {shown(deliveries)}"
         ) from None
+    if every and every.count(every[0]) == len(every):
+        _check_queue(every[0], queue)
+        yield every[0], [delivery._row for delivery in deliveries], range(len(deliveries))
+        return
+    receipts = dict.fromkeys(every)
     for receipt in receipts:
         _check_queue(receipt, queue)
-    if len(receipts) == 1:
-        yield receipt, [delivery._row[POSITION] for delivery in deliveries], range(len(deliveries))
-        return
     for receipt in receipts:
-        places = [place for place, delivery in enumerate(deliveries) if delivery._receipt is receipt]
-        yield receipt, [deliveries[place]._row[POSITION] for place in places], places
+        places = [place for place, one in enumerate(every) if one is receipt]
+        yield receipt, [deliveries[place]._row for place in places], places
 
 
-def is_whole(receipt: Receipt, positions: Sequence[int]) -> bool:
+def is_whole(receipt: Receipt, rows: list[Row]) -> bool:
     """Whether these are all messages of the receive, each once. Only then may an engine compare their number and sum
     with those of the lease: other messages can have the same."""
-    return len(positions) == len(receipt.rows) == len(set(positions))
+    # The first comparison is that of identical rows: it is quick, and enough for what a receive has returned.
+    return rows == receipt.rows or len(rows) == len(receipt.rows) == len({row[POSITION] for row in rows})
 
 
 def not_acked(refused: Sequence[Settled], count: int) -> Refused:

@@ -42,9 +42,9 @@ def made_id(created_at: int, salt: int, position: int) -> str:
 def made_ids(created_at: int, salt: int, first: int, last: int) -> list[str]:
     """The ids of messages in a row. Neighbours differ in their last digits alone, so only these are put together for
     each: a large send would spend more on writing its ids than on the rest of its Python."""
+    prefix = _prefix(created_at // 1000, salt)
     if first == last:
-        return [made_id(created_at, salt, first)]
-    prefix = made_prefix(created_at, salt)
+        return [f"{prefix}{first:012x}"]
     ids: list[str] = []
     while first <= last:
         block_last = min(last, first | 0xFFF)

@@ -47,7 +47,7 @@ from penstock.domain.results import (
 from penstock.domain.settlement import Ack, Settled, Settlement
 from penstock.domain.validation import check_integer, check_name, check_seconds, shown
 from penstock.engines import explanation, pages
-from penstock.engines.contract import Edge, Engine
+from penstock.engines.contract import POSITION, Edge, Engine
 
 if TYPE_CHECKING:
     from penstock.client.aio.store import AsyncStore
@@ -174,8 +174,8 @@ class AsyncQueue:
         """Ack deliveries, whole receives in one statement; returns how many. Raises LeaseLost (or OutOfOrder) naming
         those that could not be acked; the others are acked."""
         refused: list[Settled] = []
-        for receipt, positions, places in by_receive(deliveries, self.name):
-            whole = is_whole(receipt, positions)
+        for receipt, rows, places in by_receive(deliveries, self.name):
+            whole, positions = is_whole(receipt, rows), [row[POSITION] for row in rows]
             if not (whole and await self.executor.ack_all(self.name, receipt.group, receipt.token, positions)):
                 part = [deliveries[place] for place in places]
                 results = await self._ack_each(part)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+
+import msgspec
 
 from penstock.domain.lifecycle import Event, State
 from penstock.domain.message import SYSTEM
@@ -16,7 +17,7 @@ from penstock.engines.positional.queues import Group, StoredQueue
 MAX_SPAN = 1024
 
 
-class AuditStep(NamedTuple):
+class AuditStep(msgspec.Struct, frozen=True):
     """One event of the messages from `first` to `last`."""
 
     event: Event
@@ -76,9 +77,9 @@ def record_leases(
 def _entry(
     transaction: Transaction, queue_id: int, group_id: int | None, step: AuditStep, first: int
 ) -> tuple[int | str | None, ...]:
-    event, state, _, last, by, reason, attempt, token, _ = step
-    last = min(last, first + MAX_SPAN - 1)
-    return last, first, queue_id, group_id, transaction.now, event, state, by, reason, attempt, token
+    last = min(step.last, first + MAX_SPAN - 1)
+    what = (step.event, step.state, step.by, step.reason, step.attempt, step.token)
+    return (last, first, queue_id, group_id, transaction.now, *what)
 
 
 def entries(transaction: Transaction, queue: StoredQueue, position: int) -> list[AuditEntry]:

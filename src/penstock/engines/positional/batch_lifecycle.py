@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from penstock.domain.errors import InvalidInput
 from penstock.domain.lifecycle import Event, State
 from penstock.domain.message import Draft, check_size
@@ -104,5 +106,5 @@ def _cancel_unleased(
             attempt = leases.forget(transaction, group, position)
         else:
             continue
-        ended = step._replace(first=position, last=position, attempt=attempt)
+        ended = msgspec.structs.replace(step, first=position, last=position, attempt=attempt)
         outcomes.end(transaction, queue, group, ended, letter=is_primary)

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from penstock.domain import reasons
 from penstock.domain.lifecycle import Event, State
 from penstock.domain.settlement import Attempt, lease_end
@@ -34,7 +36,7 @@ TOUCH_EVERY = 10 * SECOND
 Leased = tuple[str, int, int]
 
 
-class UnreadLane(NamedTuple):
+class UnreadLane(msgspec.Struct, frozen=True):
     """A lane with unread messages, and the group's cursor in it."""
 
     lane_id: int
@@ -49,26 +51,19 @@ class UnreadLane(NamedTuple):
     token: int
 
 
-class Due(NamedTuple):
+class Due(msgspec.Struct, frozen=True):
     """What a receive has to handle before it reads messages, each as 0 or 1."""
 
-    held: int
-    retries: int
-    lapsed: int
-    ready: int
-    skips: int
-    removed_consumers: int
+    held: int = 0
+    retries: int = 0
+    lapsed: int = 0
+    ready: int = 0
+    skips: int = 0
+    removed_consumers: int = 0
 
 
-NOTHING_DUE = Due(0, 0, 0, 0, 0, 0)
-
-
-class ReceiveStart(NamedTuple):
-    """The queue and group of a receive, and what is due there."""
-
-    queue: StoredQueue
-    group: Group
-    due: Due
+# The queue and group of a receive, and what is due there.
+ReceiveStart = tuple[StoredQueue, Group, Due]
 
 
 def begin(transaction: Transaction, name: str, group_name: str | None, needs_group: bool) -> ReceiveStart:
@@ -81,8 +76,8 @@ def begin(transaction: Transaction, name: str, group_name: str | None, needs_gro
     if row is None or row[7] is None:
         group = queues.ensure_group(transaction, queue, group_name or queue.policy.default_group)
         held = row is not None and row[13]
-        return ReceiveStart(queue, group, NOTHING_DUE._replace(held=int(held)))
-    return ReceiveStart(queue, queues.group_from_row(row[7:13]), Due(*row[13:]))
+        return queue, group, Due(held=int(held))
+    return queue, queues.group_from_row(row[7:13]), Due(*row[13:])
 
 
 def receive(
@@ -166,10 +161,6 @@ class _Receive:
         self.has_retries = False
         self.has_skips = False
 
-    @property
-    def room(self) -> int:
-        return self.limit - len(self.rows)
-
     def prepare(self, due: Due) -> None:
         """Promote due messages and retries, and reclaim lapsed leases."""
         transaction, queue, group = self.transaction, self.queue, self.group
@@ -193,16 +184,16 @@ class _Receive:
             self._fill_with_retries(lanes)
             return
         for lane in lanes:
-            if self.room > 0:
+            if len(self.rows) < self.limit:
                 self._take_unread(lane, self.limit)
 
     def _fill_with_retries(self, lanes: list[UnreadLane]) -> None:
         retries = self._ready_retries()
         for priority in sorted({*retries, *(lane.priority for lane in lanes)}):
-            for position in retries.get(priority, ())[: self.room]:
+            for position in retries.get(priority, ())[: self.limit - len(self.rows)]:
                 self.take_retry(position)
             for lane in lanes:
-                if lane.priority == priority and self.room > 0:
+                if lane.priority == priority and len(self.rows) < self.limit:
                     self._take_unread(lane, self.limit)
 
     def _take_token(self) -> int:
@@ -278,37 +269,46 @@ class _Receive:
         return _Ring(place[0], place[1], shards)
 
     def _take_unread(self, lane: UnreadLane, most: int) -> None:
-        room = min(most, self.room)
+        room = min(most, self.limit - len(self.rows))
+        apart: list[tuple[str, Row]] = []
         if lane.needs_checks or self.has_skips:
-            self._take_checked(lane, room)
-            return
-        rows = self._read(lane, room)
-        first, last = rows[0][POSITION], rows[-1][POSITION]
-        portions = self._portions(len(rows))
-        leased: list[Leased] = []
-        if last - first + 1 == len(rows):
-            leased = [(consumer, first + start, first + end - 1) for consumer, start, end in portions]
+            rows, upto, count = self._read_checked(lane, room)
+            if any([row[LEASE_ENDS_AT] != self.ends_at for row in rows]):
+                leased, apart = self._leases_apart(rows)
+            else:
+                leased = self._leases(rows)
         else:
-            for consumer, start, end in portions:
-                leased += [(consumer, *one) for one in contiguous_ranges(row[POSITION] for row in rows[start:end])]
+            rows = self._read(lane, room)
+            upto, count = rows[-1][POSITION], len(rows)
+            leased = self._leases(rows)
         self._lease(lane, leased)
-        self._move_cursor(lane, last, lane.passed + len(rows), leased)
+        for consumer, row in apart:
+            self._lease_singly(lane, consumer, row)
+        self._move_cursor(lane, upto, lane.passed + count, leased)
         self.rows.extend(rows)
 
-    def _take_checked(self, lane: UnreadLane, room: int) -> None:
-        rows, upto, count = self._read_checked(lane, room)
+    def _leases(self, rows: list[Row]) -> list[Leased]:
+        """The ranges of each consumer."""
+        if not rows:
+            return []
+        portions, first = self._portions(len(rows)), rows[0][POSITION]
+        if rows[-1][POSITION] - first + 1 == len(rows):
+            return [(consumer, first + start, first + end - 1) for consumer, start, end in portions]
+        leased: list[Leased] = []
+        for consumer, start, end in portions:
+            leased += [(consumer, *one) for one in contiguous_ranges(row[POSITION] for row in rows[start:end])]
+        return leased
+
+    def _leases_apart(self, rows: list[Row]) -> tuple[list[Leased], list[tuple[str, Row]]]:
+        """The same, without the messages whose lease ends at a time of its own; and these."""
         leased: list[Leased] = []
         apart: list[tuple[str, Row]] = []
         for consumer, start, end in self._portions(len(rows)):
             piece = rows[start:end]
             together = [row[POSITION] for row in piece if row[LEASE_ENDS_AT] == self.ends_at]
             leased += [(consumer, *one) for one in contiguous_ranges(together)]
-            if len(together) < len(piece):
-                apart += [(consumer, row) for row in piece if row[LEASE_ENDS_AT] != self.ends_at]
-        self._lease(lane, leased)
-        self._lease_singly(lane, apart)
-        self._move_cursor(lane, upto, lane.passed + count, leased)
-        self.rows.extend(rows)
+            apart += [(consumer, row) for row in piece if row[LEASE_ENDS_AT] != self.ends_at]
+        return leased, apart
 
     def _read(self, lane: UnreadLane, room: int) -> list[Row]:
         """The next messages of a lane. Usually they are one run, which is read by a range of the primary key."""
@@ -384,15 +384,13 @@ class _Receive:
             steps = [self._step(first, last, 1, who) for who, first, last in leased]
             audit.record_all(self.transaction, self.queue.queue_id, group_id, steps)
 
-    def _lease_singly(self, lane: UnreadLane, apart: list[tuple[str, Row]]) -> None:
-        """Lease messages whose lease ends at a time of its own."""
-        for consumer, row in apart:
-            position = row[POSITION]
-            token, group_id = self._take_token(), self.group.group_id
-            lease = leases.LeaseRange(token, 0, 0, group_id, lane.lane_id, consumer, self.ends_at)
-            flight = leases.flights(self.transaction, lease, position, position)[0]
-            leases.track_leased(self.transaction, self.group, flight, row[LEASE_ENDS_AT])
-            self._record(position, 1, consumer)
+    def _lease_singly(self, lane: UnreadLane, consumer: str, row: Row) -> None:
+        """Lease a message whose lease ends at a time of its own."""
+        position, token, group_id = row[POSITION], self._take_token(), self.group.group_id
+        lease = leases.LeaseRange(token, 0, 0, group_id, lane.lane_id, consumer, self.ends_at)
+        flight = leases.flights(self.transaction, lease, position, position)[0]
+        leases.track_leased(self.transaction, self.group, flight, row[LEASE_ENDS_AT])
+        self._record(position, 1, consumer)
 
     def _move_cursor(self, lane: UnreadLane, upto: int, passed: int, leased: list[Leased]) -> None:
         moved = (self.group.group_id, lane.lane_id, upto, passed)
@@ -428,7 +426,7 @@ class _Receive:
         turns += [(lane.priority, lane.last_position, lane.shard, lane) for lane in self._unread_lanes()]
         turns.sort(key=lambda turn: (turn[0], turn[3] is not None))
         for priority, position, shard, lane in turns:
-            if shard in blocked or self.room <= 0:
+            if shard in blocked or len(self.rows) >= self.limit:
                 continue
             retries = waiting.get(shard)
             if lane is None:

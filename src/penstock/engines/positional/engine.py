@@ -159,9 +159,9 @@ class PositionalEngine(BatchFacet, ScheduleFacet, InspectionFacet, StreamFacet, 
         durable = False
         while True:
             with self.database.write(queue, durable) as transaction:
-                opening = deliveries.begin(transaction, queue, group, needs_group)
-                if durable or not opening.queue.policy.at_most_once:
-                    return receive(transaction, opening)
+                start = deliveries.begin(transaction, queue, group, needs_group)
+                if durable or not start[0].policy.at_most_once:
+                    return receive(transaction, start)
             durable = True
 
     def ready_in(self, queue: str, group: str | None) -> float | None:

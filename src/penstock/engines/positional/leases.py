@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+import msgspec
+
 from penstock.domain.identity import made_id
 from penstock.domain.lifecycle import State
 from penstock.domain.results import LeaseInfo
@@ -19,7 +21,7 @@ from penstock.engines.positional.database import Transaction
 from penstock.engines.positional.queues import Group, StoredQueue
 
 
-class LeaseRange(NamedTuple):
+class LeaseRange(msgspec.Struct, frozen=True):
     """A range of first attempts in flight."""
 
     token: int

@@ -7,8 +7,9 @@ records which runs of positions are its own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise, repeat
+from operator import itemgetter
 from typing import Any
 
 from penstock.domain import refusals
@@ -24,27 +25,30 @@ from penstock.engines.positional.queues import StoredQueue
 def send(transaction: Transaction, name: str, drafts: Sequence[Draft]) -> list[str]:
     row = transaction.row("open_send", (name,))
     queue, lane_id = (queues.ensure(transaction, name), None) if row is None else (queues.from_row(row[:7]), row[7])
-    check_size(max([draft[0] for draft in drafts], key=len), queue.policy.max_payload_bytes)
+    check_size(max(map(_payload_of, drafts), key=len), queue.policy.max_payload_bytes)
     return put(transaction, queue, drafts, lane_id)
 
 
 def put(transaction: Transaction, queue: StoredQueue, drafts: Sequence[Draft], lane_id: int | None = None) -> list[str]:
     """Send drafts whose size was checked. `lane_id` is the queue's first lane, when it is known."""
     queues.ensure_primary(transaction, queue)
-    policy = queue.policy
-    if policy.delay_seconds == 0:
-        # A list, not a generator: half the cost, and this runs for every message.
-        plain = [options is PLAIN or options == PLAIN for _, _, options in drafts]
-        if is_plainly_sent(policy) and all(plain):
-            return _send_spread(transaction, queue, lane_id, drafts, _send_plain)
-        if is_plainly_sent(policy) and len(drafts) > 1 and all(plain[1:]):
-            # Only the first has options, as in the batches of a producer: the others keep the short path.
-            first = _Send(transaction, queue).send(drafts[:1])
-            return first + _send_spread(transaction, queue, lane_id, drafts[1:], _send_plain)
-        kinds = {id(options): options for _, _, options in drafts}.values()
-        if not policy.ordered and all(_is_timed(options) for options in kinds):
-            return _send_spread(transaction, queue, lane_id, drafts, _send_timed)
+    policy, count = queue.policy, len(drafts)
+    options = list(map(_options_of, drafts))
+    plain = options.count(PLAIN) if is_plainly_sent(policy) else 0
+    if plain == count:
+        return _send_spread(transaction, queue, lane_id, drafts, is_timed=False)
+    if 0 < plain == count - 1 and options[0] != PLAIN:
+        # Only the first has options, as in the batches of a producer: the others keep the short path.
+        first = _Send(transaction, queue).send(drafts[:1])
+        return first + _send_spread(transaction, queue, lane_id, drafts[1:], is_timed=False)
+    # Most messages share their options with others.
+    kinds = dict(zip(map(id, options), options, strict=True)).values()
+    if policy.delay_seconds == 0 and not policy.ordered and all(map(_is_timed, kinds)):
+        return _send_spread(transaction, queue, lane_id, drafts, is_timed=True)
     return _Send(transaction, queue).send(drafts)
+
+
+_payload_of, _options_of = itemgetter(0), itemgetter(2)
 
 
 def is_plainly_sent(policy: Policy) -> bool:
@@ -52,17 +56,18 @@ def is_plainly_sent(policy: Policy) -> bool:
     return policy.delay_seconds == 0 and policy.ttl_seconds is None
 
 
+def _is_timed(options: Options) -> bool:
+    """Whether a time to live is the only option."""
+    return options.ttl_seconds is not None and options == Options(ttl_seconds=options.ttl_seconds)
+
+
 def _send_spread(
-    transaction: Transaction,
-    queue: StoredQueue,
-    first_lane_id: int | None,
-    drafts: Sequence[Draft],
-    send: Callable[[Transaction, int, int, Sequence[Draft]], list[str]],
+    transaction: Transaction, queue: StoredQueue, first_lane_id: int | None, drafts: Sequence[Draft], is_timed: bool
 ) -> list[str]:
     """Messages without priority and key: to the only shard, or a share of them to each."""
     policy, count = queue.policy, len(drafts)
     if first_lane_id is not None and policy.shards == 1:
-        return send(transaction, queue.queue_id, first_lane_id, drafts)
+        return _append(transaction, queue.queue_id, first_lane_id, drafts, is_timed)
     first = log.any_shard(transaction, policy)
     parts = 1 if policy.ordered else min(policy.shards, count)
     # The boundaries of `Policy.shard_among`.
@@ -71,47 +76,31 @@ def _send_spread(
     for start, end in pairwise(starts):
         shard = first if policy.ordered else policy.shard_among(first, start, count)
         lane_id = log.find_lane(transaction, queue.queue_id, 0, shard)
-        ids += send(transaction, queue.queue_id, lane_id, drafts[start:end])
+        ids += _append(transaction, queue.queue_id, lane_id, drafts[start:end], is_timed)
     return ids
 
 
-def _is_timed(options: Options) -> bool:
-    """Whether a time to live is the only option."""
-    return options.ttl_seconds is not None and options == Options(ttl_seconds=options.ttl_seconds)
-
-
-def _send_timed(transaction: Transaction, queue_id: int, lane_id: int, drafts: Sequence[Draft]) -> list[str]:
-    now = transaction.now
-    ends = [now + microseconds(options.ttl_seconds or 0) for _, _, options in drafts]
-    first, last = log.take_positions(transaction, queue_id, len(drafts))
-    _append_many(transaction, first, lane_id, drafts, ends)
-    log.add_run(transaction, lane_id, first, last, needs_checks=True)
-    return made_ids(now, transaction.salt, first, last)
-
-
-def _send_plain(transaction: Transaction, queue_id: int, lane_id: int, drafts: Sequence[Draft]) -> list[str]:
-    now = transaction.now
-    first, last = log.take_positions(transaction, queue_id, len(drafts))
-    if first == last:
-        payload, content_type, _ = drafts[0]
-        transaction.run("append_plain", (first, lane_id, now, content_type, None, payload))
-    else:
-        _append_many(transaction, first, lane_id, drafts, [None] * len(drafts))
-    log.add_run(transaction, lane_id, first, last, needs_checks=False)
-    return made_ids(now, transaction.salt, first, last)
-
-
-def _append_many(
-    transaction: Transaction, first: int, lane_id: int, drafts: Sequence[Draft], ends: Sequence[int | None]
-) -> None:
-    """Usually they differ only in their payload: then one bulk append, at a third of the cost."""
-    payloads, types, _ = zip(*drafts, strict=True)
-    if types.count(types[0]) == len(types) and ends.count(ends[0]) == len(ends):
+def _append(
+    transaction: Transaction, queue_id: int, lane_id: int, drafts: Sequence[Draft], is_timed: bool
+) -> list[str]:
+    """Messages that have no options, or a time to live only."""
+    now, count = transaction.now, len(drafts)
+    first = transaction.take_positions(queue_id, count)
+    last = first + count - 1
+    payloads, types, options = zip(*drafts, strict=True)
+    ends: list[int | None] = [None] * count
+    if is_timed:
+        ends = [now + microseconds(one.ttl_seconds or 0) for one in options]
+    if count == 1:
+        transaction.run("append_plain", (first, lane_id, now, types[0], ends[0], payloads[0]))
+    elif types.count(types[0]) == ends.count(ends[0]) == count:
+        # Usually they differ only in their payload: then one bulk append, at a third of the cost.
         transaction.append_payloads(first, lane_id, types[0], ends[0], payloads)
     else:
-        positions = range(first, first + len(drafts))
-        rows = zip(positions, repeat(lane_id), repeat(transaction.now), types, ends, payloads)
+        rows = zip(range(first, last + 1), repeat(lane_id), repeat(now), types, ends, payloads)
         transaction.run_many("append_plain", rows)
+    log.add_run(transaction, lane_id, first, last, needs_checks=is_timed)
+    return made_ids(now, transaction.salt, first, last)
 
 
 class _Send:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+import msgspec
+
 from penstock.domain.lifecycle import Event, State
 from penstock.engines.positional import audit, log, outcomes
 from penstock.engines.positional.database import Transaction
@@ -46,14 +48,14 @@ def promote_batch(transaction: Transaction, queue: StoredQueue, batch_id: int) -
 
 def _release(transaction: Transaction, queue: StoredQueue, held: Sequence[int], step: audit.AuditStep) -> None:
     for position in _append(transaction, queue, held, withdrawn=False):
-        audit.record(transaction, queue.queue_id, None, step._replace(first=position, last=position))
+        audit.record(transaction, queue.queue_id, None, msgspec.structs.replace(step, first=position, last=position))
 
 
 def withdraw(transaction: Transaction, queue: StoredQueue, held: Sequence[int], step: audit.AuditStep) -> None:
     """held -> an outcome in every group: the message is appended to a lane that nobody reads, which keeps its audit
     readable."""
     for position in _append(transaction, queue, held, withdrawn=True):
-        outcomes.end_unread(transaction, queue, step._replace(first=position, last=position))
+        outcomes.end_unread(transaction, queue, msgspec.structs.replace(step, first=position, last=position))
 
 
 def _append(transaction: Transaction, queue: StoredQueue, held: Sequence[int], withdrawn: bool) -> list[int]:

@@ -152,18 +152,12 @@ def check_leasing(queue: StoredQueue, group: Group) -> None:
         raise refusals.stream_group(queue.name, group.name)
 
 
-def primary(transaction: Transaction, queue: StoredQueue) -> Group | None:
-    """The primary group, created if needed; None for a queue without one."""
-    name = queue.policy.primary_group
-    return None if name is None else ensure_group(transaction, queue, name)
-
-
 def ensure_primary(transaction: Transaction, queue: StoredQueue) -> None:
     """Create the primary group with the first send, so that nothing is trimmed before it has read it."""
-    if queue.primary_group_id is None:
-        group = primary(transaction, queue)
-        if group is not None:
-            transaction.run("set_primary", {"queue_id": queue.queue_id, "group_id": group.group_id})
+    name = queue.policy.primary_group
+    if queue.primary_group_id is None and name is not None:
+        group = ensure_group(transaction, queue, name)
+        transaction.run("set_primary", {"queue_id": queue.queue_id, "group_id": group.group_id})
 
 
 def groups(transaction: Transaction, queue: StoredQueue) -> list[Group]:

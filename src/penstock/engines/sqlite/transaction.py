@@ -22,10 +22,10 @@ _TEXT = SQL.blocks
 class SqliteTransaction:
     """`positional.database.Transaction` on SQLite."""
 
-    __slots__ = ("_cursor", "_execute", "deaths", "now", "random", "salt", "tokens")
+    __slots__ = ("_cursor", "_execute", "deaths", "now", "random", "salt", "time", "tokens")
 
     def __init__(self, database: SqliteDatabase, cursor: apsw.Cursor) -> None:
-        self.now = database.clock()
+        self.now = self.time = database.clock()
         self.random = database.random
         self.salt = database.salt
         self.tokens = database.tokens
@@ -33,10 +33,6 @@ class SqliteTransaction:
         # One cursor for all statements: each result is read to its end before the next statement runs.
         self._cursor = cursor
         self._execute = cursor.execute
-
-    @property
-    def time(self) -> int:
-        return self.now
 
     def run(self, statement: str, bindings: Bindings = ()) -> None:
         self._execute(_TEXT[statement], bindings)
@@ -70,7 +66,8 @@ class SqliteTransaction:
         return self.rows(statement, {**bindings, "values": apsw.carray(items)})
 
     def take_positions(self, queue_id: int, count: int) -> int:
-        last: int = self.value("last_position")
+        rows: list[Any] = self._execute(SQL.last_position).fetchall()
+        last: int = rows[0][0]
         return last + 1
 
     def append_payloads(
