@@ -23,7 +23,7 @@ CLIENTS = Path(sys.prefix) / "clients"
 JOBS, FRAMEWORKS = CLIENTS / "redis-jobs", CLIENTS / "frameworks"
 NODE = FOLDER / "node"
 LONGEST_SECONDS = 300
-PENSTOCK, STREAMS = "Penstock", "Redis Streams"
+PENSTOCK, WORKER, STREAMS = "Penstock", "Penstock worker", "Redis Streams"
 _numbers = itertools.count(1)
 
 
@@ -81,9 +81,10 @@ def streams_lives(port: int, batch: int, count: int) -> Lives:
         return Lives(sent - began, ended - sent)
 
 
-def library_lives(name: str, folder: Path = JOBS) -> Callable[[int, int, int], Lives]:
+def worker_lives(name: str, folder: Path) -> Callable[[int, int, int], Lives]:
     def lives(port: int, batch: int, count: int) -> Lives:
-        environment = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{FOLDER}"}
+        # The last folder is for the parser in C that makes every Redis client faster.
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (folder, FOLDER, JOBS)))}
         program = "import jobs; jobs.main()"
         return _told([sys.executable, "-c", program, name, str(port), str(batch), str(count)], environment)
 
@@ -101,13 +102,15 @@ def _told(command: list[str], environment: dict[str, str]) -> Lives:
     return Lives(**json.loads(done.stdout.splitlines()[-1]))
 
 
+# Calls of a client, side by side; and workers with handlers, side by side.
 CONTENDERS: dict[str, Callable[[int, int, int], Lives]] = {
     PENSTOCK: penstock_lives,
     STREAMS: streams_lives,
-    "RQ": library_lives("rq"),
-    "Dramatiq": library_lives("dramatiq"),
-    "taskiq-redis": library_lives("taskiq", FRAMEWORKS),
-    "arq": library_lives("arq"),
+    WORKER: worker_lives("penstock", Path(penstock.__file__).parents[1]),
+    "RQ": worker_lives("rq", JOBS),
+    "Dramatiq": worker_lives("dramatiq", JOBS),
+    "taskiq-redis": worker_lives("taskiq", FRAMEWORKS),
+    "arq": worker_lives("arq", JOBS),
     "BullMQ": bullmq_lives,
 }
-LIBRARIES = tuple(name for name in CONTENDERS if name not in (PENSTOCK, STREAMS))
+LIBRARIES = tuple(name for name in CONTENDERS if name not in (PENSTOCK, STREAMS, WORKER))
