@@ -22,6 +22,9 @@ from bench.penstock_session import QUEUE, PenstockSession
 from bench.plan import payload
 from bench.role import Session
 
+# Errors of the server: a deadlock, a row that was changed since the snapshot.
+UNDONE = (1213, 1020)
+
 
 class PersistQueueSession:
     def __init__(self, url: str) -> None:
@@ -74,7 +77,10 @@ class HueySession:
 
 class KombuSession:
     def __init__(self, url: str) -> None:
-        self.connection = kombu.Connection(f"sqla+{url.replace('mysql://', 'mysql+pymysql://')}")
+        # All connections of a process are of one pool; the default allows 15.
+        self.connection = kombu.Connection(
+            f"sqla+{url.replace('mysql://', 'mysql+pymysql://')}", transport_options={"pool_size": 64}
+        )
         self.queue = self.connection.SimpleQueue(QUEUE, no_ack=True, serializer="raw")
 
     def send(self, count: int) -> None:
@@ -125,6 +131,15 @@ def prepare(name: str, url: str) -> None:
 def waiting(name: str, url: str) -> int:
     with closing(CONTENDERS[name](url)) as session:
         return session.waiting()
+
+
+def was_undone(error: BaseException | None) -> bool:
+    """Whether the server has undone a call for the sake of another one, so that it has to be made again."""
+    while error is not None:
+        if error.args and error.args[0] in UNDONE:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def version(name: str) -> str:

@@ -28,6 +28,8 @@ MOST_CHANGE = 0.15
 MOST_LOSS = 0.2
 HELD_BATCH = 100
 PROGRAM = (sys.executable, "-m", "bench.mariadb.role")
+CALLERS = (1, 4, 16, 32)
+CALLERS_PROGRAM = (sys.executable, "-m", "bench.mariadb.callers")
 Measured = dict[str, list[float]]
 
 
@@ -83,14 +85,48 @@ def _turns(ground: Ground, urls: Mapping[str, str], batch: int) -> Measured:
     return measured
 
 
-def _rate(name: str, url: str, batch: int, seconds: float) -> float:
+def _rate(name: str, url: str, batch: int, seconds: float, program: Sequence[str] = PROGRAM) -> float:
     """Messages per second. A message that two consumers have taken counts once."""
     before = waiting(name, url)
-    with at_work(name, PROGRAM, url, batch) as crew:
-        crew.wait_for(taken=min(batch, 20))
+    with at_work(name, program, url, batch) as crew:
+        crew.wait_for(taken=20)
         rate = crew.rates(seconds)[0]
     finished = before + crew.tally.sent - waiting(name, url)
     return rate * min(1.0, finished / crew.tally.taken)
+
+
+def many_callers(ground: Ground) -> Finding:
+    """Everybody with as many callers as suit him best."""
+    urls = {name: ground.fresh(name) for name in ground.names}
+    measured: dict[int, Measured] = {count: {name: [] for name in urls} for count in CALLERS}
+    for _ in range(ground.rounds):
+        for count in CALLERS:
+            for name, url in urls.items():
+                measured[count][name].append(_rate(name, url, count, ground.seconds, CALLERS_PROGRAM))
+    best = {name: max((measured[count][name] for count in CALLERS), key=statistics.median) for name in urls}
+    peers = [name for name in ground.names if name != PENSTOCK]
+    targets = []
+    if peers:
+        first = max(peers, key=lambda name: statistics.median(best[name]))
+        ratio = statistics.median(ratios(best, PENSTOCK, first))
+        least = LEAST_RATIOS[1]
+        targets.append(Target(f"single messages: at least {least:g} times {first}", ratio, ratio >= least))
+    title = "Single messages from many callers: messages finished per second, 2 producing and 2 consuming processes"
+    return Finding(
+        name="many_callers",
+        title=title,
+        header=["callers in each process", *ground.names],
+        rows=[[f"{count}", *(shown_spread(spread(one[name])) for name in one)] for count, one in measured.items()],
+        data={str(count): {name: spread(one[name]) for name in one} for count, one in measured.items()},
+        draw=lambda axes: _draw(axes, title, {str(count): one for count, one in measured.items()}),
+        targets=targets,
+        notes=[
+            "A call sends, receives or acks one message. The callers of Penstock are tasks of `connect_async`, those "
+            "of the peers threads with a connection each.",
+            "Each counts with the number of callers that suits it best. A message that two consumers have taken counts "
+            "once.",
+        ],
+    )
 
 
 def backlog(ground: Ground) -> Finding:
@@ -186,4 +222,4 @@ def _draw(axes: Any, title: str, measured: dict[str, Measured]) -> None:
     axes.legend()
 
 
-SCENARIOS = {"end_to_end": end_to_end, "backlog": backlog, "held": held, "bulk": bulk}
+SCENARIOS = {"end_to_end": end_to_end, "many_callers": many_callers, "backlog": backlog, "held": held, "bulk": bulk}

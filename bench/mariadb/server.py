@@ -23,7 +23,7 @@ SETTINGS = {
     "innodb_log_file_size": "2G",
     "innodb_flush_log_at_trx_commit": "1",
     "max_allowed_packet": "64M",
-    "max_connections": "100",
+    "max_connections": "1000",
     "performance_schema": "OFF",
     "skip_name_resolve": "ON",
 }

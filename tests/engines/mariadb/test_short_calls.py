@@ -69,8 +69,8 @@ def test_a_plain_send_receive_and_ack_take_one_packet_each(scene: Scene) -> None
     assert receipt is not None
     assert [receipt.id_of(row) for row in receipt.rows] == ids
     positions = [row[POSITION] for row in receipt.rows]
-    assert calls.ack(QUEUE, receipt.group, receipt.token, positions[0], positions[-1])
-    assert not scene.calls().ack(QUEUE, receipt.group, receipt.token, positions[0], positions[-1])
+    assert calls.ack(QUEUE, receipt.group, [(receipt.token, positions[0], positions[-1])])
+    assert not scene.calls().ack(QUEUE, receipt.group, [(receipt.token, positions[0], positions[-1])])
     empty = calls.receive(QUEUE, None, CONSUMER, 3, None)
     assert empty is not None
     assert empty.rows == []
@@ -155,7 +155,7 @@ def test_the_name_of_a_consumer_need_not_fit_the_character_set_of_the_database(u
     scene.engine.send(QUEUE, ONE)
     receipt = scene.engine.receive(QUEUE, None, "пресс ☃", 1, 60)
     position = receipt.rows[0][POSITION]
-    assert scene.calls().ack(QUEUE, receipt.group, receipt.token, position, position)
+    assert scene.calls().ack(QUEUE, receipt.group, [(receipt.token, position, position)])
     assert scene.engine.audit(QUEUE, receipt.id_of(receipt.rows[0]))[-1].by == "пресс ☃"
 
 

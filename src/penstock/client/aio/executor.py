@@ -140,7 +140,13 @@ class AsyncExecutor:
     def _receive_each(
         self, queue: str, group: str | None, requests: Sequence[tuple[str, int, float | None]]
     ) -> list[Receipt]:
-        """Each by itself, because each has its own token; after an empty one all others would be empty too."""
+        """Each by itself, because each has its own token, unless the engine shares leases; after an empty one all
+        others would be empty too."""
+        if len(requests) > 1 and self.engine.capabilities.shares_leases:
+            lease_seconds = requests[0][2]
+            if all(one == lease_seconds for _, _, one in requests):
+                shares = [(consumer, limit) for consumer, limit, _ in requests]
+                return self.engine.receive_each(queue, group, shares, lease_seconds)
         receipts: list[Receipt] = []
         for request in requests:
             is_empty = bool(receipts) and not receipts[-1].rows

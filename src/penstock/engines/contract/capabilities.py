@@ -18,3 +18,5 @@ class Capabilities(msgspec.Struct, frozen=True):
     """An empty receive takes no lock that others wait for, so that callers need not check `ready_in` first."""
     rolls_back: bool = True
     """An exception of an operation of `together` undoes the calls that it has made."""
+    shares_leases: bool = False
+    """`receive_each` costs less than its receives one by one, and `ack_all` is exact also for a part of a lease."""

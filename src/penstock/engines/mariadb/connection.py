@@ -221,13 +221,13 @@ class MariadbDatabase:
             try:
                 yield transaction
                 transaction.run("release", {"depth": 0})
-                transaction.flush_to_caller()
+                transaction.flush_waiting()
             except BaseException as error:
                 transaction.discard()
                 # A deadlock has rolled back the whole transaction, and its savepoints with it.
                 if errors.code_of(error) not in errors.DEADLOCKS:
                     transaction.roll_back_to(0)
-                    transaction.flush_to_caller()
+                    transaction.flush_waiting()
                 raise
         except Exception as error:
             if not caller_transaction.is_driver_error(error):
@@ -248,10 +248,7 @@ class MariadbDatabase:
         if link is None:
             return None
         try:
-            if not link.fits(packet) or not link.can_run(block):
-                self.pool.give_back(link)
-                return None
-            answers = link.execute_packet(packet, awaits_commit)
+            answers = link.run_block(block, packet, awaits_commit)
         except _FAILURES as error:
             self.pool.drop(link)
             if not errors.is_lost(error):
@@ -263,7 +260,7 @@ class MariadbDatabase:
             self.pool.drop(link)
             raise
         self.pool.give_back(link)
-        return [rows for rows, _ in answers if rows is not None]
+        return None if answers is None else [rows for rows, _ in answers if rows is not None]
 
     def current(self) -> MariadbTransaction | None:
         """The write of this thread."""
@@ -304,6 +301,9 @@ class ResilientLink:
             fresh = self._pool.open()
             self._link.become(fresh)
             return self._link.execute(statements)
+
+    def run_block(self, block: Template | PreparedBlock, packet: str) -> Results | None:
+        return self._link.run_block(block, packet)
 
 
 class MariadbWrite:

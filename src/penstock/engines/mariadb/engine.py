@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import random as random_module
 import time
 from collections.abc import Callable, Sequence
 from functools import wraps
+from itertools import count, islice
 from typing import Any, TypeVar
 
 import msgspec
@@ -22,10 +22,11 @@ from penstock.engines.mariadb import arrivals, caller_transaction, doctor, locat
 from penstock.engines.mariadb.connection import MariadbDatabase, lock
 from penstock.engines.mariadb.errors import UndoneTransaction
 from penstock.engines.mariadb.notify import CounterWatch
-from penstock.engines.mariadb.short_calls import ShortCalls
+from penstock.engines.mariadb.short_calls import ShortCalls, ranges_of
 from penstock.engines.positional import counts, deletion, messages
 from penstock.engines.positional.database import QueueHeld
 from penstock.engines.positional.engine import PositionalEngine
+from penstock.engines.positional.ranges import contiguous_ranges
 from penstock.engines.positional.settlements import is_plain_ack
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -38,7 +39,7 @@ LONGEST_PAUSE_SECONDS = 0.1
 
 class MariadbEngine(PositionalEngine):
     name = "mariadb"
-    capabilities = Capabilities(receives_lightly=False)
+    capabilities = Capabilities(receives_lightly=False, shares_leases=True)
     database: MariadbDatabase
 
     def __init__(self, database: MariadbDatabase) -> None:
@@ -78,19 +79,31 @@ class MariadbEngine(PositionalEngine):
             return super().receive(queue, group, consumer, limit, lease_seconds, needs_group)
         return receipt
 
+    def receive_each(
+        self,
+        queue: str,
+        group: str | None,
+        shares: Sequence[tuple[str, int]],
+        lease_seconds: float | None,
+        needs_group: bool = False,
+    ) -> list[Receipt]:
+        consumers = {consumer for consumer, _ in shares}
+        if len(consumers) == 1:
+            limit = sum(limit for _, limit in shares)
+            joint = self._short_calls.receive(queue, group, consumers.pop(), limit, lease_seconds)
+            if joint is not None:
+                rows = iter(joint.rows)
+                return [msgspec.structs.replace(joint, rows=list(islice(rows, limit))) for _, limit in shares]
+        return super().receive_each(queue, group, shares, lease_seconds, needs_group)
+
     def settle(self, queue: str, group: str, settles: Sequence[Settle]) -> list[Settled]:
-        if len(settles) == 1 and is_plain_ack(settles[0]):
-            one = settles[0]
-            if self._short_calls.ack(queue, group, one.token, one.position, one.position):
-                return [Settled(one.id, State.SUCCEEDED)]
+        if settles and all(map(is_plain_ack, settles)) and self._short_calls.ack(queue, group, ranges_of(settles)):
+            return [Settled(one.id, State.SUCCEEDED) for one in settles]
         return super().settle(queue, group, settles)
 
     def ack_all(self, queue: str, group: str, token: int, positions: list[int]) -> bool:
-        first, last = positions[0], positions[-1]
-        is_range = positions == list(range(first, last + 1))
-        if is_range and self._short_calls.ack(queue, group, token, first, last):
-            return True
-        return super().ack_all(queue, group, token, positions)
+        ranges = [(token, *part) for part in contiguous_ranges(positions)]
+        return self._short_calls.ack(queue, group, ranges) or super().ack_all(queue, group, token, positions)
 
     def stats(self, queue: str) -> dict[str, GroupStats]:
         """Messages that wait for the lock of their queue count as well, so that counts need not wait for it."""
@@ -159,7 +172,7 @@ def _retried(method: F) -> F:
         if self.database.current() is not None:
             return method(self, *arguments, **named)
         ends = time.monotonic() + self.database.busy_seconds
-        for tries in itertools.count(1):
+        for tries in count(1):
             try:
                 return method(self, *arguments, **named)
             except UndoneTransaction as error:

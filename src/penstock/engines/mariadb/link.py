@@ -39,6 +39,9 @@ class Link(Protocol):
     def execute(self, statements: Sequence[str]) -> Results:
         """Run the statements."""
 
+    def run_block(self, block: Template | PreparedBlock, packet: str) -> Results | None:
+        """Run a compound statement, rendered as a packet, inside the transaction; None when it cannot be run here."""
+
 
 class PooledLink:
     """A connection of the pool, until the transaction ends."""
@@ -74,6 +77,11 @@ class PooledLink:
             # The compound statement's own answer, and that of the last statement.
             return results + list(answers)[1:]
         return self.execute_packet(JOINT.join(statements))
+
+    def run_block(self, block: Template | PreparedBlock, packet: str, awaits_commit: bool = True) -> Results | None:
+        if not self.fits(packet) or not self.can_run(block):
+            return None
+        return self.execute_packet(packet, awaits_commit)
 
     def has_ended(self) -> bool:
         """Whether the server has closed the connection: it says nothing unasked before that."""
@@ -164,6 +172,9 @@ class CallerLink:
         finally:
             cursor.close()
         return results
+
+    def run_block(self, block: Template | PreparedBlock, packet: str) -> Results | None:
+        return None
 
 
 def _whole(value: Any) -> Any:

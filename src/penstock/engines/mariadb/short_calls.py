@@ -2,7 +2,8 @@
 
 The client knows the policy of the queue from an earlier call. The packet is a compound statement of MariaDB that locks
 the queue, checks that the policy is still the same and that nothing is due, writes and commits. Otherwise it changes
-nothing, and the call is made statement by statement, as on MySQL and on a cluster (docs/decisions/0336)."""
+nothing, and the call is made statement by statement, as on MySQL and on a cluster (docs/decisions/0336). Inside the
+transaction of `together` the statement begins and commits nothing."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ import msgspec
 from penstock.domain.identity import made_ids
 from penstock.domain.message import PLAIN, Draft
 from penstock.domain.policy import Policy
+from penstock.domain.settlement import Settle
 from penstock.domain.timestamps import microseconds
 from penstock.engines.contract import Receipt
 from penstock.engines.mariadb.connection import MariadbDatabase
@@ -24,10 +26,31 @@ from penstock.engines.positional.audit import MAX_SPAN
 from penstock.engines.positional.database import ResultRow
 from penstock.engines.positional.deliveries import TOUCH_EVERY
 from penstock.engines.positional.messages import is_plainly_sent
+from penstock.engines.positional.ranges import contiguous_ranges
 
-_SEND = Template(SQL.send_at_once)
-_RECEIVE = PreparedBlock("penstock_receive", SQL.receive_at_once, f";\n{SQL.end_write}")
-_ACK = PreparedBlock("penstock_ack", SQL.ack_at_once)
+
+class ShortCall(NamedTuple):
+    """A statement that is a transaction, and the same as a part of another one."""
+
+    whole: Template | PreparedBlock
+    part: Template | PreparedBlock
+
+
+def _as_part(text: str) -> str:
+    text = text.replace("start transaction;", f"{SQL.begin_part};").replace("rollback;", f"{SQL.undo_part};")
+    return text.replace("commit;", "")
+
+
+_SEND = ShortCall(Template(SQL.send_at_once), Template(_as_part(SQL.send_at_once)))
+_RECEIVE = ShortCall(
+    PreparedBlock("penstock_receive", SQL.receive_at_once, f";\n{SQL.end_write}"),
+    PreparedBlock("penstock_receive_part", _as_part(SQL.receive_at_once)),
+)
+_ACK = ShortCall(
+    PreparedBlock("penstock_ack", SQL.ack_at_once), PreparedBlock("penstock_ack_part", _as_part(SQL.ack_at_once))
+)
+# Ranges of one ack, each of which takes the server some statements.
+MOST_RANGES = 1000
 # Queues and groups that a process remembers.
 MOST_KNOWN = 1024
 # So many calls after one that was not possible are not tried.
@@ -63,8 +86,8 @@ class ShortCalls:
         if not answers:
             self._pause("send", queue, answers)
             return None
+        self._changed()
         [(first, now)] = answers[0]
-        self._database.on_commit()
         return made_ids(now, self._database.salt, first, first + len(drafts) - 1)
 
     def receive(
@@ -86,26 +109,29 @@ class ShortCalls:
             return None
         database.tokens.seen(token)
         if rows:
-            database.on_commit()
+            self._changed()
         return Receipt(token, queue, reader.group, consumer, database.salt, rows[0] if rows else [])
 
-    def ack(self, queue: str, group: str, token: int, first: int, last: int) -> bool:
-        """Whether the whole lease was acked."""
+    def ack(self, queue: str, group: str, ranges: Sequence[tuple[int, int, int]]) -> bool:
+        """Ack ranges of first attempts, each (token, first, last); whether all were leased and are acked now."""
         reader = self._reader("ack", queue, group)
-        if reader is None or last - first >= MAX_SPAN or reader.policy.keeps_order:
+        widths = [last - first + 1 for _, first, last in ranges]
+        if reader is None or len(ranges) > MOST_RANGES or max(widths) > MAX_SPAN or reader.policy.keeps_order:
             return False
+        encoded = ",".join([f"[{token},{first},{last}]" for token, first, last in ranges])
+        bindings = {"ranges": f"[{encoded}]", "count": len(ranges), "messages": sum(widths)}
         # An ack may be repeated, so a connection that ends is no error here.
-        answers = self._run(_ACK, reader, {"token": token, "first": first, "last": last}, can_repeat=True)
+        answers = self._run(_ACK, reader, bindings, can_repeat=True)
         if not answers:
             self._pause("ack", queue, answers)
             return False
-        self._database.on_commit()
+        self._changed()
         return True
 
     def _reader(self, verb: str, queue: str, group: str | None) -> KnownReader | None:
         """The queue and the group, where a call in one packet can be tried."""
         database = self._database
-        if database.current() is not None or database.is_cluster:
+        if database.is_cluster:
             return None
         left = self._pauses.get((verb, queue), 0)
         if left:
@@ -126,16 +152,27 @@ class ShortCalls:
 
     def _run(
         self,
-        block: Template | PreparedBlock,
+        call: ShortCall,
         reader: KnownReader,
         bindings: dict[str, Any],
         can_repeat: bool = False,
         awaits_commit: bool = True,
     ) -> list[list[ResultRow]] | None:
         """The result sets of a packet; None when it was not sent, or may be repeated."""
+        database = self._database
         common = {"queue_id": reader.queue_id, "revision": reader.revision, "group_id": reader.group_id}
-        values = {**common, **bindings, "now": self._database.given_time()}
-        return self._database.run_block(block, values, can_repeat, awaits_commit)
+        values = {**common, **bindings, "now": database.given_time()}
+        transaction = database.current()
+        if transaction is not None:
+            return transaction.run_block(call.part, values)
+        return database.run_block(call.whole, values, can_repeat, awaits_commit)
+
+    def _changed(self) -> None:
+        transaction = self._database.current()
+        if transaction is None:
+            self._database.on_commit()
+        else:
+            transaction.has_changed = True
 
     def _pause(self, verb: str, queue: str, answers: list[list[ResultRow]] | None) -> None:
         """After an answer which says that nothing was done: look the queue up again, later."""
@@ -148,6 +185,14 @@ class ShortCalls:
         if len(self._pauses) >= MOST_KNOWN:
             self._pauses.clear()
         self._pauses[verb, queue] = PAUSE
+
+
+def ranges_of(acks: Sequence[Settle]) -> list[tuple[int, int, int]]:
+    """What plain acks settle, as ranges."""
+    wanted: dict[int, set[int]] = {}
+    for one in acks:
+        wanted.setdefault(one.token, set()).add(one.position)
+    return [(token, *part) for token, positions in wanted.items() for part in contiguous_ranges(sorted(positions))]
 
 
 def _is_plain(policy: Policy, drafts: Sequence[Draft]) -> bool:

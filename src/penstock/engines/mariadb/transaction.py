@@ -12,7 +12,7 @@ from typing import Any
 from penstock.domain.errors import InvalidInput
 from penstock.engines.mariadb.dialect import RULES
 from penstock.engines.mariadb.link import Link, Results
-from penstock.engines.mariadb.literals import Block, Fragment
+from penstock.engines.mariadb.literals import Block, Fragment, PreparedBlock, Template
 from penstock.engines.positional.database import Bindings, ResultRow, Tokens
 from penstock.engines.positional.dialect import engine_statements
 
@@ -259,7 +259,15 @@ class MariadbTransaction:
             return self._link.execute(statements)
         return self._link.execute([SQL.check_transaction, *statements])[1:]
 
-    def flush_to_caller(self) -> None:
+    def run_block(self, block: Template | PreparedBlock, bindings: dict[str, Any]) -> list[list[ResultRow]] | None:
+        """The result sets of a compound statement; None when it cannot be run on this connection. It may give out
+        positions."""
+        self.flush_waiting()
+        self._ends = {}
+        answers = self._link.run_block(block, block.render(bindings))
+        return None if answers is None else [rows for rows, _ in answers if rows is not None]
+
+    def flush_waiting(self) -> None:
         """Send the statements that wait, if there are any."""
         if self._waiting:
             self.flush()

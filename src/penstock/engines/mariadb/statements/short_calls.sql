@@ -1,3 +1,11 @@
+-- name: begin_part
+-- In place of the begin of a transaction, where a call is a part of one.
+savepoint penstock_part;
+
+-- name: undo_part
+-- In place of its rollback.
+rollback to savepoint penstock_part;
+
 -- name: known_reader
 -- What calls in one packet rely on: a queue, the revision of its policy, its first lane, and one of its groups (the
 -- named one, else the primary one).
@@ -131,33 +139,61 @@ begin not atomic
 end;
 
 -- name: ack_at_once
--- leased -> succeeded for a whole lease, in one packet. The answer is empty, and nothing is changed, when the policy is
--- another one, the token has no lease of exactly these positions, or its lane has addresses or batches. The variable has
--- the type of the column: a varchar would have the character set of the database.
+-- leased -> succeeded for ranges of first attempts ([token, first, last] as JSON), in one packet; what is left of a lease
+-- stays leased. The answer is empty, and nothing is changed, when the policy is another one, a range is not leased as a
+-- whole under its token, or its lane has addresses or batches. The variable has the type of the column: a varchar would
+-- have the character set of the database.
 begin not atomic
     declare holder type of penstock_lease.consumer;
+    declare lease_first, lease_last, acked, asked bigint default 0;
     start transaction;
-    update penstock_queue set last_entry = (@penstock_entry := last_entry + 1)
+    update penstock_queue set last_entry = (@penstock_entry := last_entry) + :count
     where queue_id = :queue_id and revision = :revision;
     if row_count() = 1 then
         set @penstock_time = coalesce(:now, timestampdiff(microsecond, '1970-01-01 00:00:00', utc_timestamp(6)));
-        select lease.consumer into holder
-        from penstock_lease as lease
-        join penstock_lane as lane using (lane_id)
-        where lease.group_id = :group_id and lease.last_position = :last and lease.first_position = :first
-            and lease.token = :token and lease.ends_at > @penstock_time and lane.careful = 0;
+        for part in (
+            select token, first_position, last_position
+            from json_table(:ranges, '$[*]' columns (
+                token bigint path '$[0]', first_position bigint path '$[1]', last_position bigint path '$[2]'
+            )) as asked_range
+        ) do
+            set asked = asked + 1, holder = null;
+            select lease.consumer, lease.first_position, lease.last_position into holder, lease_first, lease_last
+            from penstock_lease as lease
+            join penstock_lane as lane using (lane_id)
+            where lease.group_id = :group_id and lease.first_position <= part.first_position
+                and lease.last_position = (
+                    select min(next.last_position) from penstock_lease as next
+                    where next.group_id = :group_id and next.last_position >= part.last_position
+                )
+                and lease.token = part.token and lease.ends_at > @penstock_time and lane.careful = 0;
+            if holder is not null then
+                if lease_first < part.first_position then
+                    insert into penstock_lease (token, first_position, last_position, group_id, lane_id, consumer, ends_at)
+                    select token, first_position, part.first_position - 1, group_id, lane_id, consumer, ends_at
+                    from penstock_lease where group_id = :group_id and last_position = lease_last;
+                end if;
+                if part.last_position < lease_last then
+                    update penstock_lease set first_position = part.last_position + 1
+                    where group_id = :group_id and last_position = lease_last;
+                else
+                    delete from penstock_lease where group_id = :group_id and last_position = lease_last;
+                end if;
+                insert into penstock_audit (
+                    queue_id, entry_id, last_position, first_position, group_id, at, event, state, `by`, attempt, token
+                ) values (
+                    :queue_id, @penstock_entry + asked, part.last_position, part.first_position, :group_id,
+                    @penstock_time, 'ack', 'succeeded', holder, 1, part.token
+                );
+                set acked = acked + 1 + part.last_position - part.first_position;
+            end if;
+        end for;
     end if;
-    if holder is null then
-        rollback;
-    else
-        delete from penstock_lease where group_id = :group_id and last_position = :last;
-        insert into penstock_audit (
-            queue_id, entry_id, last_position, first_position, group_id, at, event, state, `by`, attempt, token
-        ) values (
-            :queue_id, @penstock_entry, :last, :first, :group_id, @penstock_time, 'ack', 'succeeded', holder, 1, :token
-        );
-        update penstock_group set succeeded = succeeded + 1 + :last - :first where group_id = :group_id;
+    if acked = :messages then
+        update penstock_group set succeeded = succeeded + acked where group_id = :group_id;
         commit;
         select 1;
+    else
+        rollback;
     end if;
 end;
