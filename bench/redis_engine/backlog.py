@@ -17,22 +17,39 @@ CALLS = 20
 
 
 def flatness(port: int, sizes: tuple[int, ...], rounds: int) -> dict[str, Any]:
-    """Microseconds of the server for a message sent, and for one received and acked, by messages waiting."""
+    """Microseconds of the server for a message sent, and for one received and acked, by messages waiting. An empty
+    queue takes turns with the one that is measured, so that both have the same load beside them."""
     found: dict[str, Any] = {}
     with penstock.connect(f"redis://127.0.0.1:{port}/0") as store, redis.Redis(port=port) as client:
-        queue = store.queue("backlog")
+        queue, empty = store.queue("backlog"), store.queue("empty")
         waiting = 0
         for size in sizes:
             while waiting < size:
                 queue.send_many([PAYLOAD] * BATCH)
                 waiting += BATCH
-            samples = [(_sends(client, queue), _lives(client, queue)) for _ in range(rounds)]
+            _await_rewrite(client)
+            samples: list[tuple[float, float, float, float]] = []
+            for _ in range(rounds):
+                beside = _sends(client, empty), _lives(client, empty)
+                samples.append((_sends(client, queue), _lives(client, queue), *beside))
             found[str(size)] = {
-                "send_microseconds": spread([one for one, _ in samples]),
-                "receive_microseconds": spread([one for _, one in samples]),
+                "send_microseconds": spread([one[0] for one in samples]),
+                "receive_microseconds": spread([one[1] for one in samples]),
+                "send_ratio": spread([one[0] / one[2] for one in samples]),
+                "receive_ratio": spread([one[1] / one[3] for one in samples]),
             }
         queue.delete()
+        empty.delete()
     return found
+
+
+def _await_rewrite(client: redis.Redis) -> None:
+    """While it rewrites its append-only file, a server copies every page that it changes: a matter of its settings."""
+    while True:
+        persistence: Any = client.info("persistence")
+        if not persistence["aof_rewrite_in_progress"]:
+            return
+        time.sleep(0.1)
 
 
 def _used(client: redis.Redis) -> float:
