@@ -1,17 +1,12 @@
-"""Marks: a place in the log or the audit of a queue, named by the last row before it.
-
-A mark is the text `number:at`: the position of a message or the number of an audit entry, and the time of that row. It
-may be kept outside the store, for example in a Spark checkpoint. The time guards against a store restored from a copy,
-which gives the same numbers to rows with other times. For a row that was removed, what was recorded at its removal is
-compared. The beginning is 0; a plain number is a mark of an earlier version, without a time.
-"""
+"""Marks of a queue (`marked_rows`). For a row that was removed, what was recorded at its removal is compared."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from penstock.domain import refusals
-from penstock.engines.contract import Mark, Table
+from penstock.engines.contract import Table
+from penstock.engines.marked_rows import BEGINNING, MarkedRow, kind_of
 from penstock.engines.positional.database import Transaction
 
 if TYPE_CHECKING:
@@ -20,33 +15,6 @@ if TYPE_CHECKING:
 # The end of each queue's audit is recorded again after this many entries.
 NOTED_ENTRIES = 10_000
 TRAIL_UPTO = "trail_upto"
-
-
-class MarkedRow(NamedTuple):
-    """The last row before a mark. The beginning and marks of earlier versions have no time."""
-
-    number: int
-    at: int | None = None
-
-    @property
-    def mark(self) -> Mark:
-        return self.number if self.at is None else f"{self.number}:{self.at}"
-
-
-BEGINNING = MarkedRow(0)
-
-
-def parse(mark: Mark) -> MarkedRow:
-    if isinstance(mark, int):
-        return MarkedRow(mark)
-    number, _, at = mark.partition(":")
-    if not (number.isdecimal() and at.isdecimal()):
-        raise refusals.mark_invalid(mark)
-    return MarkedRow(int(number), int(at))
-
-
-def kind_of(table: Table) -> str:
-    return "messages" if table == "messages" else "audit"
 
 
 def last_row(transaction: Transaction, queue: StoredQueue, table: Table, upto: int) -> MarkedRow:

@@ -10,9 +10,9 @@ import msgspec
 
 from penstock.domain.results import Repair
 from penstock.domain.validation import shown
-from penstock.engines import flaws
+from penstock.engines import flaws, marked_rows
 from penstock.engines.flaws import Choices, Flaw
-from penstock.engines.positional import batch_lifecycle, marks
+from penstock.engines.positional import batch_lifecycle
 from penstock.engines.positional.database import PositionalDatabase, Transaction
 
 
@@ -49,7 +49,7 @@ def _read_upto(transaction: Transaction, kind: str) -> Iterator[int]:
         yield number
     for (text,) in transaction.rows("lake_marks"):
         mark = msgspec.json.decode(text).get("messages" if kind == "position" else "audit", 0)
-        yield marks.parse(mark).number
+        yield marked_rows.parse(mark).number
 
 
 def _audits(transaction: Transaction) -> Iterator[Flaw]:

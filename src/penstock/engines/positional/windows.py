@@ -13,15 +13,12 @@ from typing import NamedTuple
 from penstock.domain import refusals
 from penstock.domain.errors import InvalidInput
 from penstock.domain.results import Part
-from penstock.engines import window_ends
+from penstock.engines import marked_rows, window_plan
 from penstock.engines.contract import Mark, Table
+from penstock.engines.marked_rows import MarkedRow
 from penstock.engines.positional import marks, queues
 from penstock.engines.positional.database import Transaction
-from penstock.engines.positional.marks import MarkedRow
 from penstock.engines.positional.queues import Group, StoredQueue
-
-# Ranges this close to each other are read as one: skipping a few foreign rows is cheaper than another query.
-NEAR = 64
 
 
 def last_position(transaction: Transaction, name: str) -> int:
@@ -38,7 +35,7 @@ def epoch(transaction: Transaction) -> str:
 def horizon(transaction: Transaction, name: str, table: Table) -> Mark:
     queue = queues.find(transaction, name)
     if queue is None or table == "dead_letters":
-        return marks.BEGINNING.mark
+        return marked_rows.BEGINNING.mark
     end = transaction.value("last_position" if table == "messages" else "last_entry", {"queue_id": queue.queue_id})
     return marks.last_row(transaction, queue, table, end).mark
 
@@ -46,14 +43,16 @@ def horizon(transaction: Transaction, name: str, table: Table) -> Mark:
 def earliest(transaction: Transaction, name: str, table: Table) -> Mark:
     queue = queues.find(transaction, name)
     if queue is None or table == "dead_letters":
-        return marks.BEGINNING.mark
+        return marked_rows.BEGINNING.mark
     return marks.trimmed(transaction, queue, table).mark
 
 
 def mark_at(transaction: Transaction, name: str, position: int) -> Mark:
     """The mark after the last message of the queue up to a position."""
     queue = queues.find(transaction, name)
-    return marks.BEGINNING.mark if queue is None else marks.last_row(transaction, queue, "messages", position).mark
+    return (
+        marked_rows.BEGINNING.mark if queue is None else marks.last_row(transaction, queue, "messages", position).mark
+    )
 
 
 # -- cutting a window short ----------------------------------------------------------------------------------------
@@ -63,7 +62,7 @@ def cut(
     transaction: Transaction, name: str, start: Mark, end: Mark, rows: int | None, size: int | None, table: Table
 ) -> Mark:
     queue = queues.get(transaction, name)
-    first, last = marks.parse(start).number, marks.parse(end).number
+    first, last = marked_rows.parse(start).number, marked_rows.parse(end).number
     if size is not None and table != "messages":
         raise refusals.no_size(table)
     if table == "dead_letters":
@@ -71,12 +70,12 @@ def cut(
     upto = last
     if rows is not None:
         if table == "messages":
-            upto = window_ends.of_rows(_ranges(transaction, queue, first, last), rows, last)
+            upto = window_plan.end_of_rows(_ranges(transaction, queue, first, last), rows, last)
         else:
             bindings = {"queue_id": queue.queue_id, "start": first, "end": last, "ended": table == "archive"}
-            upto = window_ends.of_weight(transaction.stream("entries_between", bindings), rows, last)
+            upto = window_plan.end_of_weight(transaction.stream("entries_between", bindings), rows, last)
     if size is not None:
-        upto = window_ends.of_weight(_sizes(transaction, queue, first, upto), size, upto)
+        upto = window_plan.end_of_weight(_sizes(transaction, queue, first, upto), size, upto)
     return end if upto == last else marks.at_number(transaction, queue, table, upto).mark
 
 
@@ -99,7 +98,7 @@ def window(transaction: Transaction, name: str, start: Mark, end: Mark, parts: i
     queue = queues.get(transaction, name)
     if table == "dead_letters":
         return _dead_letters(transaction, queue, parts)
-    first, last = marks.parse(start), marks.parse(end)
+    first, last = marked_rows.parse(start), marked_rows.parse(end)
     _check(transaction, queue, table, first, last)
     asked = _Window(queue, table, first.number, last.number, max(1, parts))
     if asked.end <= asked.start:
@@ -122,36 +121,13 @@ def _check(transaction: Transaction, queue: StoredQueue, table: Table, start: Ma
     marks.check(transaction, queue, table, start)
     marks.check(transaction, queue, table, end)
     begins = marks.trimmed(transaction, queue, table).number
-    if start.number < begins and end.number > start.number:
-        raise refusals.range_trimmed(queue.name, table, start.number + 1, min(end.number, begins), begins)
+    marked_rows.check_untrimmed(queue.name, table, start, end, begins)
 
 
 def _messages(transaction: Transaction, asked: _Window) -> list[Part]:
     bindings = {"queue_id": asked.queue.queue_id, "start": asked.start, "end": asked.end}
     ranges = transaction.rows("queue_ranges", bindings)
-    size = max(1, -(-sum(last - first + 1 for first, last in ranges) // asked.parts))
-    pieces: list[Part] = []
-    piece: list[tuple[int, int]] = []
-    room = size
-    for first, last in ranges:
-        while first <= last:
-            upto = min(last, first + room - 1)
-            _join(piece, first, upto)
-            room -= upto - first + 1
-            first = upto + 1
-            if room == 0:
-                pieces.append(asked.part(piece, size))
-                piece, room = [], size
-    if piece:
-        pieces.append(asked.part(piece, size - room))
-    return pieces
-
-
-def _join(piece: list[tuple[int, int]], first: int, last: int) -> None:
-    if piece and first - piece[-1][1] <= NEAR:
-        piece[-1] = (piece[-1][0], last)
-    else:
-        piece.append((first, last))
+    return [asked.part(piece, count) for piece, count in window_plan.parts(ranges, asked.parts)]
 
 
 def _entries(transaction: Transaction, asked: _Window) -> list[Part]:
@@ -191,7 +167,7 @@ def advance(transaction: Transaction, name: str, group_name: str, mark: Mark, ta
         raise InvalidInput("dead_letters are read as they are: a group has no place in them")
     queue = queues.ensure(transaction, name)
     group = queues.ensure_group(transaction, queue, group_name)
-    reached, followed = marks.parse(mark), marks.kind_of(table)
+    reached, followed = marked_rows.parse(mark), marked_rows.kind_of(table)
     marks.check(transaction, queue, table, reached)
     if group.stream_position is None:
         if _is_leased(transaction, group, queue.policy.primary_group):

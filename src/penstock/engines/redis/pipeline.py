@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.domain.errors import InvalidInput
 from penstock.domain.results import Part
-from penstock.engines import sink_rows
+from penstock.engines import marked_rows, sink_rows
 from penstock.engines.contract import Mark, Table
 from penstock.engines.redis import drafts, marks, record_batches, windows
 from penstock.engines.redis.connection import RedisDatabase, pairs_of
@@ -32,12 +32,12 @@ class PipelineCalls:
 
     def horizon(self, queue: str, table: Table = "messages") -> Mark:
         if table == "dead_letters":
-            return marks.BEGINNING.mark
+            return marked_rows.BEGINNING.mark
         return marks.last_row(self.database, queue, table).mark
 
     def earliest(self, queue: str, table: Table = "messages") -> Mark:
         if table == "dead_letters":
-            return marks.BEGINNING.mark
+            return marked_rows.BEGINNING.mark
         return marks.last_row(self.database, queue, table, trimmed=True).mark
 
     def mark_at(self, queue: str, at: int) -> Mark:
@@ -73,10 +73,10 @@ class PipelineCalls:
     def advance(self, queue: str, group: str, mark: Mark, table: Table = "messages") -> None:
         if table == "dead_letters":
             raise InvalidInput("dead_letters are read as they are: a group has no place in them")
-        reached = marks.parse(mark)
+        reached = marked_rows.parse(mark)
         if self.database.has(queue):
             marks.check(self.database, queue, table, reached)
-        self.database.write("advance", queue, group=group, number=reached.number, kind=marks.kind_of(table))
+        self.database.write("advance", queue, group=group, number=reached.number, kind=marked_rows.kind_of(table))
 
     def unread_after(self, queue: str) -> dict[str, int]:
         found = self.database.read("unread_after", queue)

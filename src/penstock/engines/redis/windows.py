@@ -7,14 +7,12 @@ from collections.abc import Iterator
 
 from penstock.domain import refusals
 from penstock.domain.results import Part
-from penstock.engines import window_ends
+from penstock.engines import marked_rows, window_plan
 from penstock.engines.contract import Mark, Table
+from penstock.engines.marked_rows import MarkedRow
 from penstock.engines.redis import marks
 from penstock.engines.redis.connection import RedisDatabase
-from penstock.engines.redis.marks import LogPlace
 
-# Ranges this close to each other are read as one: skipping a few foreign rows is cheaper than another call.
-NEAR = 64
 LAST = 2**53 - 1
 
 
@@ -27,7 +25,7 @@ def cut(
     database: RedisDatabase, queue: str, start: Mark, end: Mark, rows: int | None, size: int | None, table: Table
 ) -> Mark:
     require(database, queue)
-    first, last = marks.parse(start).number, marks.parse(end).number
+    first, last = marked_rows.parse(start).number, marked_rows.parse(end).number
     if size is not None and table != "messages":
         raise refusals.no_size(table)
     if table == "dead_letters":
@@ -35,12 +33,12 @@ def cut(
     upto = last
     if rows is not None:
         upto = (
-            window_ends.of_rows(ranges(database, queue, first, last), rows, last)
+            window_plan.end_of_rows(ranges(database, queue, first, last), rows, last)
             if table == "messages"
-            else window_ends.of_weight(entries(database, queue, first, last, table), rows, last)
+            else window_plan.end_of_weight(entries(database, queue, first, last, table), rows, last)
         )
     if size is not None:
-        upto = window_ends.of_weight(sizes(database, queue, first, upto), size, upto)
+        upto = window_plan.end_of_weight(sizes(database, queue, first, upto), size, upto)
     return end if upto == last else marks.at_number(database, queue, table, upto).mark
 
 
@@ -75,52 +73,27 @@ def window(database: RedisDatabase, queue: str, start: Mark, end: Mark, parts: i
             "read_letters", queue, first=0, last=LAST, place=0, limit=0, size=0, payload=False, headers=False
         )
         return [Part(queue, ((0, LAST),), count, "dead_letters")] if count else []
-    first, last = marks.parse(start), marks.parse(end)
+    first, last = marked_rows.parse(start), marked_rows.parse(end)
     _check(database, queue, table, first, last)
     if last.number <= first.number:
         return []
-    plan = _message_parts if table == "messages" else _entry_parts
-    found = plan(database, queue, first.number, last.number, max(1, parts), table)
+    if table == "messages":
+        found = window_plan.parts(ranges(database, queue, first.number, last.number), max(1, parts))
+    else:
+        found = _entry_parts(database, queue, first.number, last.number, max(1, parts), table)
     return [Part(queue, tuple(ranges), count, table, first.number, last.number) for ranges, count in found]
 
 
-def _check(database: RedisDatabase, queue: str, table: Table, start: LogPlace, end: LogPlace) -> None:
+def _check(database: RedisDatabase, queue: str, table: Table, start: MarkedRow, end: MarkedRow) -> None:
     marks.check(database, queue, table, start)
     marks.check(database, queue, table, end)
     begins = marks.last_row(database, queue, table, trimmed=True).number
-    if start.number < begins and end.number > start.number:
-        raise refusals.range_trimmed(queue, table, start.number + 1, min(end.number, begins), begins)
-
-
-Planned = tuple[list[tuple[int, int]], int]
-
-
-def _message_parts(
-    database: RedisDatabase, queue: str, start: int, end: int, parts: int, _: Table
-) -> Iterator[Planned]:
-    found = ranges(database, queue, start, end)
-    size = max(1, -(-sum(last - first + 1 for first, last in found) // parts))
-    piece: list[tuple[int, int]] = []
-    room = size
-    for first, last in found:
-        while first <= last:
-            upto = min(last, first + room - 1)
-            if piece and first - piece[-1][1] <= NEAR:
-                piece[-1] = (piece[-1][0], upto)
-            else:
-                piece.append((first, upto))
-            room -= upto - first + 1
-            first = upto + 1
-            if room == 0:
-                yield piece, size
-                piece, room = [], size
-    if piece:
-        yield piece, size - room
+    marked_rows.check_untrimmed(queue, table, start, end, begins)
 
 
 def _entry_parts(
     database: RedisDatabase, queue: str, start: int, end: int, parts: int, table: Table
-) -> Iterator[Planned]:
+) -> Iterator[tuple[list[window_plan.Range], int]]:
     found = list(entries(database, queue, start, end, table))
     total = sum(count for _, count in found)
     share, passed, piece = 0, 0, (0, 0, 0)

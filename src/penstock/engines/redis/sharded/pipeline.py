@@ -11,7 +11,7 @@ import msgspec
 
 from penstock.domain import refusals
 from penstock.domain.results import Part
-from penstock.engines import sink_rows
+from penstock.engines import marked_rows, sink_rows
 from penstock.engines.contract import Mark, Table
 from penstock.engines.redis import drafts as draft_forms
 from penstock.engines.redis import marks, shards, windows
@@ -81,8 +81,8 @@ class ShardPipeline(ShardInspection):
         if table == "dead_letters":
             return end
         starts, ends = _split(layout, start), _split(layout, end)
-        firsts = [marks.parse(one).number for one in starts]
-        lasts = [marks.parse(one).number for one in ends]
+        firsts = [marked_rows.parse(one).number for one in starts]
+        lasts = [marked_rows.parse(one).number for one in ends]
         if rows is not None:
             rows_of = self._ranges_of if table == "messages" else self._entries_of(table)
             lasts = _cut(layout, rows_of, firsts, lasts, max(1, rows))
@@ -92,7 +92,7 @@ class ShardPipeline(ShardInspection):
         for shard, name in enumerate(layout.names):
             if lasts[shard] <= firsts[shard]:
                 found[shard] = starts[shard]
-            elif lasts[shard] != marks.parse(ends[shard]).number:
+            elif lasts[shard] != marked_rows.parse(ends[shard]).number:
                 found[shard] = marks.at_number(self.database, name, table, lasts[shard]).mark
         return _joined(found)
 
