@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from penstock.domain.limits import MEBIBYTE
-from penstock.domain.results import Check, GroupStats, QueueInfo
-from penstock.engines import flaws, health
+from penstock.domain.results import Check
 from penstock.engines.mariadb import migration
 from penstock.engines.mariadb.connection import MariadbDatabase
 from penstock.engines.mariadb.transaction import MariadbTransaction
-from penstock.engines.positional import counts, queues, repair
+from penstock.engines.positional import health
 
 # Payloads are sent as two bytes each, and a queue takes payloads of 16 MiB by default.
 ENOUGH_PACKET = 34 * MEBIBYTE
@@ -18,8 +17,7 @@ ENOUGH_PACKET = 34 * MEBIBYTE
 
 def examine(database: MariadbDatabase) -> list[Check]:
     with database.read() as transaction:
-        checks = [*_server(transaction), *_tables(transaction), *flaws.checks(repair.find(transaction))]
-        return [*checks, *health.flow(_ask(transaction), _queues(transaction))]
+        return [*_server(transaction), *_tables(transaction), *health.checks(transaction)]
 
 
 def _server(transaction: MariadbTransaction) -> Iterator[Check]:
@@ -43,12 +41,3 @@ def _tables(transaction: MariadbTransaction) -> Iterator[Check]:
     for table, engine in transaction.rows("tables_of_other_engines"):
         finding = f"table {table} uses the storage engine {engine}, which has no transactions"
         yield Check("tables", "error", finding, f"convert it: engine = InnoDB for table {table}")
-
-
-def _queues(transaction: MariadbTransaction) -> Iterator[tuple[QueueInfo, dict[str, GroupStats]]]:
-    for queue in queues.every(transaction):
-        yield queues.info(transaction, queue), counts.stats(transaction, queue.name)
-
-
-def _ask(transaction: MariadbTransaction) -> health.Ask:
-    return lambda statement: transaction.rows(statement, {"now": transaction.now})

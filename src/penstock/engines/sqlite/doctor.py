@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 import apsw
 
-from penstock.domain.results import Check, GroupStats, QueueInfo
-from penstock.engines import flaws, health
-from penstock.engines.positional import counts, queues, repair
+from penstock.domain.results import Check
+from penstock.engines.positional import health
 from penstock.engines.sqlite import migration
 from penstock.engines.sqlite.connection import SqliteDatabase
 from penstock.engines.sqlite.transaction import SqliteTransaction
@@ -27,8 +26,7 @@ def examine(database: SqliteDatabase) -> list[Check]:
         ]
     with database.read() as transaction:
         checks = [*_versions(transaction), *_file(database)]
-        checks += [*_integrity(transaction), *flaws.checks(repair.find(transaction))]
-        checks += health.flow(_ask(transaction), _queues(transaction))
+        checks += [*_integrity(transaction), *health.checks(transaction)]
     with database.write() as transaction:
         return [*_durability(database, transaction), *checks]
 
@@ -80,12 +78,3 @@ def _integrity(transaction: SqliteTransaction) -> Iterator[Check]:
         yield Check(
             "space", "warning", f"{free:,} of {pages:,} pages are unused", "sqlite3 FILE vacuum, at a quiet time"
         )
-
-
-def _queues(transaction: SqliteTransaction) -> Iterator[tuple[QueueInfo, dict[str, GroupStats]]]:
-    for queue in queues.every(transaction):
-        yield queues.info(transaction, queue), counts.stats(transaction, queue.name)
-
-
-def _ask(transaction: SqliteTransaction) -> health.Ask:
-    return lambda statement: transaction.rows(statement, {"now": transaction.now})
