@@ -5,10 +5,10 @@ from __future__ import annotations
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.documents import with_payload
 from penstock.cli.format import cell, escaped, moment, plural, preview, sentence, table
 from penstock.cli.options import Group, Limit, MessageIds, Outcome, QueueName, Yes
 from penstock.cli.session import CliSession, confirmed, known_group
+from penstock.client.documents import with_payload
 from penstock.client.queue import MAX_LIMIT
 from penstock.domain.control_characters import escape_controls
 from penstock.domain.identity import check_id

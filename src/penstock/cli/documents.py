@@ -8,9 +8,7 @@ import msgspec
 
 from penstock.client.delivery import Delivery
 from penstock.client.documents import payload_fields
-from penstock.domain.message import Message
-from penstock.domain.recurrence import Schedule
-from penstock.domain.results import ConsumerInfo, DeadLetter, GroupStats, QueueInfo
+from penstock.domain.results import ConsumerInfo, GroupStats, QueueInfo
 
 DELIVERY_FIELDS = (
     "id",
@@ -36,12 +34,6 @@ DELIVERY_FIELDS = (
 def delivery_document(delivery: Delivery) -> dict[str, Any]:
     fields = {name: getattr(delivery, name) for name in DELIVERY_FIELDS}
     return {**fields, **payload_fields(delivery.payload, delivery.content_type)}
-
-
-def with_payload(value: Message | DeadLetter | Schedule) -> dict[str, Any]:
-    fields = msgspec.structs.asdict(value)
-    payload, content_type = fields.pop("payload"), fields.pop("content_type")
-    return {**fields, **payload_fields(payload, content_type)}
 
 
 def group_document(queue: str, group: str, stats: GroupStats, paused: bool) -> dict[str, Any]:

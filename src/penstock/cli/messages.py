@@ -13,7 +13,6 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.batches import BatchName
-from penstock.cli.documents import with_payload
 from penstock.cli.format import cell, clock_time, duration, escaped, moment, preview, table
 from penstock.cli.options import (
     AsBytes,
@@ -34,6 +33,7 @@ from penstock.cli.options import (
 )
 from penstock.cli.payloads import PayloadContent, read_content, read_lines
 from penstock.cli.session import CliSession, known_group
+from penstock.client.documents import with_payload
 from penstock.client.queue import Queue
 from penstock.domain.lifecycle import LIVE, State
 from penstock.domain.message import SYSTEM, Message, Outgoing, drafts

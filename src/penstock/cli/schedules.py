@@ -8,7 +8,6 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.documents import with_payload
 from penstock.cli.format import cell, moment, sentence, table
 from penstock.cli.options import (
     AsBytes,
@@ -24,6 +23,7 @@ from penstock.cli.options import (
 )
 from penstock.cli.payloads import read_content
 from penstock.cli.session import CliSession
+from penstock.client.documents import with_payload
 from penstock.client.store import Store
 from penstock.domain.recurrence import CATCH_UPS, Schedule, check_catch_up
 from penstock.domain.refusals import no_schedule

@@ -4,11 +4,14 @@
 from __future__ import annotations
 
 import base64
+from typing import Any
 
 import msgspec
 
 from penstock.domain.errors import InvalidInput
-from penstock.domain.message import JSON, decode_json
+from penstock.domain.message import JSON, Message, decode_json
+from penstock.domain.recurrence import Schedule
+from penstock.domain.results import DeadLetter
 
 
 def payload_fields(payload: bytes, content_type: str) -> dict[str, msgspec.Raw | str]:
@@ -16,6 +19,12 @@ def payload_fields(payload: bytes, content_type: str) -> dict[str, msgspec.Raw |
         # Raw keeps the bytes as they were sent, such as the digits of numbers.
         return {"content_type": content_type, "payload": msgspec.Raw(payload)}
     return {"content_type": content_type, "payload_base64": base64.b64encode(payload).decode("ascii")}
+
+
+def with_payload(value: Message | DeadLetter | Schedule) -> dict[str, Any]:
+    fields = msgspec.structs.asdict(value)
+    payload, content_type = fields.pop("payload"), fields.pop("content_type")
+    return {**fields, **payload_fields(payload, content_type)}
 
 
 def is_json(payload: bytes, content_type: str) -> bool:

@@ -40,6 +40,8 @@ _MESSAGE = (
     ("available_at", "time", False),
     ("payload", "bytes", False),
 )
+# The columns of a message that a store keeps; its queue is known.
+STORED = tuple(name for name, _, _ in _MESSAGE if name != "queue")
 _ENDING = (
     ("group", "text", True),
     ("outcome", "text", False),

@@ -32,18 +32,14 @@ BATCH_BYTES = 16 * 1024 * 1024
 PIECE_ROWS = 16
 
 # The order of the columns in the statements.
-_MESSAGE = (
-    "position", "id", "created_at", "priority", "shard", "content_type", "headers", "expires_at", "deadline_at",
-    "address", "key", "batch", "created_by", "available_at", "payload",
-)  # fmt: skip
 _PLAIN_MESSAGE = ("is_more", "position", "created_at", "priority", "shard", "content_type", "payload")
 _ENDING = ("entry", "group", "outcome", "reason", "attempts", "by", "finished_at")
 _SELECTED: dict[str, tuple[str, ...]] = {
-    "messages": _MESSAGE,
+    "messages": tables.STORED,
     "plain_messages": _PLAIN_MESSAGE,
-    "archive": (*_MESSAGE, *_ENDING),
+    "archive": (*tables.STORED, *_ENDING),
     "plain_archive": (*_PLAIN_MESSAGE, *_ENDING),
-    "dead_letters": (*_MESSAGE, "group_id", "group", "outcome", "reason", "attempts", "died_at"),
+    "dead_letters": (*tables.STORED, "group_id", "group", "outcome", "reason", "attempts", "died_at"),
     "audit": (
         "position", "id", "created_at",
         "entry", "group", "state", "reason", "attempt", "by", "at", "event", "token",

@@ -23,16 +23,13 @@ BATCH_BYTES = 16 * 1024 * 1024
 CALL_ROWS = 1000
 
 # The order of the columns in the replies.
-_MESSAGE = (
-    "position", "id", "created_at", "priority", "shard", "content_type", "headers", "expires_at", "deadline_at",
-    "address", "key", "batch", "created_by", "available_at", "payload",
-)  # fmt: skip
 _ENTRY = ("entry", "group", "state", "reason", "attempt", "by", "at", "event", "token")
+_ENDED = ("outcome", "reason", "attempts")
 _READ: dict[Table, tuple[str, ...]] = {
-    "messages": _MESSAGE,
-    "archive": (*_MESSAGE, "entry", "group", "outcome", "reason", "attempts", "by", "finished_at", "event", "token"),
+    "messages": tables.STORED,
+    "archive": (*tables.STORED, "entry", "group", *_ENDED, "by", "finished_at", "event", "token"),
     "audit": ("position", "id", "created_at", *_ENTRY),
-    "dead_letters": (*_MESSAGE, "group", "outcome", "reason", "attempts", "died_at"),
+    "dead_letters": (*tables.STORED, "group", *_ENDED, "died_at"),
 }
 _DEFAULTS = {"content_type": BYTES, "created_by": SYSTEM, "by": SYSTEM}
 

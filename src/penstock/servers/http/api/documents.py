@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from penstock.client.documents import payload_fields
+from penstock.client.documents import payload_fields, with_payload
 from penstock.client.view import DeliveryView
 from penstock.domain.lifecycle import State
 from penstock.domain.message import Message
@@ -115,26 +114,20 @@ class ScheduleDocument(Content, frozen=True, kw_only=True):
 
 
 def message_document(message: Message) -> MessageDocument:
-    return MessageDocument(**_with_payload(message))
+    return MessageDocument(**with_payload(message))
 
 
 def dead_letter_document(letter: DeadLetter) -> DeadLetterDocument:
-    return DeadLetterDocument(**_with_payload(letter))
+    return DeadLetterDocument(**with_payload(letter))
 
 
 def schedule_document(schedule: Schedule) -> ScheduleDocument:
-    return ScheduleDocument(**_with_payload(schedule))
+    return ScheduleDocument(**with_payload(schedule))
 
 
 def archived_document(archived: Archived) -> ArchivedDocument:
     fields = msgspec.structs.asdict(archived)
     return ArchivedDocument(**{**fields, "message": message_document(archived.message)})
-
-
-def _with_payload(value: Message | DeadLetter | Schedule) -> dict[str, Any]:
-    fields = msgspec.structs.asdict(value)
-    payload, content_type = fields.pop("payload"), fields.pop("content_type")
-    return {**fields, **payload_fields(payload, content_type)}
 
 
 def delivery_document(delivery: DeliveryView) -> DeliveryDocument:
