@@ -13,9 +13,10 @@ from fnmatch import fnmatchcase
 from json import loads
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from penstock.domain import refusals
 from penstock.domain.errors import InvalidInput, LogDiverged, NotFound, RangeTrimmed
 from penstock.domain.results import Part
-from penstock.domain.validation import nearest, shown
+from penstock.domain.validation import shown
 from penstock.engines.contract import Engine, Mark, Table
 from penstock.spark.options import Position, ReadOptions
 
@@ -102,7 +103,7 @@ class Scan:
             return found
         for name in listed:
             if name not in known:
-                raise NotFound(f"there is no queue {shown(name)}: {_there_are(known)}{nearest(name, known)}")
+                raise refusals.no_queue(name, known, f": {_there_are(known)}")
         return listed
 
     def _listed(self) -> list[str] | None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from penstock.domain.errors import NotFound, RangeTrimmed
+from penstock.domain import refusals
+from penstock.domain.errors import RangeTrimmed
 from penstock.domain.results import Part
-from penstock.domain.validation import shown
 from penstock.engines import tables
 from penstock.engines.contract import Table
 from penstock.engines.postgres import copy
@@ -68,7 +68,7 @@ def _slices(count: int, most: int) -> Iterator[tuple[int, int]]:
 def _lanes(database: Database, queue: str) -> tuple[int, list[Lane]]:
     rows = database.rows(SQL.lanes, (queue,))
     if not rows:
-        raise NotFound(f"there is no queue {shown(queue)}")
+        raise refusals.no_queue(queue, ())
     return rows[0][0], [Lane(*row[1:]) for row in rows if row[1] is not None]
 
 

@@ -7,9 +7,8 @@ from urllib.parse import urlencode
 from starlette.requests import Request
 from starlette.responses import Response
 
-from penstock.domain.errors import NotFound
+from penstock.domain import refusals
 from penstock.domain.results import BatchInfo
-from penstock.domain.validation import nearest, shown
 from penstock.servers.access import Right
 from penstock.servers.http.auth import identity_of
 from penstock.servers.http.dashboard.renderer import back, page
@@ -29,7 +28,7 @@ async def show(request: Request) -> Response:
     known = [info.name for info in await visible_queues(request)]
     names = [name for name in known if wanted in (None, "", name)]
     if wanted and not names:
-        raise NotFound(f"there is no queue {shown(wanted)}{nearest(wanted, known)}")
+        raise refusals.no_queue(wanted, known)
     engine = state.store.engine
     found = await state.store.executor.read(
         lambda: [one for name in names for one in engine.batches(name)[:SHOWN_OF_A_QUEUE]]

@@ -10,12 +10,13 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from penstock.client.aio.queue import MAX_POSITION, AsyncQueue
+from penstock.domain import refusals
 from penstock.domain.errors import InvalidInput, NotFound, PenstockError
 from penstock.domain.identity import check_id
 from penstock.domain.lifecycle import DEAD_OUTCOMES, LIVE, State
 from penstock.domain.message import Message
 from penstock.domain.results import AddressState, Archived, BatchInfo, DeadLetter, MessageState, QueueInfo
-from penstock.domain.validation import from_time, nearest, shown
+from penstock.domain.validation import from_time, shown
 from penstock.servers.access import Right
 from penstock.servers.http.dashboard.figures import second
 from penstock.servers.http.dashboard.forms import time_of
@@ -76,7 +77,7 @@ async def show(request: Request) -> Response:
     chosen = [info for info in queues if query.queue in (None, info.name)][:QUEUES_EXAMINED]
     if query.queue is not None and not chosen:
         known = [info.name for info in queues]
-        raise NotFound(f"there is no queue {shown(query.queue)}{nearest(query.queue, known)}")
+        raise refusals.no_queue(query.queue, known)
     message_id = _as_id(query.text)
     if message_id is not None:
         holders = await _holders(request, chosen, message_id)
