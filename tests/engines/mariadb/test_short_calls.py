@@ -79,6 +79,86 @@ def test_a_plain_send_receive_and_ack_take_one_packet_each(scene: Scene) -> None
     assert [entry.event for entry in scene.engine.audit(QUEUE, ids[1])] == ["send", "receive", "ack"]
 
 
+def test_an_ack_takes_parts_of_several_leases(scene: Scene) -> None:
+    """What is left of a lease stays leased under its token, and every part has an audit entry of its own."""
+    calls = scene.calls()
+    ids = scene.engine.send(QUEUE, ONE * 8)
+    one, two = (scene.engine.receive(QUEUE, None, CONSUMER, 4, None) for _ in range(2))
+    places = [row[POSITION] for row in (*one.rows, *two.rows)]
+    ranges = [(one.token, places[1], places[2]), (two.token, places[4], places[4]), (two.token, places[7], places[7])]
+    assert calls.ack(QUEUE, one.group, ranges)
+    assert scene.engine.stats(QUEUE)["default"].done == 1 + 4
+    left = scene.engine.leases(QUEUE, one.group)
+    assert [(lease.id, lease.token) for lease in left] == [
+        (ids[0], one.token), (ids[3], one.token), (ids[5], two.token), (ids[6], two.token)
+    ]  # fmt: skip
+    for place in (1, 2, 4, 7):
+        assert [entry.event for entry in scene.engine.audit(QUEUE, ids[place])] == ["send", "receive", "ack"]
+    assert calls.ack(QUEUE, one.group, [(one.token, places[0], places[0]), (one.token, places[3], places[3])])
+    assert calls.ack(QUEUE, one.group, [(two.token, places[5], places[6])])
+    assert scene.engine.leases(QUEUE, one.group) == []
+
+
+def test_an_ack_with_a_part_that_is_not_leased_changes_nothing(scene: Scene) -> None:
+    scene.engine.send(QUEUE, ONE * 4)
+    one, two = (scene.engine.receive(QUEUE, None, CONSUMER, 2, None) for _ in range(2))
+    (first, last), (third, fourth) = ([row[POSITION] for row in receipt.rows] for receipt in (one, two))
+    for wrong in [(one.token, third, fourth), (two.token, last, third), (two.token + 9, third, third)]:
+        assert not scene.calls().ack(QUEUE, one.group, [(one.token, first, last), wrong])
+    entries = scene.engine.stats(QUEUE)["default"]
+    assert (entries.done, entries.in_progress) == (1, 4)
+    scene.clock.advance(seconds=61)
+    assert not scene.calls().ack(QUEUE, one.group, [(one.token, first, last)])
+
+
+def test_receives_of_one_consumer_are_one_receive(scene: Scene) -> None:
+    ids = scene.engine.send(QUEUE, ONE * 5)
+    receipts = scene.engine.receive_each(QUEUE, None, [(CONSUMER, 2)] * 4, None)
+    assert [receipt.ids() for receipt in receipts] == [ids[:2], ids[2:4], ids[4:], []]
+    assert len({receipt.token for receipt in receipts}) == 1
+    assert scene.engine.ack_all(QUEUE, "default", receipts[1].token, [row[POSITION] for row in receipts[1].rows])
+    assert [lease.id for lease in scene.engine.leases(QUEUE, "default")] == [*ids[:2], ids[4]]
+
+
+@pytest.mark.parametrize("is_undone", [False, True])
+def test_calls_that_commit_together_are_parts_of_one_transaction(scene: Scene, url: str, is_undone: bool) -> None:
+    """Also when one of them has to be made the other way: the last send has a priority."""
+    engine = scene.engine
+    engine.send(QUEUE, ONE * 2)
+    receipt = engine.receive(QUEUE, None, CONSUMER, 2, None)
+    positions = [row[POSITION] for row in receipt.rows]
+    seen: list[int] = []
+    waiting: list[str] = []
+
+    def look() -> None:
+        with penstock.connect(url) as other:
+            stats = other.queue(QUEUE).stats("default")
+        seen.append(stats.done)
+        if is_undone:
+            raise penstock.StoreUnavailable("the transaction is undone")
+
+    calls = [
+        lambda: engine.ack_all(QUEUE, receipt.group, receipt.token, positions),
+        lambda: engine.send(QUEUE, ONE),
+        lambda: engine.receive(QUEUE, None, CONSUMER, 10, None),
+        lambda: engine.send(QUEUE, [(b"2", None, Options(priority=3))]),
+        lambda: engine.send(QUEUE, ONE),
+        look,
+    ]
+    if is_undone:
+        with pytest.raises(penstock.StoreUnavailable):
+            engine.together(calls)
+    else:
+        acked, [sent], taken, [late], [last], _ = engine.together(calls)
+        assert acked
+        assert taken.ids() == [sent]
+        waiting += [last, late]
+    stats = engine.stats(QUEUE)["default"]
+    assert seen == [1]
+    assert (stats.done, stats.in_progress, stats.available) == ((1, 2, 0) if is_undone else (3, 1, 2))
+    assert engine.receive(QUEUE, None, CONSUMER, 10, None).ids() == waiting
+
+
 def _nak(scene: Scene) -> None:
     scene.engine.send(QUEUE, ONE)
     scene.settle(Event.NAK)
