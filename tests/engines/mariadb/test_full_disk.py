@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import penstock
-from tests.engines.mariadb.server import MariadbServer
+from tests.engines.mariadb.server import IS_MYSQL, MariadbServer
 from tests.engines.postgres.test_full_disk import everything, fill, send_until, small_disk
 
 __all__ = ["small_disk"]
@@ -21,6 +21,8 @@ DATABASE = "app"
 @pytest.fixture
 def server(small_disk: Path) -> Iterator[MariadbServer]:
     """A server with the tables of a store on the small disk; its logs have room enough."""
+    if IS_MYSQL:
+        pytest.skip("MySQL does not take a database whose folder is a link")
     with tempfile.TemporaryDirectory(prefix="penstock-maria-") as made:
         Path(made).chmod(0o755)
         running = MariadbServer(Path(made) / "server", durable=True)

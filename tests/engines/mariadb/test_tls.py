@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import penstock
-from tests.engines.mariadb.server import USER, MariadbServer
+from tests.engines.mariadb.server import IS_MYSQL, USER, MariadbServer
 from tests.ports import LOOPBACK, free_port
 from tests.servers.clients.test_tls import Authority
 
@@ -38,6 +38,9 @@ def address(folder: Path, authority: Authority) -> Iterator[str]:
     server = MariadbServer(folder / "server", settings=settings, port=port)
     admin = server.connect()
     admin.query("create database app")
+    if IS_MYSQL:
+        admin.query(f"create user {USER}@{LOOPBACK}")
+        admin.query(f"grant all on app.* to {USER}@{LOOPBACK}")
     admin.close()
     yield f"mariadb://{USER}@{LOOPBACK}:{port}/app"
     server.remove()

@@ -6,13 +6,14 @@ from penstock_group
 where queue_id = :queue_id and name = :name;
 
 -- name: count_withdrawn
--- Count messages that ended while held before the group existed, as for every group.
+-- Count messages that ended while held before the group existed, as for every group. The order of the joins and the
+-- index keep it from rows of other queues, which MySQL would lock.
 update penstock_group
 join (
-    select
+    select straight_join
         sum(audit.state = 'expired') as expired,
         sum(audit.state = 'cancelled') as cancelled
-    from penstock_lane as lane
+    from penstock_lane as lane force index (primary)
     join penstock_run as run using (lane_id)
     join penstock_audit as audit on audit.last_position between run.first_position and run.last_position
     where lane.queue_id = :queue_id and lane.priority < 0 and audit.group_id is null
