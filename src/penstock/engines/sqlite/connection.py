@@ -123,7 +123,7 @@ class SqliteDatabase:
 
     def connection(self) -> apsw.Connection:
         """A connection with the settings that SQLite does not store in the file."""
-        connection = apsw.Connection(self.path, statementcachesize=256)
+        connection = apsw.Connection(self.path, statementcachesize=128)
         connection.set_busy_timeout(int(self.busy_seconds * 1000))
         # Keep plans independent of bound values: otherwise every range query is prepared again for every call.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
