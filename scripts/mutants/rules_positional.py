@@ -21,20 +21,20 @@ RULES = (
     ),
     Rule(
         "SQLite: writes answer before they are on the disk",
-        "def write(self, queue: str | None = None, durable: bool = True, patient: bool = True) -> Write:",
-        "def write(self, queue: str | None = None, durable: bool = False, patient: bool = True) -> Write:",
+        "def write(self, queue: str | None = None, durable: bool = True, patient: bool = True) -> SqliteWrite:",
+        "def write(self, queue: str | None = None, durable: bool = False, patient: bool = True) -> SqliteWrite:",
         POWER,
     ),
     Rule(
         "SQLite: an at_most_once receive answers before it is on the disk",
-        "if durable or not opening.queue.policy.at_most_once:",
+        "if durable or not stored.policy.at_most_once:",
         "if True:",
         POWER,
     ),
     Rule(
         "SQLite: the call that failed is committed",
-        "self._run(SQL.rollback_to if is_part else SQL.rollback)",
-        "self._run(SQL.rollback_to if is_part else SQL.commit)",
+        "elif error is None: database.run(SQL.commit)",
+        "else:\n                    database.run(SQL.commit)",
         _conformance("undone_calls"),
     ),
     Rule(

@@ -160,7 +160,8 @@ class PositionalEngine(BatchFacet, ScheduleFacet, InspectionFacet, StreamFacet, 
         while True:
             with self.database.write(queue, durable) as transaction:
                 start = deliveries.begin(transaction, queue, group, needs_group)
-                if durable or not start[0].policy.at_most_once:
+                stored, _, _ = start
+                if durable or not stored.policy.at_most_once:
                     return receive(transaction, start)
             durable = True
 

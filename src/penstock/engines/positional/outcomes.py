@@ -42,7 +42,7 @@ def _account(transaction: Transaction, queue: StoredQueue, group: Group, step: a
     member."""
     count = {"group_id": group.group_id, "count": step.last - step.first + 1}
     transaction.run(f"count_{step.state}", count)
-    ended = {"first": step.first, "last": step.last, "outcome": step.state.value, "reason": step.reason}
+    ended = {"first": step.first, "last": step.last, "outcome": step.state, "reason": step.reason}
     if letter and step.state is not State.SUCCEEDED:
         letter_row = {**ended, "group_id": group.group_id, "attempts": step.attempt, "now": transaction.now}
         transaction.run("insert_dead_letters", letter_row)
