@@ -40,6 +40,23 @@ def test_a_time_without_a_zone_or_of_another_kind_is_refused_by_value(value: Any
         from_time("deadline_at", value)
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        datetime(9999, 12, 31, 23, 59, tzinfo=timezone(timedelta(hours=-14))),
+        datetime(1, 1, 1, tzinfo=timezone(timedelta(minutes=1))),
+    ],
+)
+def test_a_time_whose_utc_is_outside_the_calendar_is_refused(value: datetime) -> None:
+    with pytest.raises(InvalidInput, match=f"deadline_at {value.year:04}.* years 1 to 9999"):
+        from_time("deadline_at", value)
+
+
+@pytest.mark.parametrize("end", [datetime.min, datetime.max])
+def test_the_ends_of_the_calendar_come_back(end: datetime) -> None:
+    assert to_time(from_time("at", end.replace(tzinfo=UTC))) == end.replace(tzinfo=UTC)
+
+
 @given(seconds=st.floats(0, MAX_SECONDS))
 def test_seconds_become_the_nearest_microsecond(seconds: float) -> None:
     assert abs(microseconds(seconds) - seconds * 1_000_000) <= 0.5

@@ -7,6 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 SECOND = 1_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# What a `datetime` in UTC can represent: with another offset it can lie hours outside, and could not be returned.
+EARLIEST, LATEST = (
+    (end.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1) for end in (datetime.min, datetime.max)
+)
 
 
 def microseconds(seconds: float) -> int:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from penstock.domain.errors import InvalidInput, InvalidName
 from penstock.domain.limits import MAX_NAME_BYTES, MAX_SECONDS
-from penstock.domain.timestamps import EPOCH
+from penstock.domain.timestamps import EARLIEST, EPOCH, LATEST
 
 # Units of a duration: 500ms, 30s, 5m, 2h, 1d, 1h30m.
 UNIT_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
@@ -58,7 +58,10 @@ def from_time(kind: str, value: object) -> int:
         raise InvalidInput(
             f"{kind} {value.isoformat()} has no time zone: use an aware datetime, such as datetime.now(UTC)"
         )
-    return (value - EPOCH) // timedelta(microseconds=1)
+    at = (value - EPOCH) // timedelta(microseconds=1)
+    if not EARLIEST <= at <= LATEST:
+        raise InvalidInput(f"{kind} {value.isoformat()} is not within the years 1 to 9999 in UTC")
+    return at
 
 
 def seconds_of(text: str) -> float:

@@ -85,6 +85,12 @@ REFUSED = {
     """select penstock.send_messages('q', '{a}', '{null}', '[{"delay_seconds": 1e300}]')""": ("PN100", "delay_seconds"),
     """select penstock.send_messages('q', '{a}', '{null}', '[{"ttl_seconds": 0}]')""": ("PN100", "ttl_seconds"),
     """select penstock.send_messages('q', '{a}', '{null}', '[{"deadline_at": 1e30}]')""": ("PN100", "deadline_at"),
+    """select penstock.send_messages('q', '{a}', '{null}', '[{"deadline_at": -62135596800000001}]')""": (
+        "PN100",
+        "-621355",
+    ),
+    "select penstock.send('q', '1', deadline_at => 'infinity')": ("PN100", "deadline_at must be within the years"),
+    "select penstock.send('q', '1', deadline_at => '4000-01-01 BC')": ("PN100", "4000-01-01"),
     """select penstock.send_messages('q', '{a}', '{null}', '[{"key": 7}]')""": ("PN100", "key"),
     """select penstock.send_messages('q', '{a}', '{null}', '[{"address": ""}]')""": ("PN101", "address"),
     """select penstock.send_messages('q', '{a}', '{null}', '[{"headers": "[1]"}]')""": ("PN100", "headers"),

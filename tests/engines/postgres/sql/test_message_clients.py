@@ -189,6 +189,14 @@ def test_a_lock_that_ends_before_the_statement_has_run_locks_nothing(messages: S
     assert len(messages(LOCK, number)) == 1
 
 
+@pytest.mark.parametrize("end", ["infinity", "20000-01-01"])
+def test_a_lock_without_an_end_within_reason_is_refused(messages: Sql, end: str) -> None:
+    number = put(messages, 1)
+    with pytest.raises(psycopg.Error, match=f"lock_expires_at {end}.* is more than a century ahead"):
+        messages(LOCK.replace("current_timestamp + interval '1 minute'", f"timestamp '{end}'"), number)
+    assert len(messages(LOCK, number)) == 1
+
+
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Pacific/Auckland"])
 def test_times_are_in_the_time_zone_of_the_session(messages: Sql, postgres_url: str, zone: str) -> None:
     """The statements of the conventions compare and assign such columns in the time zone of the session."""

@@ -45,6 +45,10 @@ begin
         raise exception using errcode = 'PN100',
             message = format('lock_expires_at %s is in the past', new.lock_expires_at),
             hint = 'Lock until a time ahead, for example current_timestamp + interval ''1 minute''.';
+    elsif _seconds > 3162240000 then
+        raise exception using errcode = 'PN100',
+            message = format('lock_expires_at %s is more than a century ahead', new.lock_expires_at),
+            hint = 'Lock for as long as the work may take, for example current_timestamp + interval ''1 minute''.';
     end if;
     live := penstock._compat_find_at(b.queue_id, old.id);
     if live.lease_ends_at > penstock.now_us() then

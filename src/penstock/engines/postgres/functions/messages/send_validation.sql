@@ -76,8 +76,9 @@ begin
                 jsonb_typeof(_value) <> 'number' or _value::numeric % 1 <> 0 or _value::numeric not between 0 and 9e18
             ) then 'the number of a batch'
             when _field = 'deadline_at' and (
-                jsonb_typeof(_value) <> 'number' or _value::numeric % 1 <> 0 or abs(_value::numeric) > 253402300800000000
-            ) then 'a time in microseconds since 1970'
+                jsonb_typeof(_value) <> 'number' or _value::numeric % 1 <> 0
+                or _value::numeric not between -62135596800000000 and 253402300799999999
+            ) then 'a time in microseconds since 1970, within the years 1 to 9999'
             when _field in ('address', 'key', 'batch', 'batch_queue', 'created_by', 'id', 'headers') and jsonb_typeof(_value) <> 'string'
                 then 'text'
             when _field = 'is_exact' and jsonb_typeof(_value) <> 'boolean' then 'true or false'

@@ -39,6 +39,18 @@ begin
 end
 $$;
 
+-- Convert a time to microseconds, and refuse one that clients cannot represent: their years are 1 to 9999.
+create or replace function penstock._check_time(_kind text, _at timestamptz) returns bigint
+language plpgsql stable as $$
+begin
+    if _at < timestamptz '0001-01-01 00:00:00+00' or _at >= timestamptz '10000-01-01 00:00:00+00' then
+        raise exception using errcode = 'PN100',
+            message = format('%s must be within the years 1 to 9999 (UTC), not %s', _kind, _at);
+    end if;
+    return penstock.from_time(_at);
+end
+$$;
+
 -- Refuse isolation levels whose snapshot may be older than the lease in question.
 create or replace function penstock._check_isolation(_verb text) returns void
 language plpgsql as $$

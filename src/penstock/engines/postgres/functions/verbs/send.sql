@@ -113,7 +113,7 @@ begin
         'priority', penstock._check_integer('priority', _priority, 0, 1000000),
         'delay_seconds', penstock._check_delay(_delay_seconds),
         'ttl_seconds', penstock._check_seconds('ttl_seconds', _ttl_seconds),
-        'deadline_at', penstock.from_time(_deadline_at),
+        'deadline_at', penstock._check_time('deadline_at', _deadline_at),
         'address', penstock._check_optional('address', _address),
         'key', penstock._check_optional('key', _key),
         'headers', penstock._check_headers(_headers::text),
