@@ -7,7 +7,7 @@ create or replace view penstock.message as
 select q.name as queue,
     coalesce(m.id, penstock.made_id(m.created_at, (select salt from penstock.store), m.position)) as id, m.position,
     m.payload, coalesce(m.content_type, 'application/octet-stream') as content_type,
-    coalesce(m.headers::jsonb, '{}') as headers, m.priority, penstock.to_time(m.created_at) as created_at,
+    penstock.headers_jsonb(m.headers) as headers, m.priority, penstock.to_time(m.created_at) as created_at,
     coalesce(m.created_by, 'system') as created_by,
     penstock.to_time(coalesce(m.available_at, m.created_at)) as available_at, penstock.to_time(m.expires_at) as expires_at,
     penstock.to_time(m.deadline_at) as deadline_at, m.address, m.key,

@@ -124,8 +124,8 @@ $$;
 -- Public may only call conversions, which views call with the rights of the reader.
 revoke all on all routines in schema penstock from public;
 
-grant execute on function penstock.payload_json, penstock.payload_jsonb, penstock.to_time, penstock.from_time,
-    penstock.made_id(bigint, integer, bigint) to public;
+grant execute on function penstock.payload_json, penstock.payload_jsonb, penstock.headers_jsonb, penstock.to_time,
+    penstock.from_time, penstock.made_id(bigint, integer, bigint) to public;
 
 select penstock._write_schemas();
 

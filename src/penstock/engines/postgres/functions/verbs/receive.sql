@@ -26,10 +26,10 @@ begin
         select * from penstock.receive_messages(receive.queue, receive."group", _name, receive."limit", receive.lease_seconds)
     )
     select coalesce(t.id::uuid, penstock.made_id(t.created_at, t.position)), last.created_at, t.position, t.payload,
-        coalesce(t.content_type, 'application/octet-stream'), coalesce(t.headers::jsonb, '{}'), t.priority, t.attempt,
+        coalesce(t.content_type, 'application/octet-stream'), penstock.headers_jsonb(t.headers), t.priority, t.attempt,
         penstock.to_time(t.created_at), coalesce(t.created_by, 'system'), penstock.to_time(t.expires_at),
-        penstock.to_time(t.deadline_at), t.address, t.key, coalesce(t.batch, t.headers::jsonb ->> 'penstock-batch'),
-        penstock.to_time(t.lease_ends_at), last.content_type
+        penstock.to_time(t.deadline_at), t.address, t.key,
+        coalesce(t.batch, penstock.headers_jsonb(t.headers) ->> 'penstock-batch'), penstock.to_time(t.lease_ends_at), last.content_type
     from taken as t
     cross join (select created_at, content_type from taken where position is null) as last
     where t.position is not null;
@@ -152,9 +152,9 @@ returns table (
 )
 language sql stable security definer set search_path = pg_catalog, pg_temp as $$
     select coalesce(m.message_id::uuid, penstock.made_id(m.created_at, m.position)), m.position, m.payload, coalesce(m.content_type, 'application/octet-stream'),
-        coalesce(m.headers::jsonb, '{}'), m.priority, penstock.to_time(m.created_at), coalesce(m.created_by, 'system'),
+        penstock.headers_jsonb(m.headers), m.priority, penstock.to_time(m.created_at), coalesce(m.created_by, 'system'),
         penstock.to_time(m.expires_at), penstock.to_time(m.deadline_at), m.address, m.key,
-        coalesce(m.batch, m.headers::jsonb ->> 'penstock-batch')
+        coalesce(m.batch, penstock.headers_jsonb(m.headers) ->> 'penstock-batch')
     from penstock.queue as q
     cross join lateral penstock.next_messages(
         q.name, coalesce(peek."group", penstock._default_group(q)), peek."limit"

@@ -152,6 +152,16 @@ begin
 end
 $$;
 
+-- Stored headers as jsonb, which cannot contain NUL: U+FFFF stands for it, as in a reason. A backslash before \u0000 may
+-- itself be escaped; then the text is no NUL.
+create or replace function penstock.headers_jsonb(_headers text) returns jsonb
+language sql immutable parallel safe as $$
+    select coalesce(case
+        when strpos(_headers, '\u0000') = 0 then _headers
+        else regexp_replace(_headers, '(?<!\\)((?:\\\\)*)\\u0000', '\1\\uffff', 'g')
+    end::jsonb, '{}')
+$$;
+
 -- Validate headers and return their stored form, null when there are none. jsonb cannot contain NUL, so another
 -- character replaces it during the check.
 create or replace function penstock._check_headers(_text text) returns text
