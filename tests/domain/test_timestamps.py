@@ -57,6 +57,11 @@ def test_the_ends_of_the_calendar_come_back(end: datetime) -> None:
     assert to_time(from_time("at", end.replace(tzinfo=UTC))) == end.replace(tzinfo=UTC)
 
 
+@pytest.mark.parametrize(("at", "nearest"), [(-(2**63), datetime.min), (2**63 - 1, datetime.max)])
+def test_a_stored_time_outside_the_calendar_is_read_as_its_end(at: int, nearest: datetime) -> None:
+    assert to_time(at) == nearest.replace(tzinfo=UTC)
+
+
 @given(seconds=st.floats(0, MAX_SECONDS))
 def test_seconds_become_the_nearest_microsecond(seconds: float) -> None:
     assert abs(microseconds(seconds) - seconds * 1_000_000) <= 0.5

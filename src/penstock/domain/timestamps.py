@@ -18,7 +18,12 @@ def microseconds(seconds: float) -> int:
 
 
 def to_time(at: int) -> datetime:
-    return EPOCH + timedelta(microseconds=at)
+    """A stored time as a `datetime`; the nearest one when an earlier version stored a time beyond the bounds, because
+    a message with such a time must not stop its readers."""
+    try:
+        return EPOCH + timedelta(microseconds=at)
+    except OverflowError:
+        return EPOCH + timedelta(microseconds=min(max(at, EARLIEST), LATEST))
 
 
 def to_optional_time(at: int | None) -> datetime | None:
