@@ -44,8 +44,9 @@ APART = "test_cluster.py"
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Use at most two workers of a parallel run, to limit the number of sessions."""
+    here = {path for path in {item.path for item in items} if FOLDER in path.parents}
     for item in items:
-        if FOLDER in item.path.parents:
+        if item.path in here:
             item.add_marker(pytest.mark.xdist_group("cluster" if item.path.name == APART else "spark"))
 
 

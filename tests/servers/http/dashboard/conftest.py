@@ -37,8 +37,10 @@ _numbers = itertools.count(1)
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """One browser serves all tests here, so one worker runs them."""
+    folder = Path(__file__).parent
+    here = {path for path in {item.path for item in items} if folder in path.parents}
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if item.path in here:
             item.add_marker(pytest.mark.xdist_group("dashboard"))
 
 
