@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from penstock.servers.resp import session
 from penstock.settings import RespSettings
 from tests.servers.resp.client import Client
 
@@ -139,18 +140,20 @@ async def test_commands_with_messages_take_nothing_after_large_replies(client: C
     assert (await client("XREADGROUP", "GROUP", "g", "me", "STREAMS", "s", ">"))[0][1][0][0] == second
 
 
-async def test_lists_without_messages_are_bounded_too(client: Client) -> None:
-    """16 MiB of them: whatever a transaction answers waits in memory."""
+async def test_lists_without_messages_are_bounded_too(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a transaction answers waits in memory. The tests above reach the bound with payloads; PostgreSQL takes
+    seconds to list as many names, so there are fewer here."""
+    monkeypatch.setattr(session, "EXEC_BYTES", MEBIBYTE)
     for place in range(200):
         await client("XADD", "s" * 250 + str(place), "*", "n", "1")
     await client("MULTI")
-    for _ in range(400):
+    for _ in range(25):
         client.send("KEYS", "*")
         assert await client.reply() == b"QUEUED"
     await client("XADD", "s", "*", "n", "1")
     replies = await client("EXEC")
     refused = [one for one in replies if isinstance(one, Exception)]
-    assert refused
+    assert 0 < len(refused) < 10
     assert all("KEYS was not run; ask again after EXEC" in str(one) for one in refused)
-    assert sum(len(key) for one in replies[:-1] if isinstance(one, list) for key in one) < 17 * MEBIBYTE
+    assert sum(len(key) for one in replies[:-1] if isinstance(one, list) for key in one) < MEBIBYTE + 200 * 256
     assert b"-" in replies[-1], "what changes the store is always run"
