@@ -37,8 +37,8 @@ class ShortCall(NamedTuple):
 
 
 def _as_part(text: str) -> str:
-    text = text.replace("start transaction;", f"{SQL.begin_part};").replace("rollback;", f"{SQL.undo_part};")
-    return text.replace("commit;", "")
+    text = text.replace(f"{SQL.begin_write};", f"{SQL.begin_part};").replace(f"{SQL.undo};", f"{SQL.undo_part};")
+    return text.replace(f"{SQL.end_write};", "")
 
 
 _SEND = ShortCall(Template(SQL.send_at_once), Template(_as_part(SQL.send_at_once)))
