@@ -152,8 +152,8 @@ class RedisDatabase:
         return reply
 
     def _refused(self, queue: str, code: str, values: list[Any]) -> PenstockError:
-        queue = shards.parsed(queue).queue
-        if code == "SLOTS":
+        queue, _, slots = shards.parsed(queue)
+        if code == "SLOTS" or (code == "NO_QUEUE" and slots):
             return shards.ShardsChanged(queue)
         if code == "VERSION":
             return self._other_version(values[0])

@@ -12,7 +12,7 @@ from penstock.domain.results import ConsumerInfo, GroupStats, QueueInfo
 from penstock.engines.redis import refusals as shard_refusals
 from penstock.engines.redis import rows, schedules, shards
 from penstock.engines.redis.drafts import policy_of, policy_text
-from penstock.engines.redis.sharded.layout import Layout, LayoutKeeper, following
+from penstock.engines.redis.sharded.layout import LayoutKeeper, following
 
 # The numbers of a group that are not sums over the shards: a consumer is registered in each of them.
 _LARGEST = ("consumers", "oldest_age_seconds")
@@ -68,13 +68,6 @@ class ShardAdministration(LayoutKeeper):
     def _has_live(self, queue: str) -> bool:
         groups = self.stats(queue).values()
         return any(one.held or one.available or one.redo or one.in_progress for one in groups)
-
-    def copy_policy(self, layout: Layout) -> None:
-        key = self.database.queue_key(layout.queue)
-        stored, revision = self.database.command("HMGET", key, "policy", "revision")
-        if stored is not None and revision is not None:
-            for name in layout.names[1:]:
-                self.database.write("shard_policy", name, policy=stored.decode(), revision=int(revision))
 
     # -- queues ----------------------------------------------------------------------------------------------------
 

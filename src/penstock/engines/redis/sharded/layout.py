@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -80,15 +81,18 @@ class Layout(msgspec.Struct, frozen=True):
 
 
 def following(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
-    """Make the call again if it was refused because the shards of a queue have changed."""
+    """Make the call again if it was refused because the shards of a queue have changed. If that is not enough, a shard
+    may lack a change of the policy whose caller has ended: then it gets it."""
 
     @functools.wraps(method)
     def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        for _ in range(ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             try:
                 return method(self, *args, **kwargs)
             except ShardsChanged as error:
-                self.learn(error.queue)
+                layout = self.learn(error.queue)
+                if attempt and layout is not None:
+                    self.copy_policy(layout)
         return method(self, *args, **kwargs)
 
     return call
@@ -116,6 +120,15 @@ class LayoutKeeper(RedisEngine):
         found = Layout(queue, int(count), policy_of(stored).ordered, mixed is not None)
         self._layouts[queue] = found
         return found
+
+    def copy_policy(self, layout: Layout) -> None:
+        """Tell the other shards the policy of shard 0."""
+        key = self.database.queue_key(layout.queue)
+        stored, revision = self.database.command("HMGET", key, "policy", "revision")
+        if stored is not None and revision is not None:
+            with contextlib.suppress(ShardsChanged):
+                for name in layout.names[1:]:
+                    self.database.write("shard_policy", name, policy=stored.decode(), revision=int(revision))
 
     def places_of(self, layout: Layout, ids: Sequence[str]) -> dict[int, list[str]]:
         """Ids by the shard that has the message: the one that the id names, unless a key or an address decided.

@@ -37,7 +37,6 @@ class ShardMessages(ShardAdministration):
 
     # -- sending ---------------------------------------------------------------------------------------------------
 
-    @following
     def put(
         self,
         queue: str,
@@ -47,22 +46,39 @@ class ShardMessages(ShardAdministration):
         is_checked: bool = True,
         ticks: dict[str, Any] | None = None,
     ) -> list[str]:
-        """Drafts that belong to several shards are checked in all of them before any is sent."""
-        drafts = [self._owned(queue, draft) for draft in drafts]
+        """Drafts that belong to several shards are checked in all of them before any is sent. What a shard has taken is
+        not sent again when the next one refuses, because the queue has changed meanwhile."""
+        sent: dict[int, str] = {}
+        self._put_left(queue, drafts, sent, transaction, is_checked=is_checked, ticks=ticks)
+        return [sent[place] for place in range(len(drafts))]
+
+    @following
+    def _put_left(
+        self,
+        queue: str,
+        drafts: Sequence[Draft],
+        sent: dict[int, str],
+        transaction: object,
+        *,
+        is_checked: bool,
+        ticks: dict[str, Any] | None,
+    ) -> None:
+        """Send the drafts that are not among the sent ones."""
+        left = [place for place in range(len(drafts)) if place not in sent]
+        own = [self._owned(queue, draft) for draft in own_drafts(drafts, left)]
         layout = self.layout(queue)
-        if layout is None or transaction is not None or not drafts:
-            return super().put(queue, drafts, transaction, is_checked=is_checked, ticks=ticks)
-        layout = self.mix(layout, drafts)
-        routes = self.routes(layout, drafts, None if ticks is None else ticks["schedule"])
+        if layout is None or transaction is not None or not own:
+            sent.update(
+                zip(left, super().put(queue, own, transaction, is_checked=is_checked, ticks=ticks), strict=True)
+            )
+            return
+        layout = self.mix(layout, own)
+        routes = self.routes(layout, own, None if ticks is None else ticks["schedule"])
         if len(routes) > 1:
-            self._check(layout, drafts, routes, is_checked)
-        sent = [""] * len(drafts)
+            self._check(layout, own, routes, is_checked)
         for shard, places in sorted(routes.items()):
-            own = own_drafts(drafts, places)
-            name = layout.names[shard]
-            for place, one in zip(places, super().put(name, own, is_checked=is_checked, ticks=ticks), strict=True):
-                sent[place] = one
-        return sent
+            ids = super().put(layout.names[shard], own_drafts(own, places), is_checked=is_checked, ticks=ticks)
+            sent.update(zip((left[place] for place in places), ids, strict=True))
 
     def _owned(self, queue: str, draft: Draft) -> Draft:
         """The draft with the shard that its batch belongs to."""
@@ -141,7 +157,16 @@ class ShardMessages(ShardAdministration):
             return super().receive_each(queue, group, shares, lease_seconds, needs_group)
         group = group or self.policy(queue).default_group
         self.ensure_group(layout, group, needs_group)
-        return [self._receive(layout, group, consumer, limit, lease_seconds) for consumer, limit in shares]
+        found: list[Receipt] = []
+        for consumer, limit in shares:
+            try:
+                found.append(self._receive(layout, group, consumer, limit, lease_seconds))
+            except StoreError:
+                # What others of the shares have got is theirs: only the first may end or repeat the call.
+                if not any(one.rows for one in found):
+                    raise
+                found.append(Receipt(0, queue, group, consumer, 0, []))
+        return found
 
     def ensure_group(self, layout: Layout, group: str, needs_group: bool) -> None:
         """A group is made in all shards, so that none trims what it has not read."""
