@@ -11,6 +11,10 @@ def _conformance(*files: str) -> tuple[str, ...]:
     return (*(f"tests/conformance/test_{name}.py" for name in files), "-k", "redis and not async")
 
 
+def _sharded(names: str) -> tuple[str, ...]:
+    return ("tests/engines/redis/test_sharded_queues.py", "-k", names)
+
+
 TOKENS = _conformance("stale_tokens", "ended_leases")
 
 RULES = (
@@ -131,6 +135,90 @@ RULES = (
         "if priority > blocking.priority or priority == blocking.priority and position > blocking.position then",
         "if position > blocking.position then",
         _conformance("ordered_priorities"),
+        PLACE,
+    ),
+    Rule(
+        "Redis Cluster: a caller that knows other shards is answered",
+        'if queue.key == called_key and queue.slots ~= slots_given then refuse("SLOTS")',
+        'if false then refuse("SLOTS")',
+        _sharded("finds_out or fixed"),
+        PLACE,
+    ),
+    Rule(
+        "Redis Cluster: a shard is not told how its caller sees the order",
+        "if queue.slots > 0 and (given.ordered or false) ~= queue.policy.ordered then",
+        "if false then",
+        _sharded("order_is_asked_for"),
+        PLACE,
+    ),
+    Rule(
+        "Redis Cluster: a receive creates a group in one shard",
+        "if queue.slots > 0 and not groups.find(queue, name) then",
+        "if false then",
+        _sharded("group_that_was_removed"),
+        PLACE,
+    ),
+    Rule(
+        "Redis Cluster: a receive goes on under a token that a shard has given out",
+        "return not token_given or given.again or token_given > queue.token",
+        "return true",
+        _sharded("token_settles_nothing"),
+        PLACE,
+    ),
+    Rule(
+        "Redis Cluster: a shard does not tell that it has other priorities",
+        'call("HSET", queue.key, "mixed", 1)',
+        'call("HGET", queue.key, "mixed")',
+        _sharded("better_priority_in"),
+        PLACE,
+    ),
+    Rule(
+        "Redis Cluster: a retry in another shard is not asked for",
+        "for _, one in ipairs(tracked.ready(group, STEPS)) do add(one[2])",
+        "for _, one in ipairs({}) do add(one[2])",
+        _sharded("better_priority_in"),
+        PLACE,
+    ),
+    Rule(
+        "Redis Cluster: positions are given out behind a reader",
+        'queue.last = given.last call("HSET", key, "last", whole(given.last))',
+        "queue.last = given.last",
+        _sharded("behind_a_reader"),
+        PLACE,
+    ),
+    Rule(
+        "Redis Cluster: a deletion takes the shards of a later queue",
+        "if not found[1] or tonumber(found[2] or 0) > given.generation then return 0",
+        "if not found[1] then return 0",
+        _sharded("declared_meanwhile"),
+        PLACE,
+    ),
+    Rule(
+        "Redis Cluster: a queue takes over the shards that a crash has left",
+        "elseif generation == given.generation then return 0",
+        "elseif generation > 0 then return 0",
+        _sharded("crash_has_left"),
+        PLACE,
+    ),
+    Rule(
+        "Redis Cluster: a queue that is in use is spread",
+        "return queue.slots == 0 and removal.count(queue) == 0",
+        "return queue.slots == 0",
+        _sharded("in_use"),
+        PLACE,
+    ),
+    Rule(
+        "Redis Cluster: a late copy of the policy wins",
+        'tonumber(call("HGET", key, "revision") or 0) < given.revision then',
+        "true then",
+        _sharded("late_copy"),
+        PLACE,
+    ),
+    Rule(
+        "Redis Cluster: a message is refused after others were sent",
+        "messages.check(queue, messages.drafts(given, args, 3), given.is_checked, {}) return 1",
+        "return 1",
+        _sharded("refused_message_stops"),
         PLACE,
     ),
 )

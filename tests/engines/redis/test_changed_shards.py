@@ -42,7 +42,7 @@ def before(monkeypatch: pytest.MonkeyPatch) -> Callable[[penstock.Store, str, in
         database: RedisDatabase = store.engine.database  # type: ignore[attr-defined]
         write, left = database.write, [call]
 
-        def planned(name: str, *args: Any, **given: Any) -> Any:
+        def planned(name: str, /, *args: Any, **given: Any) -> Any:
             left[0] -= name == verb
             if name == verb and left[0] == 0:
                 act()
@@ -98,6 +98,25 @@ def test_a_shard_without_the_new_policy_gets_it_from_the_first_send(
     for sender in (queue, other.queue("orders")):
         assert len(sender.send_many([penstock.Outgoing(payload=key, key=key) for key in keys()])) == SHARDS
     assert len(queue.receive(limit=10)) == 2 * SHARDS
+
+
+def test_a_member_of_a_batch_goes_where_its_key_belongs_now(
+    store: penstock.Store, other: penstock.Store, before: Callable[..., None]
+) -> None:
+    """The batch is in one shard and the member in another, and the queue becomes ordered between the calls."""
+    queue = store.queue("orders", shards=SHARDS)
+    before(store, "join_send", 1, lambda: other.queue("orders", ordered=True))
+    policy = penstock.Policy(ordered=True, shards=SHARDS)
+    owner = policy.shard_of("nightly")
+    key = keys()[(owner + 1) % SHARDS]
+    elsewhere = f"00000000-0000-4000-8000-{(owner + 2) % SHARDS:012x}"
+    batch = queue.batch("nightly")
+    batch.send("member", key=key, id=elsewhere)
+    batch.start()
+    (delivery,) = other.queue("orders").receive(limit=5)
+    assert (delivery.json(), (delivery.position or 0) % 1024) == ("member", policy.shard_of(key))
+    delivery.ack()
+    assert queue.batch("nightly").info().total == 1
 
 
 @pytest.mark.parametrize("call", [1, 2, 3])

@@ -197,6 +197,32 @@ def test_a_better_priority_in_another_shard_comes_first(queue: penstock.Queue) -
     assert len(queue.receive(limit=10)) == SHARDS
 
 
+@pytest.mark.parametrize("shard", range(SHARDS))
+def test_a_retry_of_a_better_priority_in_another_shard_comes_first(queue: penstock.Queue, shard: int) -> None:
+    send_to(queue, shard, "retry", priority=1)
+    queue.receive()[0].nak(delay_seconds=0)
+    for other in range(SHARDS):
+        send_to(queue, other, "later", priority=4)
+    assert queue.receive()[0].json() == "retry"
+
+
+def test_a_receive_that_goes_on_gives_no_message_an_older_token(queue: penstock.Queue, url: str) -> None:
+    """Shard 1 has given out newer tokens than the one that a receive brings from shard 0."""
+    clock = Clock()
+    send_to(queue, 1, "again and again")
+    with penstock.connect(url, clock=clock, random=lambda: 0.0) as other:
+        tokens = []
+        for _ in range(3):
+            (delivery,) = other.queue("orders").receive()
+            tokens.append(delivery.token)
+            delivery.nak(delay_seconds=0)
+    send_to(queue, 0, "first")
+    with penstock.connect(url, clock=clock, random=lambda: 0.0) as other:
+        taken = other.queue("orders").receive(limit=5) + other.queue("orders").receive(limit=5)
+        assert [one.json() for one in taken] == ["first", "again and again"]
+        assert taken[1].token > max(tokens)
+
+
 def test_messages_of_several_shards_are_settled_together(queue: penstock.Queue) -> None:
     for turn in range(4):
         for shard in range(SHARDS):
@@ -220,6 +246,14 @@ def test_a_token_settles_nothing_that_was_delivered_again(queue: penstock.Queue,
         with pytest.raises(penstock.LeaseLost, match="3 of 3"):
             queue.ack_many(first)
         assert queue.ack_many(again) == SHARDS
+
+
+def test_a_receive_that_fits_into_bytes_fits_with_what_all_shards_have(queue: penstock.Queue) -> None:
+    for number in range(9):
+        send_to(queue, number % SHARDS, "x" * 998)
+    most = queue.engine.fitting("orders", "default", 9, 4000)
+    assert 1 <= most <= 4
+    assert queue.engine.fitting("orders", "default", 9, 27_000) == 9
 
 
 def test_a_consumer_that_vanished_gives_back_what_it_had_in_every_shard(url: str) -> None:
@@ -310,6 +344,17 @@ def test_a_sweep_repeats_a_change_of_the_policy_that_a_crash_cut_off(
     assert queue.receive(limit=10) == []
     queue.resume()
     assert len(queue.receive(limit=10)) == SHARDS
+
+
+def test_a_late_copy_of_the_policy_changes_nothing(queue: penstock.Queue, store: penstock.Store) -> None:
+    send_to(queue, 1, "paused")
+    database, names = engine_of(store).database, shards.names("orders", SHARDS)
+    key = database.queue_key("orders")
+    store.queue("orders", max_retries=2)
+    stored, revision = database.command("HMGET", key, "policy", "revision")
+    queue.pause()
+    database.write("shard_policy", names[1], policy=stored.decode(), revision=int(revision))
+    assert queue.receive(limit=5) == []
 
 
 # -- windows ---------------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ def send(database: RedisDatabase, queue: str, drafts: Sequence[Draft], chance: d
     number = opened.decode()
     try:
         refs, states = _members(database, queue, number, wanted)
-        return database.write("join_send", queue, number=number, refs=refs, states=states, **chance)
+        return database.write("join_send", queue, number=number, refs=refs, states=states, **chance, **beliefs)
     except PenstockError:
         # A sweep drops the join if this fails.
         with contextlib.suppress(StoreError):

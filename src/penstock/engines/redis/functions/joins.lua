@@ -76,6 +76,7 @@ function joins.send(key, now, given)
     if not join then
         refuse("JOIN_DROPPED")
     end
+    shards.check_order(queue, given)
     local ok, plan = pcall(messages.check, queue, join.drafts, true, given.refs)
     if not ok then
         close(queue, given.number, join, nil)

@@ -238,7 +238,10 @@ class ShardInspection(ShardMessages):
 
     @following
     def fitting(self, queue: str, group: str | None, limit: int, size: int) -> int:
-        return min(super(ShardInspection, self).fitting(name, group, limit, size) for name in self._names(queue))
+        """So many that they fit whichever shards they come from: each may bring an equal share of the bytes."""
+        names = self._names(queue)
+        share = max(1, size // len(names))
+        return min(super(ShardInspection, self).fitting(name, group, limit, share) for name in names)
 
     @following
     def unread_after(self, queue: str) -> dict[str, int]:
