@@ -37,6 +37,15 @@ def test_every_law_holds_on_a_server_that_crashes(server: str, seed: int) -> Non
     assert verdict.word == "ok", judged(verdict)
 
 
+def test_every_law_holds_while_primaries_of_a_cluster_are_killed() -> None:
+    """Most queues are spread over slots; every call waits for a replica."""
+    need("redis")
+    faults = ("kill", "freeze", "cancel", "serve", "server")
+    verdict = run(RunOptions(None, 4, 16, faults, ("python", "resp"), server="redis-cluster"))
+    assert verdict.word == "ok", judged(verdict)
+    assert verdict.counts["fault server"] >= 1, judged(verdict)
+
+
 def test_every_law_holds_behind_a_pooler_in_transaction_mode() -> None:
     need("pgbouncer")
     faults = ("kill", "freeze", "cut", "hold", "rollback", "server")

@@ -8,12 +8,17 @@ import penstock
 from penstock.chaos.proxy import LOOPBACK, Proxy
 
 ENGINES = {"sqlite": "sqlite", "postgres": "postgres", "postgresql": "postgres", "mysql": "mariadb",
-           "mariadb": "mariadb", "redis": "redis", "rediss": "redis", "redis+unix": "redis"}  # fmt: skip
+           "mariadb": "mariadb", "redis": "redis", "rediss": "redis", "redis+unix": "redis", "redis+cluster": "redis",
+           "rediss+cluster": "redis", "redis+sentinel": "redis", "rediss+sentinel": "redis"}  # fmt: skip
 PORTS = {"postgres": 5432, "mariadb": 3306, "redis": 6379}
 
 
 def engine_of(url: str) -> str:
     return ENGINES.get(url.partition("://")[0], "")
+
+
+def is_cluster(url: str) -> bool:
+    return url.partition("://")[0].endswith("+cluster")
 
 
 def check_url(url: str) -> None:
@@ -26,14 +31,16 @@ def check_url(url: str) -> None:
 
 def through_proxy(url: str) -> tuple[Proxy | None, str]:
     """A proxy in front of the server, and the URL that leads through it. None, and the URL itself, where nothing can
-    stand between: a file, the nodes of a cluster, or TLS whose certificate names the host."""
+    stand between: a file, servers that are
+    named by others, or TLS whose certificate names the host."""
     if engine_of(url) == "postgres":
         return _postgres(url)
     if engine_of(url) == "sqlite":
         return None, url
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query))
-    if "," in parts.netloc or parts.scheme == "rediss" or "ssl_ca" in options:
+    names_others = parts.scheme.endswith(("+cluster", "+sentinel"))
+    if names_others or parts.scheme == "rediss" or "ssl_ca" in options:
         return None, url
     if parts.scheme == "redis+unix":
         proxy, path = Proxy(unquote(parts.path)), f"/{options.pop('db', '0')}"

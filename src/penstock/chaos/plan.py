@@ -9,7 +9,7 @@ from typing import Any
 
 PROTOCOLS = ("python", "async", "resp", "http", "sql")
 FAULTS = ("kill", "stop", "freeze", "cut", "hold", "rollback", "cancel", "serve", "server", "restore")
-SERVERS = ("sqlite", "embedded", "pooled", "pair", "async-pair", "mariadb", "redis")
+SERVERS = ("sqlite", "embedded", "pooled", "pair", "async-pair", "mariadb", "redis", "redis-cluster")
 LEASE_SECONDS = 1.5
 BACKOFF_SECONDS = 0.2
 POISON = "poison"
@@ -63,6 +63,10 @@ QUEUES = (
     ),
     QueuePlan("stream", {"primary_group": None}, (), is_stream=True),
 )
+
+
+# Of the queues that are spread over slots on a cluster; the others are in one slot.
+SPREAD = {"work": 3, "ordered": 3, "batches": 3, "jobs": 3, "stream": 3}
 
 
 @dataclass

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import penstock
 from penstock.chaos import history
-from penstock.chaos.address import check_url, engine_of, through_proxy
+from penstock.chaos.address import check_url, engine_of, is_cluster, through_proxy
 from penstock.chaos.checker import check
 from penstock.chaos.checker.smallest import smallest
 from penstock.chaos.checker.timeline import Violation
@@ -23,10 +23,11 @@ from penstock.chaos.crew import Crew
 from penstock.chaos.drain import Drain
 from penstock.chaos.history import Event, Recorder, clock
 from penstock.chaos.nemesis import Nemesis
-from penstock.chaos.plan import FAULTS, FOLLOWER_MARK, PROTOCOLS, QUEUES, ActorPlan
+from penstock.chaos.plan import FAULTS, FOLLOWER_MARK, PROTOCOLS, QUEUES, SPREAD, ActorPlan
 from penstock.chaos.ports.port import LOST
 from penstock.chaos.postgres_server import OwnPair, OwnPostgres
 from penstock.chaos.proxy import Proxy
+from penstock.chaos.redis_cluster import OwnCluster
 from penstock.chaos.serve_process import ServeProcess
 from penstock.chaos.server import Crashing, OwnFile, OwnMariadb, OwnPooler, OwnRedis, OwnStore, Restored
 from penstock.chaos.store_roles import insist, undo_prepared
@@ -44,9 +45,9 @@ PATIENCE_SECONDS = 240
 
 @dataclass(frozen=True)
 class RunOptions:
-    """`url` is None with a store of the run's own, of the kind that `server` names: "sqlite", "mariadb" or "redis", or
-    a PostgreSQL server, "embedded", behind a pooler ("pooled"), or with a standby that takes over, "pair" when commits
-    wait for it and "async-pair" when they do not."""
+    """`url` is None with a store of the run's own, of the kind that `server` names: "sqlite", "mariadb", "redis",
+    "redis-cluster", or a PostgreSQL server, "embedded", behind a pooler ("pooled"), or with a standby that takes over,
+    "pair" when commits wait for it and "async-pair" when they do not."""
 
     url: str | None
     seconds: float = 30
@@ -162,6 +163,7 @@ class Course:
             "sqlite": lambda: OwnFile(place),
             "mariadb": lambda: OwnMariadb(place),
             "redis": lambda: OwnRedis(place),
+            "redis-cluster": lambda: OwnCluster(place),
             "pair": lambda: OwnPair(place, synchronous=True),
             "async-pair": lambda: OwnPair(place, synchronous=False),
         }
@@ -181,6 +183,8 @@ class Course:
             if one.kind in self.queues:
                 name = self.queues[one.kind]
                 policy = {**({"history_seconds": LONG_HISTORY_SECONDS} if self._is_long else {}), **one.policy}
+                if is_cluster(self.url) and one.kind in SPREAD:
+                    policy["shards"] = SPREAD[one.kind]
                 queue = self.store.queue(name, **policy)
                 for group in one.groups:
                     queue.receive(1, group)

@@ -46,9 +46,9 @@ def chaos(
         OwnServerKind | None,
         typer.Option(
             metavar="KIND",
-            help="Use a store of the run's own instead: `sqlite`, `mariadb`, `redis`, or a PostgreSQL, `embedded`, "
-            "`pooled` behind PgBouncer, or `pair` and `async-pair`, which fail over to a synchronous or asynchronous "
-            "standby.",
+            help="Use a store of the run's own instead: `sqlite`, `mariadb`, `redis`, `redis-cluster`, or a "
+            "PostgreSQL, `embedded`, `pooled` behind PgBouncer, or `pair` and `async-pair`, which fail over to a "
+            "synchronous or asynchronous standby.",
         ),
     ] = None,
     keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep the histories in this directory.")] = None,
