@@ -162,7 +162,7 @@ RULES = (
         "Redis Cluster: a receive goes on under a token that a shard has given out",
         "return not token_given or given.again or token_given > queue.token",
         "return true",
-        _sharded("token_settles_nothing"),
+        _sharded("older_token"),
         PLACE,
     ),
     Rule(

@@ -66,7 +66,7 @@ QUEUES = (
 
 
 # Of the queues that are spread over slots on a cluster; the others are in one slot.
-SPREAD = {"work": 3, "ordered": 3, "batches": 3, "jobs": 3, "stream": 3}
+SPREAD = {"work": 3, "once": 3, "ordered": 3, "batches": 3, "jobs": 3, "stream": 3}
 
 
 @dataclass

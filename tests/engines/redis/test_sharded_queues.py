@@ -381,6 +381,14 @@ def test_a_window_has_parts_in_every_shard_and_can_be_cut(queue: penstock.Queue)
     assert sizes == [7, 7, 7, 7, 2]
 
 
+def test_rows_of_a_single_shard_have_as_many_parts_as_were_asked_for(queue: penstock.Queue) -> None:
+    queue.send_many(range(100))
+    engine = queue.engine
+    parts = engine.window("orders", engine.earliest("orders"), engine.horizon("orders"), 4)
+    assert len(parts) == 4
+    assert sum(batch.num_rows for part in parts for batch in engine.read(part)) == 100
+
+
 def test_a_mark_of_a_shard_that_lost_messages_is_refused(queue: penstock.Queue, store: penstock.Store) -> None:
     """As after the promotion of a replica that had not received the last messages of one shard."""
     for shard in range(SHARDS):

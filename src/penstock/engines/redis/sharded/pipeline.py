@@ -112,9 +112,10 @@ class ShardPipeline(ShardInspection):
         layout = self.layout(queue)
         if layout is None:
             return super().window(queue, start, end, parts, table)
-        share = max(1, -(-parts // layout.count))
+        spans = [*zip(layout.places, _split(layout, start), _split(layout, end), strict=True)]
+        share = max(1, -(-parts // max(1, sum(first != last for _, first, last in spans))))
         found: list[Part] = []
-        for place, first, last in zip(layout.places, _split(layout, start), _split(layout, end), strict=True):
+        for place, first, last in spans:
             name = shards.shard_name(*place)
             for part in super().window(name, first, last, share, table):
                 found.append(msgspec.structs.replace(part, queue=queue, witness=(place.shard, place.slots)))
