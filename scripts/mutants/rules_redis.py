@@ -202,7 +202,8 @@ RULES = (
     ),
     Rule(
         "Redis Cluster: a queue that is in use is spread",
-        "return queue.slots == 0 and removal.count(queue) == 0",
+        'return queue.slots == 0 and removal.count(queue) == 0 and call("EXISTS", queue.key .. ":gs", queue.key .. '
+        '":b", queue.key .. ":sg", queue.key .. ":jn") == 0',
         "return queue.slots == 0",
         _sharded("in_use"),
         PLACE,

@@ -17,7 +17,7 @@ from penstock.chaos.redis_cluster import PRIMARIES, ClusterServer, RedisCluster,
 from tests.engines.redis.server import PATIENCE_SECONDS, program
 from tests.ports import LOOPBACK
 
-__all__ = ["ClusterServer", "RedisServers", "await_until", "fresh_cluster_store", "shared_cluster"]
+__all__ = ["PRIMARIES", "ClusterServer", "RedisServers", "await_until", "fresh_cluster_store", "shared_cluster"]
 _numbers = itertools.count(1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 
 import pytest
@@ -13,11 +14,18 @@ NODE_TIMEOUT_SECONDS = 2
 
 
 class Work:
-    """Sends and acks in a thread, and remembers what was confirmed."""
+    """Sends and acks in a thread, and remembers what was confirmed. Each payload is sent once."""
 
-    def __init__(self, queue: penstock.Queue) -> None:
+    def __init__(self, queue: penstock.Queue, size: int = 3) -> None:
         self.queue = queue
-        self.sent, self.acked = list[str](), set[str]()
+        self.size = size
+        self.sent, self.acked = dict[int, str](), set[str]()
+        # The ids under which a payload came.
+        self.ids: dict[int, set[str]] = {}
+        # What was received after its ack was confirmed.
+        self.returned = list[str]()
+        self.unconfirmed = 0
+        self._numbers = itertools.count()
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run)
         self.start, self._join = self._thread.start, self._thread.join
@@ -25,12 +33,21 @@ class Work:
     def _run(self) -> None:
         while not self._is_over.is_set():
             try:
-                self.sent.extend(self.queue.send_many(range(3)))
-                for delivery in self.queue.receive(limit=2):
-                    delivery.ack()
-                    self.acked.add(delivery.id)
+                payloads = [next(self._numbers) for _ in range(self.size)]
+                self.sent.update(zip(payloads, self.queue.send_many(payloads), strict=True))
+                self.receive(limit=self.size - 1)
             except penstock.StoreUnavailable:
-                continue
+                self.unconfirmed += 1
+
+    def receive(self, limit: int) -> int:
+        deliveries = self.queue.receive(limit=limit)
+        for delivery in deliveries:
+            self.ids.setdefault(delivery.json(), set()).add(delivery.id)
+            if delivery.id in self.acked:
+                self.returned.append(delivery.id)
+        self.queue.ack_many(deliveries)
+        self.acked.update(delivery.id for delivery in deliveries)
+        return len(deliveries)
 
     def end(self) -> None:
         self._is_over.set()
@@ -70,13 +87,19 @@ def test_a_primary_that_joins_gets_the_functions_with_the_first_call() -> None:
 
 
 def check_nothing_is_lost(servers: RedisServers, work: Work) -> None:
+    """Or sent twice, or received after its ack."""
     # The promoted replica has no replica of its own.
     with penstock.connect(servers.url, busy_seconds=60) as store:
-        queue = store.queue(work.queue.name)
-        states = zip(work.sent, store.engine.states(queue.name, "default", work.sent), strict=True)
+        queue = work.queue = store.queue(work.queue.name)
+        ids = list(work.sent.values())
+        states = zip(ids, store.engine.states(queue.name, "default", ids), strict=True)
         found = {one: state.state for one, state in states if state is not None}
         assert len(found) == len(work.sent)
-        assert {found[one] for one in work.acked} == {penstock.State.SUCCEEDED}
+        assert {found.get(one, penstock.State.SUCCEEDED) for one in work.acked} == {penstock.State.SUCCEEDED}
+        while work.receive(limit=1000):
+            pass
+        assert [found for found in work.ids.values() if len(found) > 1] == []
+        assert work.returned == []
         assert queue.send("after the failover")
         assert queue.receive()
 
