@@ -16,9 +16,11 @@ from penstock.chaos.ports.python import PythonPort, outgoing
 
 Step = Callable[[], None]
 TRIES = 6
-SENDS = {"work": 6, "once": 2, "ordered": 2, "jobs": 2, "stream": 2}
+ADDRESS_SPAN = 20
+SENDS = {"work": 6, "once": 2, "ordered": 2, "jobs": 2, "stream": 2, "addressed": 2}
 RECEIVES = {("work", "default"): 6, ("work", AUDIT_GROUP): 3, ("work", REPLAY_GROUP): 2, ("once", "default"): 2,
-            ("ordered", "default"): 4, ("batches", "default"): 2, ("ticks", "default"): 2}  # fmt: skip
+            ("ordered", "default"): 4, ("addressed", "default"): 2, ("batches", "default"): 2,
+            ("ticks", "default"): 2}  # fmt: skip
 PLANS = {"ack": 70, "nak": 8, "reject": 2, "reschedule": 4, "extend": 5, "forget": 4, "late": 1, "repeat": 6}
 
 
@@ -47,6 +49,8 @@ class ClientRole:
         style = self.random.choice(["one", "one", "many", "retried", "producer"])
         if style in ("many", "producer") and self.plan.protocol == "resp" and self.plan.engine == "redis":
             style = "one"  # there MULTI is no transaction
+        if kind == "addressed" and style in ("many", "producer"):
+            style = "one"  # of several one may have an address that is taken, and then none is sent
         items = [self._item(kind) for _ in range(self.random.randint(2, 8) if style in ("many", "producer") else 1)]
         if style == "producer" and isinstance(self.port, PythonPort):
             self._send_by_producer(self.plan.queues[kind], items, self.port.store)
@@ -63,6 +67,9 @@ class ClientRole:
         if kind == "ordered":
             item.key = self.random.choice("abcde")
             item.priority = self.random.choice([0, 0, 0, 1])
+        elif kind == "addressed":
+            # Clients come to the next address at about the same time.
+            item.address = f"address-{self._count // ADDRESS_SPAN}"
         elif kind in ("work", "once") and not poison:
             item.priority = self.random.choice([0, 0, 1, 2])
             item.delay = self.random.choice([None, None, None, 0.4])
@@ -75,9 +82,10 @@ class ClientRole:
         for left in reversed(range(tries)):
             try:
                 ids = self.port.send(queue, items)
-            except Denied:
+            except Denied as denied:
                 # After a lost reply a refusal says nothing of the first try.
-                return self.recorder.answer("send", "fail" if left == tries - 1 else "unknown", call)
+                kind = "fail" if left == tries - 1 else "unknown"
+                return self.recorder.answer("send", kind, call, refusal=str(denied)[:200])
             except LOST:
                 if not left:
                     return self.recorder.answer("send", "unknown", call)

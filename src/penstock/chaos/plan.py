@@ -56,6 +56,7 @@ QUEUES = (
     QueuePlan("work", {"max_retries": 4, **_BACKOFF}, ("default", AUDIT_GROUP, REPLAY_GROUP)),
     QueuePlan("once", {"max_retries": 3, "delivery": "at_most_once", **_BACKOFF}),
     QueuePlan("ordered", {"max_retries": 3, "ordered": True, "shards": 3, "history_seconds": 1, **_BACKOFF}),
+    QueuePlan("addressed", {"max_retries": 20, **_BACKOFF}),
     QueuePlan("batches", {"max_retries": 20, **_BACKOFF}),
     QueuePlan("ticks", {"max_retries": 20, **_BACKOFF}),
     QueuePlan(

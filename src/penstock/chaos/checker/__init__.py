@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from penstock.chaos.checker import attempts, endings, exactly_once, leases, order, sends, streams, times, trails
+from penstock.chaos.checker import (
+    addresses,
+    attempts,
+    endings,
+    exactly_once,
+    leases,
+    order,
+    sends,
+    streams,
+    times,
+    trails,
+)
 from penstock.chaos.checker.timeline import Timeline, Violation
 from penstock.chaos.history import Event
 
@@ -44,6 +55,8 @@ LAWS: tuple[Law, ...] = (
     exactly_once.ticks_are_sent_once,
     order.keys_are_in_order,
     order.priorities_are_kept,
+    addresses.an_address_has_one_live_message,
+    addresses.a_free_address_is_not_refused,
 )
 
 

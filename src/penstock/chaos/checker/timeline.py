@@ -64,6 +64,8 @@ class SentMessage:
     batch: str | None = None
     conditional: bool = False
     content: str | None = None
+    address: str | None = None
+    refusal: str | None = None
 
     @property
     def is_ok(self) -> bool:
@@ -265,6 +267,7 @@ class Timeline:
         ids = event.get("ids") or [None] * len(self._calls.get(call, ()))
         for one, message_id in zip(self._calls.get(call, ()), ids, strict=False):
             one.state, one.answered, one.id = event["type"], event["t"], message_id
+            one.refusal = event.get("refusal")
             if one.state != "fail" and self.is_void(one.asked, event["t"]):
                 one.state, one.id = "void", None
 
@@ -424,6 +427,7 @@ def _sent(one: Event, event: Event, call: tuple[str, int]) -> SentMessage:
         batch=one.get("batch"),
         conditional=one.get("conditional", False),
         content=one.get("content"),
+        address=one.get("address"),
     )
 
 

@@ -40,6 +40,7 @@ class Item:
     delay: float | None = None
     ttl: float | None = None
     key: str | None = None
+    address: str | None = None
     id: str | None = None
     poison: bool = False
     batch: str | None = None
@@ -58,6 +59,7 @@ class Item:
             "delay_seconds": self.delay,
             "ttl_seconds": self.ttl,
             "key": self.key,
+            "address": self.address,
             "id": self.id,
             "headers": self.headers,
         }

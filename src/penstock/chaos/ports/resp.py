@@ -13,6 +13,7 @@ TIMEOUT_SECONDS = 10
 # Error replies that say that nothing happened. Others, such as TRYAGAIN, may hide a commit whose reply was lost.
 REFUSED = ("LEASELOST", "OUTOFORDER", "DUPLICATEADDRESS", "BATCHCLOSED", "NOTFOUND")
 OPTIONS = {"priority": "PRIORITY", "delay_seconds": "DELAY", "ttl_seconds": "TTL", "key": "KEY", "id": "ID",
+           "address": "ADDRESS",
            "headers": "HEADERS"}  # fmt: skip
 
 
