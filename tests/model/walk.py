@@ -44,7 +44,7 @@ class Walk:
     def __init__(self, left: Side, right: Side, clock: Clock, seed: int) -> None:
         self.sides = (left, right)
         # With shards, messages that a receive makes ready have another order on PostgreSQL (docs/postgres.md).
-        self.sweeps_always = left.queue.policy().shards > 1
+        self.is_sharded = left.queue.policy().shards > 1
         self.clock = clock
         self.chance = random.Random(seed)
         self.sent = 0
@@ -72,13 +72,19 @@ class Walk:
     # -- moves -----------------------------------------------------------------------------------------------------
 
     def send(self) -> None:
-        items = [self._outgoing() for _ in range(self.chance.randrange(1, 5))]
+        items = self._several(self.chance.randrange(1, 5))
         self.log.append(f"send {[(item.payload, item.key, item.priority) for item in items]}")
         for side in self.sides:
             for item, message_id in zip(items, side.queue.send_many(items), strict=True):
                 side.ids[item.payload] = message_id
 
-    def _outgoing(self) -> Outgoing:
+    def _several(self, count: int) -> list[Outgoing]:
+        """What one call sends over several shards has its positions in another order on PostgreSQL, and so have its
+        retries (docs/postgres.md): of one key there."""
+        keys = self.chance.choice("abcdef") if self.is_sharded else "abcdef"
+        return [self._outgoing(keys) for _ in range(count)]
+
+    def _outgoing(self, keys: str) -> Outgoing:
         self.sent += 1
         options: dict[str, Any] = self.chance.choice(
             [
@@ -90,7 +96,7 @@ class Walk:
                 {"deadline_at": self.clock.now + timedelta(seconds=self.chance.randrange(50))},
             ]
         )
-        return Outgoing(payload=self.sent, key=self.chance.choice("abcdef"), **options)
+        return Outgoing(payload=self.sent, key=self.chance.choice(keys), **options)
 
     def receive(self) -> None:
         options: dict[str, Any] = {
@@ -136,7 +142,7 @@ class Walk:
             self._equal("extend", [_outcome(side.deliveries[name].extend, 41) for side in self.sides])
 
     def pass_time(self) -> None:
-        seconds, sweeps = self.chance.choice([1, 5, 40]), self.chance.random() < 0.7 or self.sweeps_always
+        seconds, sweeps = self.chance.choice([1, 5, 40]), self.chance.random() < 0.7 or self.is_sharded
         self.log.append(f"pass {seconds} s, sweep {sweeps}")
         self.clock.advance(seconds=seconds)
         for side in self.sides:
@@ -147,7 +153,7 @@ class Walk:
 
     def batch_send(self) -> None:
         name = self.chance.choice(BATCHES)
-        items = [self._outgoing() for _ in range(self.chance.randrange(1, 4))]
+        items = self._several(self.chance.randrange(1, 4))
         end = self.chance.random() < 0.5
         queue = self.chance.choice([None, None, "elsewhere"])
         shown = [(item.payload, item.key, item.priority) for item in items]
