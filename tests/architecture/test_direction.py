@@ -44,7 +44,7 @@ OUTSIDE = {
     "pyarrow": {"engines", "spark"},
     "pyspark": {"spark"},
     "pytest": {"testing"},
-    "redis": {"engines"},
+    "redis": {"chaos", "engines"},
     "rich": {"cli"},
     # Only for objects that a caller passes in: Penstock does not depend on it.
     "sqlalchemy": {"engines"},

@@ -389,6 +389,23 @@ def test_rows_of_a_single_shard_have_as_many_parts_as_were_asked_for(queue: pens
     assert sum(batch.num_rows for part in parts for batch in engine.read(part)) == 100
 
 
+@pytest.mark.parametrize("verb", ["window", "cut", "advance"])
+def test_a_mark_is_good_in_a_process_that_does_not_know_of_the_shards(
+    queue: penstock.Queue, url: str, verb: str
+) -> None:
+    for shard in range(SHARDS):
+        send_to(queue, shard, shard)
+    start, end = queue.engine.earliest("orders"), queue.engine.horizon("orders")
+    with penstock.connect(url) as other:
+        if verb == "window":
+            assert len(other.engine.window("orders", start, end, 1)) == SHARDS
+        elif verb == "cut":
+            assert other.engine.cut("orders", start, end, None) == end
+        else:
+            other.engine.advance("orders", "reports", end)
+            assert queue.engine.stream_position("orders", "reports") == end
+
+
 def test_a_mark_of_a_shard_that_lost_messages_is_refused(queue: penstock.Queue, store: penstock.Store) -> None:
     """As after the promotion of a replica that had not received the last messages of one shard."""
     for shard in range(SHARDS):

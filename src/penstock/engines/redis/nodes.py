@@ -88,7 +88,8 @@ class SingleServer:
         if self._is_checked:
             return
         try:
-            mode = self._client.execute_command("INFO", "server").get("redis_mode")
+            told = self._client.execute_command("INFO", "server")
+            mode = told.get("redis_mode") or told.get("server_mode")  # as Valkey names it
         except redis.exceptions.NoPermissionError:
             mode = None
         if mode == "cluster":

@@ -53,12 +53,19 @@ class ShardPipeline(ShardInspection):
 
     @following
     def advance(self, queue: str, group: str, mark: Mark, table: Table = "messages") -> None:
-        layout = self.layout(queue)
+        layout = self._layout_at(queue, mark)
         if layout is None:
             super().advance(queue, group, mark, table)
             return
         for name, own in zip(layout.names, _split(layout, mark), strict=True):
             super().advance(name, group, own, table)
+
+    def _layout_at(self, queue: str, *marks: Mark) -> Layout | None:
+        """A mark with several parts is of a queue that is spread, which this process may not know yet."""
+        layout = self.layout(queue)
+        if layout is None and any(isinstance(mark, str) and "," in mark for mark in marks):
+            return self.learn(queue)
+        return layout
 
     # -- windows ---------------------------------------------------------------------------------------------------
 
@@ -73,7 +80,7 @@ class ShardPipeline(ShardInspection):
         table: Table = "messages",
     ) -> Mark:
         """Cut all shards at the same position."""
-        layout = self.layout(queue)
+        layout = self._layout_at(queue, start, end)
         if layout is None:
             return super().cut(queue, start, end, rows, size, table)
         if size is not None and table != "messages":
@@ -109,7 +116,7 @@ class ShardPipeline(ShardInspection):
     @following
     def window(self, queue: str, start: Mark, end: Mark, parts: int, table: Table = "messages") -> list[Part]:
         """Every shard has parts of its own, also where that makes more parts than were asked for."""
-        layout = self.layout(queue)
+        layout = self._layout_at(queue, start, end)
         if layout is None:
             return super().window(queue, start, end, parts, table)
         spans = [*zip(layout.places, _split(layout, start), _split(layout, end), strict=True)]
