@@ -94,7 +94,10 @@ select lane.lane_id, lane.queue_id, lane.priority, lane.shard, lane.trimmed, lan
 from penstock_lane as lane
 left join penstock_run as run
     on run.lane_id = lane.lane_id
-    and run.last_position = (select max(last.last_position) from penstock_run as last where last.lane_id = lane.lane_id);
+    and run.last_position = (
+        select last.last_position from penstock_run as last where last.lane_id = lane.lane_id
+        order by last.last_position desc limit 1
+    );
 
 -- Ids that do not follow from a position: chosen by the caller, or given while the message was held.
 create table if not exists penstock_identity (
@@ -200,7 +203,9 @@ create table if not exists penstock_tracked (
     trace       mediumtext,            -- its stack trace
     primary key (group_id, position),
     key penstock_tracked_ready (group_id, state, priority, position),
-    key penstock_tracked_until (group_id, state, until_at)
+    key penstock_tracked_until (group_id, state, until_at),
+    key penstock_tracked_expires_at (group_id, expires_at),
+    key penstock_tracked_deadline_at (group_id, deadline_at)
 );
 
 -- Messages that ended in a group before its cursor reached them: the cursor skips them.

@@ -78,17 +78,25 @@ begin not atomic
                 where `cursor`.group_id = :group_id and `cursor`.lease_ends_at <= @penstock_time
             )
             and not exists (
-                select 1 from penstock_tracked as tracked
-                where tracked.group_id = :group_id and (
-                    tracked.state = 'ready' or (tracked.state in ('held', 'leased') and tracked.until_at <= @penstock_time)
-                )
+                select 1 from penstock_tracked as retry where retry.group_id = :group_id and retry.state = 'ready'
+            )
+            and not exists (
+                select 1 from penstock_tracked as held
+                where held.group_id = :group_id and held.state = 'held' and held.until_at <= @penstock_time
+            )
+            and not exists (
+                select 1 from penstock_tracked as leased
+                where leased.group_id = :group_id and leased.state = 'leased' and leased.until_at <= @penstock_time
             )
             and not exists (select 1 from penstock_skip as skip where skip.group_id = :group_id)
             and not exists (select 1 from penstock_removed_consumer as removed where removed.group_id = :group_id);
     end if;
     if verdict = 1 then
         select straight_join lane.lane_id, lane.priority, lane.careful,
-            (select max(ending.last_position) from penstock_run as ending where ending.lane_id = lane.lane_id),
+            (
+                select ending.last_position from penstock_run as ending where ending.lane_id = lane.lane_id
+                order by ending.last_position desc limit 1
+            ),
             greatest(next.first_position, `cursor`.position + 1), next.last_position,
             greatest(@penstock_time, `cursor`.token + 1, :least_token)
         into taken_lane, taken_priority, needs_checks, lane_end, taken_first, taken_last, new_token
@@ -97,8 +105,9 @@ begin not atomic
         join penstock_run as next
             on next.lane_id = lane.lane_id
             and next.last_position = (
-                select min(unread.last_position) from penstock_run as unread
+                select unread.last_position from penstock_run as unread
                 where unread.lane_id = lane.lane_id and unread.last_position > coalesce(`cursor`.position, 0)
+                order by unread.last_position limit 1
             )
         where lane.queue_id = :queue_id and lane.priority >= 0
         order by lane.priority, lane.shard

@@ -34,9 +34,10 @@ select min(ready_at) from (
         left join penstock_cursor as "cursor" on "cursor".group_id = :group_id and "cursor".lane_id = lane.lane_id
         join penstock_run as run
             on run.lane_id = lane.lane_id and run.last_position = (
-                select min(next.last_position) from penstock_run as next
+                select next.last_position from penstock_run as next
                 where next.lane_id = lane.lane_id
                     and next.last_position > coalesce("cursor".position, :trimmed_position)
+                order by next.last_position limit 1
             )
         where lane.queue_id = :queue_id and lane.priority >= 0
     ) as unread
@@ -52,9 +53,10 @@ from penstock_lane as lane
 left join penstock_cursor as "cursor" on "cursor".group_id = :group_id and "cursor".lane_id = lane.lane_id
 join penstock_run as run
     on run.lane_id = lane.lane_id and run.last_position = (
-        select min(next.last_position) from penstock_run as next
+        select next.last_position from penstock_run as next
         where next.lane_id = lane.lane_id
             and next.last_position > coalesce("cursor".position, :trimmed_position)
+        order by next.last_position limit 1
     )
 where lane.queue_id = :queue_id and lane.priority >= 0;
 

@@ -41,7 +41,10 @@ where queue.name = ?1;
 -- name: unread_lanes
 -- Lanes with messages that the group has not read, best priority first, with the next run of each and its latest token.
 select /*! straight_join */ lane.lane_id, lane.priority, lane.shard, lane.careful,
-    (select max(last.last_position) from penstock_run as last where last.lane_id = lane.lane_id),
+    (
+        select last.last_position from penstock_run as last where last.lane_id = lane.lane_id
+        order by last.last_position desc limit 1
+    ),
     coalesce("cursor".position, ?3), coalesce("cursor".passed, lane.trimmed),
     greatest(next.first_position, coalesce("cursor".position, ?3) + 1), next.last_position, coalesce("cursor".token, 0)
 from penstock_lane as lane
@@ -49,8 +52,9 @@ left join penstock_cursor as "cursor" on "cursor".group_id = ?2 and "cursor".lan
 cross join penstock_run as next
     on next.lane_id = lane.lane_id
     and next.last_position = (
-        select min(unread.last_position) from penstock_run as unread
+        select unread.last_position from penstock_run as unread
         where unread.lane_id = lane.lane_id and unread.last_position > coalesce("cursor".position, ?3)
+        order by unread.last_position limit 1
     )
 where lane.queue_id = ?1 and lane.priority >= 0
 order by lane.priority, lane.shard;

@@ -32,8 +32,12 @@ select lane_id, shard from penstock_lane where queue_id = :queue_id;
 
 -- name: expired_tracked
 -- Retries, waiting or ready, that have expired.
-select position, attempt, case when expires_at <= :now then 'expire' else 'deadline' end
+select position, attempt, 'expire'
 from penstock_tracked
-where group_id = :group_id and state <> 'leased'
-    and (expires_at <= :now or (:at_most_once and deadline_at <= :now))
+where group_id = :group_id and state <> 'leased' and expires_at <= :now
+union all
+select position, attempt, 'deadline'
+from penstock_tracked
+where group_id = :group_id and state <> 'leased' and :at_most_once and deadline_at <= :now
+    and (expires_at is null or expires_at > :now)
 order by position;

@@ -6,8 +6,9 @@ select min(position) from (
     left join penstock_cursor as "cursor" on "cursor".group_id = :group_id and "cursor".lane_id = lane.lane_id
     join penstock_run as run
         on run.lane_id = lane.lane_id and run.last_position = (
-            select min(next.last_position) from penstock_run as next
+            select next.last_position from penstock_run as next
             where next.lane_id = lane.lane_id and next.last_position > coalesce("cursor".position, :trimmed_position)
+            order by next.last_position limit 1
         )
     where lane.queue_id = :queue_id and lane.priority >= 0
     union all
@@ -52,7 +53,10 @@ select min(first_position)
 from penstock_lane as lane
 join penstock_run as run using (lane_id)
 where lane.queue_id = :queue_id
-    and run.last_position = (select min(first.last_position) from penstock_run as first where first.lane_id = lane.lane_id);
+    and run.last_position = (
+        select first.last_position from penstock_run as first where first.lane_id = lane.lane_id
+        order by first.last_position limit 1
+    );
 
 -- name: trim_lanes
 -- Number of messages of each lane up to a position.

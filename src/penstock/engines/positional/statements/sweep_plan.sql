@@ -1,24 +1,28 @@
 -- name: queues_to_sweep
 -- All queues that ever had a message, each with the time of its oldest mark.
 select queue_id, name, policy, held, trimmed_position, created_at, primary_group_id,
-    (select min(mark.at) from penstock_mark as mark where mark.queue_id = penstock_queue.queue_id)
+    (select mark.at from penstock_mark as mark where mark.queue_id = penstock_queue.queue_id order by mark.at limit 1)
 from penstock_queue
 where held > 0 or exists (select 1 from penstock_lane as lane where lane.queue_id = penstock_queue.queue_id);
 
 -- name: groups_to_sweep
--- All groups of these queues: outcomes, cursor, tracked messages, next lease end, and the oldest dead letter.
+-- All groups of these queues: outcomes, cursor, tracked messages, next lease end, and the oldest dead letter. With
+-- `limit 1` instead of `exists` and `min`, for which the optimizer reads all rows of the group.
 select queue_id, reader.group_id,
     reader.succeeded + reader.rejected + reader.failed + reader.lease_expired + reader.expired + reader.cancelled,
     coalesce(reader.stream_position, 0) + (
         select coalesce(sum("cursor".position), 0) from penstock_cursor as "cursor" where "cursor".group_id = reader.group_id
     ),
-    exists (select 1 from penstock_tracked as tracked where tracked.group_id = reader.group_id),
+    coalesce((select 1 from penstock_tracked as tracked where tracked.group_id = reader.group_id limit 1), 0),
     (
         select min("cursor".lease_ends_at) from penstock_cursor as "cursor"
         where "cursor".group_id = reader.group_id
-            and exists (select 1 from penstock_lease as lease where lease.group_id = reader.group_id)
+            and (select 1 from penstock_lease as lease where lease.group_id = reader.group_id limit 1) = 1
     ),
-    (select min(dead.died_at) from penstock_dead_letter as dead where dead.group_id = reader.group_id)
+    (
+        select dead.died_at from penstock_dead_letter as dead where dead.group_id = reader.group_id
+        order by dead.died_at limit 1
+    )
 from penstock_group as reader
 join penstock_queue as queue using (queue_id)
 where queue.held > 0 or exists (select 1 from penstock_lane as lane where lane.queue_id = queue.queue_id);
