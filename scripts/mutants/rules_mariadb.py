@@ -42,8 +42,8 @@ RULES = (
     ),
     Rule(
         "MariaDB: retries do not expire",
-        "and (expires_at <= :now or (:at_most_once and deadline_at <= :now)) order by position;",
-        "and ((:at_most_once and deadline_at <= :now))\norder by position;",
+        "where group_id = :group_id and state <> 'leased' and expires_at <= :now",
+        "where group_id = :group_id and state <> 'leased' and 1 = 0",
         _conformance("expiry"),
         PLACE,
     ),
