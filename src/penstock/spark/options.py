@@ -130,7 +130,7 @@ def _known(given: Mapping[str, str], names: tuple[str, ...], doing: str) -> dict
     """Check names and restore their spelling: Spark options are case-insensitive."""
     if OF_TABLE in given:
         raise InvalidInput(
-            "Spark does not give the options of a table to who reads it: use create temporary view … using penstock"
+            "Spark does not pass the options of a table to its readers: use create temporary view … using penstock"
         )
     spelled = {name.lower(): name for name in names}
     options = {}
