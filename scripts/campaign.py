@@ -1,12 +1,13 @@
-"""`python -m scripts.campaign KIND FIRST LAST FOLDER [AT_ONCE [SECONDS]]`: many seeds of `penstock chaos`.
+"""`python -m scripts.campaign run KIND FIRST LAST FOLDER`: many seeds of `penstock chaos`.
 
-KIND is one of `penstock chaos --server`. Runs the seeds FIRST to LAST, AT_ONCE at a time (2), SECONDS each (60), and
-writes what each found to FOLDER; a seed that is there already is not run again. Histories of runs that were not ok are
-kept. `python -m scripts.campaign FOLDER` prints the table of all runs in a folder, as docs/promises.md has it.
+What each seed found is written to FOLDER; a seed that is there already is not run again. Histories of runs that were
+not ok are kept. `python -m scripts.campaign table FOLDER` prints the table of all runs in a folder, as docs/promises.md
+has it.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import shutil
 import subprocess
@@ -15,6 +16,8 @@ from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+from penstock.chaos.plan import SERVERS
 
 Document = dict[str, Any]
 # Beyond the seconds that it is to disturb: starting, the restore, draining and judging, on a busy machine.
@@ -36,19 +39,35 @@ ROWS = {
 }
 
 
-def main(words: list[str]) -> int:
-    if len(words) == 1:
-        folder, failed = Path(words[0]), False
-    else:
-        kind, first, last, place, *rest = words
-        at_once, seconds = (*map(int, rest), *(2, 60)[len(rest) :])
-        folder = Path(place)
-        folder.mkdir(parents=True, exist_ok=True)
-        with ThreadPoolExecutor(at_once) as pool:
-            verdicts = pool.map(lambda seed: play(kind, seed, seconds, folder), range(int(first), int(last) + 1))
+def main() -> int:
+    given = _arguments()
+    failed = False
+    if given.command == "run":
+        given.folder.mkdir(parents=True, exist_ok=True)
+        with ThreadPoolExecutor(given.at_once) as pool:
+            seeds = range(given.first, given.last + 1)
+            verdicts = pool.map(lambda seed: play(given.kind, seed, given.seconds, given.folder), seeds)
             failed = any([verdict != "ok" for verdict in verdicts])
-    print(table(read(folder)))
+    runs = read(given.folder)
+    if not runs:
+        raise SystemExit(f"{given.folder} has no results of runs: name a folder that `run` has written to")
+    print(table(runs))
     return 1 if failed else 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m scripts.campaign", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="run many seeds, and print the table")
+    run.add_argument("kind", choices=SERVERS, help="the store, as for `penstock chaos --server`")
+    run.add_argument("first", type=int, help="the first seed")
+    run.add_argument("last", type=int, help="the last seed")
+    run.add_argument("folder", type=Path, help="where the results go")
+    run.add_argument("--at-once", type=int, default=2, help="runs at a time (default 2)")
+    run.add_argument("--seconds", type=int, default=60, help="length of the faults of a run (default 60)")
+    show = commands.add_parser("table", help="print the table of all runs in a folder")
+    show.add_argument("folder", type=Path, help="where the results are")
+    return parser.parse_args()
 
 
 def play(kind: str, seed: int, seconds: int, folder: Path) -> str:
@@ -109,4 +128,4 @@ def ranges(numbers: list[int]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
