@@ -183,3 +183,17 @@ def test_a_delivery_of_another_queue_is_refused(queue: Queue, store: Store) -> N
 def test_what_is_no_delivery_is_refused(queue: Queue, wrong: Any) -> None:
     with pytest.raises(InvalidInput, match="a list of deliveries"):
         queue.ack_many(wrong)
+
+
+def test_one_delivery_without_a_list_is_refused(queue: Queue) -> None:
+    queue.send(1)
+    one: Any = take(queue)
+    with pytest.raises(InvalidInput, match=r"a list of deliveries as receive gives them, not (Async)?Delivery"):
+        queue.ack_many(one)
+    assert queue.stats("default").in_progress == 1
+
+
+def test_deliveries_of_a_generator_are_acked(queue: Queue) -> None:
+    queue.send_many([1, 2])
+    several: Any = (delivery for delivery in take_all(queue))
+    assert queue.ack_many(several) == 2

@@ -235,3 +235,10 @@ def test_bad_input_is_refused_and_nothing_changes(queue: Queue, verb: str, optio
     with pytest.raises(InvalidInput):
         getattr(queue, verb)(**options)
     assert len(queue.dead_letters()) == 1
+
+
+@pytest.mark.parametrize("wrong", [b"019a8c3e-7b2d-7abc-8def-00000000002a", {"id": 1}], ids=str)
+def test_what_is_no_list_of_ids_is_refused(queue: Queue, wrong: Any) -> None:
+    for call in (queue.redrive, queue.purge, queue.remove):
+        with pytest.raises(InvalidInput, match="this call takes a message id or a list of them, not"):
+            call(wrong)

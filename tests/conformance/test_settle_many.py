@@ -134,3 +134,17 @@ def test_delays_of_one_call_may_be_whole_numbers_and_fractions(queue: Queue, clo
     assert [str(result.state) for result in results] == ["held", "held", "held"]
     clock.advance(seconds=1)
     assert [delivery.payload for delivery in queue.receive(limit=3)] == [b"2"]
+
+
+def test_one_settlement_without_a_list_is_refused(queue: Queue) -> None:
+    queue.send(1)
+    one: Any = Ack(take(queue))
+    with pytest.raises(InvalidInput, match=r"settle takes a list such as \[Ack\(delivery\)\], not Ack"):
+        queue.settle(one)
+    assert queue.stats("default").in_progress == 1
+
+
+def test_settlements_of_a_generator_are_settled_in_its_order(queue: Queue) -> None:
+    queue.send_many([1, 2])
+    several: Any = (Ack(delivery) for delivery in take_all(queue))
+    assert [settled.state for settled in queue.settle(several)] == [State.SUCCEEDED] * 2

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from penstock.domain.errors import InvalidInput
 from penstock.domain.identity import check_id
 from penstock.domain.lifecycle import OUTCOMES, State
-from penstock.domain.validation import nearest, shown
+from penstock.domain.validation import check_list, nearest, shown
 
 
 def outcome_of(value: str | None) -> State | None:
@@ -27,5 +27,6 @@ def state_of(value: str) -> State:
 
 
 def ids_of(ids: Iterable[str] | str) -> list[str]:
-    several = [ids] if isinstance(ids, str) or not isinstance(ids, Iterable) else ids
+    is_one = isinstance(ids, str) or not isinstance(ids, Iterable)
+    several = [ids] if is_one else check_list("this call takes a message id or a list of them", ids)
     return [check_id(one) for one in several]

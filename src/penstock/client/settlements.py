@@ -76,7 +76,7 @@ def by_receive(deliveries: Sequence[DeliveryView], queue: str) -> Iterator[tuple
     """Group deliveries by receive: the receipt, their rows, and their indexes."""
     try:
         every = [delivery._receipt for delivery in deliveries]
-    except (AttributeError, TypeError):
+    except AttributeError:
         raise InvalidInput(
             f"ack_many takes a list of deliveries as receive gives them, not {shown(deliveries)}"
         ) from None

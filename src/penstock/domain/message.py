@@ -13,7 +13,7 @@ import msgspec
 from penstock.domain.errors import InvalidInput, PayloadTooLarge
 from penstock.domain.identity import check_id
 from penstock.domain.limits import MAX_HEADERS_BYTES, MAX_PRIORITY
-from penstock.domain.validation import check_integer, check_name, check_seconds, from_time, shown
+from penstock.domain.validation import check_integer, check_list, check_name, check_seconds, from_time, shown
 
 JSON = "application/json"
 BYTES = "application/octet-stream"
@@ -99,17 +99,10 @@ def drafts(
     items: Iterable[object], batch: str | None = None, after: int | None = None, batch_queue: str | None = None
 ) -> list[Draft]:
     """Validate many; a list of bytes only is the hot path of bulk sends."""
-    several: list[Any] = items if isinstance(items, list) else _several(items)
+    several = check_list("send_many takes a list of messages", items)
     if batch is None and set(map(type, several)) == {bytes}:
         return list(zip(several, repeat(None), repeat(PLAIN), strict=False))
     return [draft(item, batch, after, batch_queue) for item in several]
-
-
-def _several(items: Iterable[object]) -> list[object]:
-    """Refuse a single payload that happens to be iterable."""
-    if isinstance(items, str | bytes | bytearray | memoryview | Mapping) or not isinstance(items, Iterable):
-        raise InvalidInput(f"send_many takes a list of messages, not {type(items).__name__}: {shown(items)}")
-    return list(items)
 
 
 def encode(payload: object, content_type: str | None) -> tuple[bytes, str | None]:

@@ -6,8 +6,9 @@ import difflib
 import math
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
 from penstock.domain.errors import InvalidInput, InvalidName
 from penstock.domain.limits import MAX_NAME_BYTES, MAX_SECONDS
@@ -87,6 +88,16 @@ def check_seconds(kind: str, value: object, *, minimum: float = 0, above: bool =
     if value > MAX_SECONDS:
         raise InvalidInput(f"{kind} must be at most {MAX_SECONDS} seconds (a century), not {value}")
     return value
+
+
+def check_list(wanted: str, value: Iterable[Any]) -> list[Any]:
+    """The items as a list. A single value is refused, also one that happens to be iterable; `wanted` says what the call
+    takes."""
+    if isinstance(value, list):
+        return value
+    if isinstance(value, str | bytes | bytearray | memoryview | Mapping) or not isinstance(value, Iterable):
+        raise InvalidInput(f"{wanted}, not {type(value).__name__}: {shown(value)}")
+    return list(value)
 
 
 def check_integer(kind: str, value: object, minimum: int, maximum: int) -> int:

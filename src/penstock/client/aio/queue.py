@@ -45,7 +45,7 @@ from penstock.domain.results import (
     SeekPreview,
 )
 from penstock.domain.settlement import Ack, Settled, Settlement
-from penstock.domain.validation import check_integer, check_name, check_seconds, shown
+from penstock.domain.validation import check_integer, check_list, check_name, check_seconds, shown
 from penstock.engines import explanation, pages
 from penstock.engines.contract import POSITION, Edge, Engine
 
@@ -158,11 +158,12 @@ class AsyncQueue:
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled]:
         """Settle several deliveries in one transaction; returns a result for each, in the same order."""
+        several = check_list("settle takes a list such as [Ack(delivery)]", settlements)
         results: dict[int, Settled] = {}
-        for group, places, settles in by_group(settlements, self.name):
+        for group, places, settles in by_group(several, self.name):
             answers = await self.executor.settle(self.name, group, settles)
             results.update(zip(places, answers, strict=True))
-        return [results[place] for place in range(len(settlements))]
+        return [results[place] for place in range(len(several))]
 
     async def _settle_one(self, settlement: Settlement) -> Settled:
         """Called by the settling methods of a delivery."""
@@ -173,16 +174,19 @@ class AsyncQueue:
     async def ack_many(self, deliveries: Sequence[AsyncDelivery]) -> int:
         """Ack deliveries, whole receives in one statement; returns how many. Raises LeaseLost (or OutOfOrder) naming
         those that could not be acked; the others are acked."""
+        several: list[AsyncDelivery] = check_list(
+            "ack_many takes a list of deliveries as receive gives them", deliveries
+        )
         refused: list[Settled] = []
-        for receipt, rows, places in by_receive(deliveries, self.name):
+        for receipt, rows, places in by_receive(several, self.name):
             whole, positions = is_whole(receipt, rows), [row[POSITION] for row in rows]
             if not (whole and await self.executor.ack_all(self.name, receipt.group, receipt.token, positions)):
-                part = [deliveries[place] for place in places]
+                part = [several[place] for place in places]
                 results = await self._ack_each(part)
                 refused += [result for result in results if not result.ok]
         if refused:
-            raise not_acked(refused, len(deliveries))
-        return len(deliveries)
+            raise not_acked(refused, len(several))
+        return len(several)
 
     # -- inspection ------------------------------------------------------------------------------------------------
 
