@@ -114,7 +114,11 @@ begin
            or kind.setting_name = 'max_retries' and _value::numeric <> trunc(_value::numeric) then
             raise exception using errcode = 'PN102',
                 message = format('%s cannot be %L', kind.setting_name, _value),
-                hint = format('It is a number of %s, not below %s.', kind.unit, kind.lowest);
+                hint = format('It is %s, not below %s.', case kind.unit
+                    when 'count' then 'a whole number'
+                    when 'number' then 'a number'
+                    else 'a number of ' || kind.unit
+                end, kind.lowest);
         end if;
         _number := _value::numeric * kind.scale;
         if kind.setting_name = 'backoff_jitter_min' and _number > penstock._get_setting(_schema_id, 'backoff_jitter_max')

@@ -86,7 +86,7 @@ create or replace function penstock._settle_by_id(
 language plpgsql as $$
 declare
     q penstock.queue := penstock._get_queue(_queue);
-    _position bigint := (penstock._locate_message(q, _id)).position;
+    _position bigint := penstock._locate_leased(q, _id, _token);
     _states text[];
 begin
     _states := penstock.settle(
@@ -101,6 +101,18 @@ begin
             hint = 'The queue is ordered: settle that one first. Nothing was changed.';
     end if;
     return _states[1];
+end
+$$;
+
+-- The position of a message that the caller names by its id and the token of its lease; null if there is none.
+create or replace function penstock._locate_leased(q penstock.queue, _id uuid, _token bigint) returns bigint
+language plpgsql stable as $$
+begin
+    if _id is null or _token is null then
+        raise exception using errcode = 'PN100', message = case when _id is null then 'id is null' else 'token is null' end,
+            hint = 'Say which message, by the id and the token that receive has returned.';
+    end if;
+    return (penstock._locate_message(q, _id)).position;
 end
 $$;
 
@@ -120,12 +132,13 @@ language plpgsql security definer set search_path = pg_catalog, pg_temp as $$
 declare
     q penstock.queue := penstock._get_queue(queue);
     _ends bigint[];
+    _position bigint := penstock._locate_leased(q, id, token);
 begin
     if seconds is null then
         raise exception using errcode = 'PN100', message = 'seconds is null', hint = 'Say how long from now.';
     end if;
     _ends := penstock.extend_each(
-        queue, coalesce("group", penstock._default_group(q)), array[token], array[(penstock._locate_message(q, id)).position],
+        queue, coalesce("group", penstock._default_group(q)), array[token], array[_position],
         penstock._check_seconds('seconds', seconds)
     );
     if _ends[1] is null then

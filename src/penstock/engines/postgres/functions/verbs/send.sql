@@ -130,13 +130,17 @@ language sql immutable as $$
     select case when _name is not null then penstock._check_name(_kind, _name) end
 $$;
 
--- Validate a delay: below a century, or null; a negative one means now.
+-- Validate a delay: below a century, or null; a negative one means now. NaN is above every number.
 create or replace function penstock._check_delay(_seconds double precision) returns double precision
-language sql immutable as $$
-    select case
-        when _seconds > 0 then penstock._check_seconds('delay_seconds', _seconds)
-        when _seconds <= 0 then 0
-    end
+language plpgsql immutable as $$
+begin
+    if _seconds > 3162240000 then
+        raise exception using errcode = 'PN100', message = format(
+            'delay_seconds must be a number of seconds, at most 3162240000 (a century), not %s', _seconds
+        );
+    end if;
+    return case when _seconds < 0 then 0 else _seconds end;
+end
 $$;
 
 -- Validate a duration: above 0 and below a century, or null.
