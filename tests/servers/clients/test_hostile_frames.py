@@ -46,6 +46,23 @@ def test_broken_frames_get_an_error_and_the_end(data: bytes, shared_server: Pens
         assert wire.call("PING") == b"PONG"
 
 
+@pytest.mark.parametrize(
+    ("head", "error"),
+    [(b"*1\r\n$20000000\r\n", b"invalid bulk length"), (b"", b"too big inline request")],
+    ids=["bulk", "inline"],
+)
+def test_who_sends_too_much_can_read_why(head: bytes, error: bytes, shared_server: PenstockServer) -> None:
+    """Also a client that reads nothing before everything is sent."""
+    with Wire(shared_server.port) as wire:
+        wire.send(head + b"a" * 20_000_000 + b"\r\n")
+        assert wire.read_until_closed() == b"-ERR Protocol error: " + error + b"\r\n"
+
+
+def test_who_sends_on_after_a_protocol_error_is_cut_off(shared_server: PenstockServer) -> None:
+    with Wire(shared_server.port) as wire, pytest.raises((ConnectionResetError, BrokenPipeError)):
+        wire.send(b"a" * (1 << 30))
+
+
 @pytest.mark.parametrize("data", [b"\r\n", b"\n\n\n", b"*0\r\n", b"*-1\r\n", b"*-5\r\n"], ids=repr)
 def test_what_says_nothing_is_answered_with_nothing(data: bytes, shared_server: PenstockServer) -> None:
     with Wire(shared_server.port) as wire:

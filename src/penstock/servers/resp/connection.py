@@ -38,6 +38,9 @@ MAX_JOINED = 256
 MAX_RECEIVES = 8
 # Timeout of a client that does not read and is over its limit of unread replies; others have request_seconds.
 SLOW_SECONDS = 10.0
+# After a protocol error: for how long, and how many bytes, input is discarded, so that the client can read the error.
+DISCARD_SECONDS = 5.0
+DISCARD_BYTES = 64 * 1024 * 1024
 
 
 class Connection(asyncio.Protocol):
@@ -66,6 +69,8 @@ class Connection(asyncio.Protocol):
         self._written = self._read_upto = 0
         self._drained: asyncio.Future[None] | None = None
         self._has_ended = False  # EOF received
+        self._discards_until: float | None = None  # after a protocol error
+        self._discarded = 0
         self.made_at = self.received_at = self.stalled_at = self._begun_at = self.loop.time()
 
     # -- connect and disconnect -------------------------------------------------------------------------------------
@@ -151,6 +156,9 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.received_at = self.loop.time()
+        if self._discards_until is not None:
+            self._discard(data)
+            return
         parser, slots = self._parser, self._slots
         was_midway = bool(parser.buffer)
         commands = parser.feed(data)
@@ -325,8 +333,24 @@ class Connection(asyncio.Protocol):
         if slots and self._can_write and type(slots[0]) is ReplySlot and slots[0].is_paused:
             self._run_rest(slots[0])
         if not slots and (self.session.wants_close or (self._has_ended and not self._commands)):
-            self.transport.close()
+            self._end()
         self._regulate()
+
+    def _end(self) -> None:
+        """Close after the last reply. After a protocol error the client may still be sending, and closing a socket with
+        unread data resets the connection, which can take the error away from the client: send EOF, and read on."""
+        if self._parser.error is None or self._has_ended or self.server.is_closing:
+            self.transport.close()
+        elif self._discards_until is None:
+            self._discards_until = self.loop.time() + DISCARD_SECONDS
+            if self.transport.can_write_eof():
+                self.transport.write_eof()
+            self.schedule_check(self.loop.time())
+
+    def _discard(self, data: bytes) -> None:
+        self._discarded += len(data)
+        if self._discarded > DISCARD_BYTES:
+            self.transport.close()
 
     def _part_of(self, slot: ReplySlot) -> list[bytes]:
         """Take the first part of a reply that is sent in parts."""
@@ -389,7 +413,8 @@ class Connection(asyncio.Protocol):
         if not waiting:
             self._backlog = 0
         has_room = not waiting or (waiting < self.server.limits.pipelined and self._backlog < MAX_BACKLOG)
-        wanted = has_room and self._can_write and not self.session.wants_close
+        is_discarding = self._discards_until is not None
+        wanted = is_discarding or (has_room and self._can_write and not self.session.wants_close)
         if wanted != self._is_reading and not self.transport.is_closing():
             self._is_reading = wanted
             (self.transport.resume_reading if wanted else self.transport.pause_reading)()
@@ -407,6 +432,8 @@ class Connection(asyncio.Protocol):
     def times_out_at(self) -> float:
         """When the first timeout expires if the client stays idle."""
         limits = self.server.limits
+        if self._discards_until is not None:
+            return self._discards_until
         if self.session.user_name is None and limits.handshake_seconds:
             return self.made_at + limits.handshake_seconds
         ends = math.inf
