@@ -59,6 +59,22 @@ async def test_invalid_body_is_reported_with_place_and_value(
     assert await store.queues() == []
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "told"),
+    [
+        ("settle", {"group": "a", "settlements": []}, "unknown field 'group': it is a field of settlements[...]"),
+        ("batches/b", {"end": {"abort": 1}}, "unknown field 'abort': it is a field of the body itself - at `$.end`"),
+        ("batches/b", {"end": {"payload": 1, "priorty": 2}}, "unknown field 'priorty'; did you mean 'priority'?"),
+        ("batches/b", {"abrt": {}}, "unknown field 'abrt'; did you mean 'abort'?"),
+    ],
+)
+async def test_an_unknown_field_is_told_from_one_at_the_wrong_place(
+    client: httpx.AsyncClient, path: str, body: dict[str, Any], told: str
+) -> None:
+    method = "POST" if path == "settle" else "PUT"
+    assert told in problem(await client.request(method, f"/api/v1/queues/q/{path}", json=body), 400)
+
+
 @pytest.mark.parametrize("path", ["queues/q/pause", "queues/q/flush", "queues/q/batches/b/start", "sweep"])
 async def test_operation_without_body_refuses_fields(client: httpx.AsyncClient, api: Api, path: str) -> None:
     """What somebody meant with it would not happen."""

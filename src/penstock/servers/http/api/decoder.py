@@ -23,7 +23,8 @@ from penstock.servers.http.request import HttpRequest
 PLAIN_JSON = JSON.encode()
 # A prefix of the decoder's messages that our sentence replaces.
 MALFORMED = "JSON is malformed: "
-UNKNOWN = re.compile(r"unknown field `(?P<name>.*?)`", re.DOTALL)
+UNKNOWN = re.compile(r"unknown field `(?P<name>.*?)`(?P<at> - at `\$(?P<place>[^`]*)`)?", re.DOTALL)
+NUMBER = re.compile(r"\[[0-9]+\]")
 NO_CHOICE = re.compile(r"Invalid enum value '?(?P<value>.*?)'? - at `\$\.(?P<path>[^`]*)`", re.DOTALL)
 
 
@@ -33,7 +34,9 @@ class Body:
     def __init__(self, kind: Any) -> None:
         self.kind = kind
         self._decode = msgspec.json.Decoder(kind).decode
-        self._fields = sorted(set(_fields(kind)))
+        self._fields: dict[str, list[str]] = {}
+        for place, name in sorted(set(_fields(kind))):
+            self._fields.setdefault(place, []).append(name)
         self._choices = dict(_choices(kind))
         self.is_optional = _needs_nothing(kind)
 
@@ -73,20 +76,29 @@ class Body:
         if found is None:
             detail = refusal(message, body) or _lower_first(message)
             return Problem(400, detail if detail.startswith(where) else f"{where}: {detail}", "InvalidInput")
-        name = found["name"]
-        like = nearest(name, self._fields) if self._fields else ": this call takes none"
-        detail = f"unknown field {shown(name)}{like}{message[found.end() :]}"
+        like = self._hint(found["name"], NUMBER.sub("[...]", found["place"] or ""))
+        detail = f"unknown field {shown(found['name'])}{like}{found['at'] or ''}"
         return Problem(400, f"{where}: {detail}", "UnknownField")
 
+    def _hint(self, name: str, place: str) -> str:
+        """What helps who has given a field that its object does not have."""
+        if not self._fields:
+            return ": this call takes none"
+        for other, names in self._fields.items():
+            if name in names:
+                return f": it is a field of {other.removeprefix('.') or 'the body itself'}"
+        return nearest(name, self._fields.get(place, []))
 
-def _fields(kind: Any) -> Iterator[str]:
-    """The names of fields that a value of this kind may have, at any depth."""
+
+def _fields(kind: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """The fields that a value of this kind may have, at any depth: the path of their object, and their name."""
     if inspect.isclass(kind) and issubclass(kind, msgspec.Struct):
         for field in msgspec.structs.fields(kind):
-            yield field.encode_name
-            yield from _fields(field.type)
+            yield place, field.encode_name
+            yield from _fields(field.type, f"{place}.{field.encode_name}")
+    inner = place + "[...]" if get_origin(kind) in (list, dict) else place
     for part in get_args(kind):
-        yield from _fields(part)
+        yield from _fields(part, inner)
 
 
 def _choices(kind: Any) -> Iterator[tuple[str, list[str]]]:
