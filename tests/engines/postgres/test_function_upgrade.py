@@ -7,6 +7,22 @@ from typing import Any
 import psycopg
 
 from penstock import Store
+from tests.engines.postgres.fixtures import Begin
+
+# A call that is planned with a function, and waits before it runs it: the planner calls what is immutable.
+WAITING_CALL = """
+create function public.replaced() returns boolean language plpgsql as 'begin return true; end';
+create function public.wait() returns boolean immutable language plpgsql as
+    'begin perform pg_advisory_lock(7); perform from penstock.queue; return true; end';
+create or replace function penstock.claim_sweep(every_seconds double precision) returns boolean language plpgsql as
+    'begin return public.wait() and public.replaced(); end';
+select pg_advisory_lock(7)
+"""
+REPLACE = """
+drop function public.replaced();
+create function public.replaced() returns boolean language plpgsql as 'begin return true; end';
+select pg_advisory_unlock(7)
+"""
 
 
 def functions(connection: psycopg.Connection) -> list[Any]:
@@ -35,3 +51,13 @@ def test_functions_of_an_earlier_version_are_dropped_or_replaced(store: Store, w
     kept = {"penstock._used()", "penstock.own()"}
     assert {row[0] for row in left} - {row[0] for row in before} == kept
     assert [row for row in left if row[0] not in kept] == before
+
+
+def test_a_call_whose_function_is_replaced_meanwhile_is_repeated(
+    store: Store, watcher: psycopg.Connection, begin: Begin
+) -> None:
+    """The server reports `cache lookup failed for function` then."""
+    watcher.execute(WAITING_CALL.encode())
+    call = begin(lambda: store.engine.claim_sweep(1))
+    watcher.execute(REPLACE.encode())
+    assert call.result() is True

@@ -29,8 +29,8 @@ MIGRATE = "run `penstock migrate` or store.migrate()"
 
 
 class Conflict(Exception):
-    """The transaction was undone by a deadlock, a serialization failure or a missing prepared statement: it may be
-    repeated."""
+    """The transaction was undone by a deadlock, a serialization failure, a missing prepared statement, or an upgrade
+    that replaced a function it was about to call: it may be repeated."""
 
 
 def translate(error: psycopg.Error, name: str) -> Exception:
@@ -40,9 +40,15 @@ def translate(error: psycopg.Error, name: str) -> Exception:
         return errors.DuplicateAddress(text, error.diag.message_detail or "")
     if code in RAISED:
         return RAISED[code](text)
-    if code in ("40001", "40P01") or isinstance(error, OUTDATED):
+    if code in ("40001", "40P01") or isinstance(error, OUTDATED) or _is_replaced(code, text):
         return Conflict(text)
     return _server_error(error, code, text, name)
+
+
+def _is_replaced(code: str, text: str) -> bool:
+    """Whether `migrate` dropped a function and created it again during the call. The server reports an internal error,
+    whose text is never translated."""
+    return code == "XX000" and text.startswith("cache lookup failed for function")
 
 
 def unreachable(error: psycopg.Error, name: str) -> errors.PenstockError:
