@@ -1,5 +1,5 @@
-"""One process of a run: `python -m penstock.chaos.actor PLAN`. It does what its role says until its standard input
-ends, or until it is killed."""
+"""One process of a run, `python -m penstock.chaos.actor PLAN`. It performs its role until EOF on standard input, or
+until it is killed."""
 
 from __future__ import annotations
 
@@ -85,15 +85,15 @@ def ports(plan: ActorPlan) -> Callable[[int], Port]:
 
 
 def run_worker(plan: ActorPlan, recorder: Recorder) -> None:
-    """A worker does not start while its store is away; once it runs it outlasts that. The signal at the end of the
-    input may have stopped one that was about to fail."""
+    """A worker does not start while its store is unavailable; a running one survives an outage. The stop signal may
+    have interrupted a start that was about to fail."""
     began = time.monotonic()
     while not input_has_ended(0):
         try:
             WorkerRole(plan, recorder).run(opened(plan))
             return
         except penstock.HandlerUnavailable:
-            # Handlers whose leases were lost run on and hold all slots: a supervisor would start it again.
+            # Handlers whose leases were lost still run and occupy all slots: a supervisor would restart this worker.
             continue
         except LOST:
             if time.monotonic() - began > START_SECONDS:
@@ -113,7 +113,7 @@ def run_follower(plan: ActorPlan, recorder: Recorder) -> None:
             return True
 
     repeat(read)
-    # Everybody else has stopped: what is left is read to the end.
+    # All other roles have stopped: read the rest of the stream.
     quiet = 0
     while quiet < QUIET_READS:
         quiet = 0 if read() else quiet + 1
@@ -126,7 +126,7 @@ def repeat(step: Callable[[], object]) -> None:
 
 
 def repeat_or_die(step: Callable[[], object]) -> None:
-    """A thread that fails must not leave the others to hide it."""
+    """End the process when a thread fails: the other threads must not hide the failure."""
     try:
         repeat(step)
     except BaseException:

@@ -22,7 +22,7 @@ def is_cluster(url: str) -> bool:
 
 
 def check_url(url: str) -> None:
-    """Processes must be able to share the store."""
+    """Refuse a store that processes cannot share."""
     if ":memory:" in url:
         raise penstock.InvalidUrl("a store in memory belongs to one process: name a file, such as sqlite:///chaos.db")
     if url.startswith("postgresql+embedded"):
@@ -30,9 +30,8 @@ def check_url(url: str) -> None:
 
 
 def through_proxy(url: str) -> tuple[Proxy | None, str]:
-    """A proxy in front of the server, and the URL that leads through it. None, and the URL itself, where nothing can
-    stand between: a file, servers that are
-    named by others, or TLS whose certificate names the host."""
+    """Start a proxy in front of the server and return it with the URL that leads through it. Returns None and the URL
+    itself where no proxy is possible: a file, several named servers, or TLS with a certificate for the host's name."""
     if engine_of(url) == "postgres":
         return _postgres(url)
     if engine_of(url) == "sqlite":
@@ -55,7 +54,7 @@ def through_proxy(url: str) -> tuple[Proxy | None, str]:
 
 
 def _postgres(url: str) -> tuple[Proxy, str]:
-    """The name of the host stays, so that certificates and password files fit."""
+    """Keep the host's name, so that certificates and password files still match."""
     from psycopg.conninfo import conninfo_to_dict
 
     settings = {name: str(value) for name, value in conninfo_to_dict(url).items() if value is not None}

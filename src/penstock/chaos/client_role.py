@@ -50,7 +50,7 @@ class ClientRole:
         if style in ("many", "producer") and self.plan.protocol == "resp" and self.plan.engine == "redis":
             style = "one"  # there MULTI is no transaction
         if kind == "addressed" and style in ("many", "producer"):
-            style = "one"  # of several one may have an address that is taken, and then none is sent
+            style = "one"  # one item of several may have an address that is in use; then none is sent
         items = [self._item(kind) for _ in range(self.random.randint(2, 8) if style in ("many", "producer") else 1)]
         if style == "producer" and isinstance(self.port, PythonPort):
             self._send_by_producer(self.plan.queues[kind], items, self.port.store)
@@ -77,13 +77,14 @@ class ClientRole:
         return item
 
     def _send(self, queue: str, items: list[Item], tries: int) -> None:
-        """A message with an id of the sender's own may be sent again after a lost reply: it is the same send."""
+        """A message with an id chosen by the sender may be sent again after a lost reply: it counts as the same
+        send."""
         call = self.recorder.invoke("send", queue=queue, messages=[item.described for item in items])
         for left in reversed(range(tries)):
             try:
                 ids = self.port.send(queue, items)
             except Denied as denied:
-                # After a lost reply a refusal says nothing of the first try.
+                # After a lost reply, a refusal does not tell whether the first attempt succeeded.
                 kind = "fail" if left == tries - 1 else "unknown"
                 return self.recorder.answer("send", kind, call, refusal=str(denied)[:200])
             except LOST:
@@ -95,7 +96,7 @@ class ClientRole:
         return None
 
     def _send_by_producer(self, queue: str, items: list[Item], store: penstock.Store) -> None:
-        """What the producer has taken goes in once, however often its flush fails."""
+        """A message that the producer has accepted is sent once, however often its flush fails."""
         calls = [self.recorder.invoke("send", queue=queue, messages=[item.described]) for item in items]
         producer = store.queue(queue).producer(batch_size=4, linger_seconds=0.02)
         gathered = []
@@ -103,7 +104,7 @@ class ClientRole:
             try:
                 gathered.append(producer.send(outgoing(item)))
             except LOST:
-                break  # not taken, and neither are those behind it
+                break  # neither accepted, nor are the items after it
         for call in calls[len(gathered) :]:
             self.recorder.answer("send", "fail", call)
         for _ in range(TRIES):

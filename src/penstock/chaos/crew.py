@@ -20,7 +20,7 @@ END_SECONDS = 300
 
 @dataclass
 class Member:
-    """A place in the crew and the process that holds it now."""
+    """A position in the crew and the process that currently fills it."""
 
     plan: ActorPlan
     process: subprocess.Popen[bytes]
@@ -41,24 +41,24 @@ class Crew:
         self._generation += 1
         named = replace(plan, process=f"{plan.process}-{self._generation}", seed=plan.seed + self._generation)
         words = [sys.executable, "-m", "penstock.chaos.actor", named.encoded()]
-        # Into a file: nobody reads a pipe meanwhile, and a full one would stop the process.
+        # Into a file: nobody reads a pipe during the run, and a full one would block the process.
         with (self.folder / f"{named.process}.err").open("wb") as errors:
             return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=errors)
 
     def await_begin(self, histories: Path, within_seconds: float = END_SECONDS) -> None:
-        """Until every process has begun its history: starting Python takes a while on a busy machine."""
+        """Wait until every process has begun its history: Python starts slowly on a busy machine."""
         ends = time.monotonic() + within_seconds
         while len(list(histories.glob(f"*{SUFFIX}"))) <= len(self.members) and time.monotonic() < ends:
             time.sleep(0.05)
 
     def kill(self, member: Member) -> None:
-        """At once, and another process takes its place."""
+        """Kill the process and start its replacement."""
         self._end(member)
         member.process = self._run(member.plan)
         member.thaw_at = None
 
     def restart_all(self, meanwhile: Callable[[], None]) -> None:
-        """Everybody is killed, something is done while nobody lives, and others take their places."""
+        """Kill all processes, call `meanwhile` while none runs, and start their replacements."""
         for member in [*self.members, *self._leaving]:
             self._end(member)
         self._leaving = []
@@ -68,7 +68,7 @@ class Crew:
             member.thaw_at = None
 
     def retire(self, member: Member) -> None:
-        """Politely: it ends in its own time, and another process takes its place at once."""
+        """Let the process stop by itself, and start its replacement immediately."""
         assert member.process.stdin is not None
         member.process.stdin.close()
         self._leaving.append(Member(member.plan, member.process))
@@ -85,7 +85,8 @@ class Crew:
                 member.thaw_at = None
 
     def failures(self) -> list[str]:
-        """Processes that ended by themselves, with what they said; they are replaced, so that each tells once."""
+        """Report processes that exited by themselves, with their error output; they are replaced, so each is reported
+        once."""
         found = []
         for member in self.members:
             code = member.process.poll()
@@ -99,7 +100,7 @@ class Crew:
         return newest.read_text(errors="replace")[-6000:]
 
     def stop(self, *roles: str) -> list[str]:
-        """End the input of these roles and wait for them; tells of those that failed or did not end."""
+        """Close the input of these roles and wait for them; returns those that failed or did not stop."""
         chosen = [member for member in self.members if member.plan.role in roles]
         for member in chosen:
             assert member.process.stdin is not None

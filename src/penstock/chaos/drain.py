@@ -1,4 +1,4 @@
-"""The end of a run: faults have stopped, everything is taken out, and what is left is looked at."""
+"""The end of a run: after the faults, receive every message and read the remaining state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.chaos.ports.python import taken
 
 LIMIT = 500
 DRAIN_LEASE_SECONDS = 20
-# Leases and delays that were begun end within this time; what comes later would have come by then.
+# Leases and delays of the run end within this time.
 QUIET_SECONDS = LEASE_SECONDS + 1.0
 LONGEST_SECONDS = 300
 AUDITED = 150
@@ -27,8 +27,9 @@ class Drain:
         self.queues = queues
 
     def run(self) -> None:
-        """Until a whole round hands out nothing that begins a while after the last delivery: on a busy machine one call
-        may take longer than that while. A queue that does not come to rest is told to the checker."""
+        """Receive until a whole round that begins long enough after the last delivery returns nothing: on a busy
+        machine a single call may take longer than that. A queue that does not become empty is reported to the
+        checker."""
         places = [(self.queues[one.kind], group) for one in QUEUES if one.kind in self.queues for group in one.groups]
         self._come_to_rest(places, QUIET_SECONDS)
         for queue, group in places:
@@ -36,12 +37,13 @@ class Drain:
             self.recorder.note("drained", queue=queue, group=group)
 
     def replay(self) -> None:
-        """Once more from the start, with nobody else about: everything that is still readable must come again."""
+        """Read the log again from the start, without other readers: every message that is still readable must be
+        delivered again."""
         queue = self.queues["work"]
         call = self.recorder.invoke("seek", queue=queue, group=REPLAY_GROUP, target="start")
         self.store.queue(queue).seek(REPLAY_GROUP, "start")
         self.recorder.answer("seek", "ok", call)
-        # Every lease from before has ended.
+        # All earlier leases have ended.
         self._come_to_rest([(queue, REPLAY_GROUP)], 0)
         self.recorder.note("replayed", queue=queue, group=REPLAY_GROUP)
 
@@ -61,8 +63,8 @@ class Drain:
             round_began = time.monotonic()
 
     def collect(self, mark: Path | None) -> None:
-        """What a long run would gather without bound: dead letters are noted and removed, ticks are taken out, and the
-        stream is trimmed up to the mark of its follower. Nothing else ends the entries of a stream."""
+        """Remove what a long run would accumulate: dead letters are recorded and purged, ticks are received, and the
+        stream, whose entries nothing else ends, is trimmed up to its follower's mark."""
         self._empty(self.queues["ticks"], "default")
         if mark is not None:
             self.store.queue(self.queues["stream"]).trim(upto=int(mark.read_text().rpartition("-")[2]))
@@ -111,8 +113,8 @@ class Drain:
         return ids
 
     def start_left_batches(self, events: list[Event]) -> None:
-        """A process killed between its last member and the start leaves an open batch. One whose end message may not
-        be set is started without a word."""
+        """Start batches that a process left open when it was killed between the last member and the start. A batch that
+        may have no end message is started without recording it."""
         known = _opened(events)
         source = self.store.queue(self.queues["batches"])
         for info in source.batches():
@@ -124,7 +126,7 @@ class Drain:
                     self.recorder.answer("batch", "ok", call)
 
     def read_audits(self, events: list[Event], seed: int) -> None:
-        """The trails of some messages of the queue that keeps them."""
+        """Record the audit trails of some messages, of the queue that keeps them."""
         queue = self.queues["work"]
         ids = {
             one["message"]: one["id"]

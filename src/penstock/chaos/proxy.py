@@ -1,4 +1,4 @@
-"""A proxy on loopback whose connections can be cut at any moment, with what was on its way."""
+"""A proxy on loopback whose connections can be cut at any moment, with the data in transit."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import threading
 
 LOOPBACK = "127.0.0.1"
 LISTENED = (12_000, 32_000)
-# With this setting a close sends a reset: the peers learn of it at once.
+# With this setting a close sends a reset, which the peers notice immediately.
 RESET = struct.pack("ii", 1, 0)
 
 
 class Proxy:
-    """Passes bytes to a TCP address or a Unix socket, in a thread of its own."""
+    """Forwards bytes to a TCP address or a Unix socket, in a thread of its own."""
 
     def __init__(self, target: tuple[str, int] | str) -> None:
         self._target = target
@@ -28,7 +28,7 @@ class Proxy:
         self.port: int = self._server.sockets[0].getsockname()[1]
 
     def cut(self, dice: random.Random) -> int:
-        """Cut some of the connections, or all; counts them."""
+        """Cut some or all of the connections; returns how many."""
         share = dice.choice([0.2, 0.5, 1.0])
         chosen = [one for one in list(self._open) if dice.random() < share]
         for one in chosen:
@@ -36,7 +36,7 @@ class Proxy:
         return len(chosen)
 
     def lead_to(self, target: tuple[str, int] | str) -> None:
-        """From the next connection on."""
+        """Change the target of new connections."""
         self._target = target
 
     def close(self) -> None:
@@ -84,7 +84,7 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     while content := await reader.read(65536):
         writer.write(content)
         await writer.drain()
-    # The other direction ends too: nobody on either side uses half-closed connections.
+    # Close the other direction too: neither side uses half-closed connections.
     raise ConnectionResetError
 
 
@@ -97,8 +97,8 @@ def _reset(writer: asyncio.StreamWriter) -> None:
 
 
 def free_port() -> int:
-    """Not one that the system gives to outgoing connections: a server that is killed must find it free again, also
-    while other runs connect to theirs."""
+    """Choose a port outside the range of outgoing connections: a killed server must be able to bind it again, also
+    while other runs connect to their servers."""
     while True:
         port = random.SystemRandom().randrange(*LISTENED)
         with socket.socket() as probe, contextlib.suppress(OSError):

@@ -17,13 +17,13 @@ from penstock.chaos.server import START_SECONDS, found
 
 SLOTS = 16_384
 PRIMARIES = 3
-# A primary that does not answer for so long is replaced.
+# A primary that does not respond for this long is replaced.
 NODE_TIMEOUT_SECONDS = 1.0
 CONFIRM_SECONDS = 2
 
 
 class ClusterServer:
-    """One node. What it knows of the others is in its folder, its data is in memory only."""
+    """One node. Its folder has its view of the cluster; its data is in memory only."""
 
     def __init__(self, folder: Path, node_timeout_seconds: float, program: str | None = None) -> None:
         import redis
@@ -38,7 +38,7 @@ class ClusterServer:
             *("--bind", LOOPBACK, "--port", str(self.port), "--cluster-port", str(self.bus_port)),
             *("--dir", str(folder), "--logfile", str(folder / "log"), "--save", "", "--appendonly", "no"),
             *("--cluster-enabled", "yes", "--cluster-node-timeout", str(int(node_timeout_seconds * 1000))),
-            # A replica is promoted however long ago it heard of its primary, and follows it without waiting for others.
+            # A replica is promoted however old its last contact with the primary is, and does not wait for others.
             *("--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"),
         ]
         self.start()
@@ -71,7 +71,7 @@ class ClusterServer:
 
     @property
     def is_followed(self) -> bool:
-        """Whether this is a primary with a replica that is in step."""
+        """Whether this is a primary with a synchronised replica."""
         told = self.command("INFO", "replication")
         return bool(told["role"] == "master" and told["connected_slaves"] == 1 and told["slave0"]["state"] == "online")
 
@@ -121,7 +121,7 @@ class RedisCluster:
         return node
 
     def stop(self) -> None:
-        # All are killed before any is waited for: the process may be given little time at its end.
+        # Kill all nodes before waiting for any: the process may have little time to exit.
         for node in self.nodes:
             node.process.kill()
         for node in self.nodes:
@@ -130,8 +130,8 @@ class RedisCluster:
 
 
 class OwnCluster(RedisCluster):
-    """A crash is that of one primary. Its replica takes over; the node comes back as the replica of that one, never
-    before: it would be an empty primary."""
+    """Crash one primary. Its replica takes over, and the node returns as the replica of that one, never earlier: it
+    would be an empty primary."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -170,7 +170,7 @@ class OwnCluster(RedisCluster):
 
 
 def _counts_as_gone(node: ClusterServer, gone: ClusterServer) -> bool:
-    """Whether a node knows that all slots are served by others."""
+    """Whether a node sees all slots served by other nodes."""
     ports = [primary[1] for _, _, primary, *_ in node.command("CLUSTER", "SLOTS")]
     return gone.port not in ports and node.state == "ok"
 

@@ -33,12 +33,12 @@ from penstock.chaos.server import Crashing, OwnFile, OwnMariadb, OwnPooler, OwnR
 from penstock.chaos.store_roles import insist, undo_prepared
 from penstock.chaos.watch import Watch
 
-# A run of this length must not fill the store: finished messages are kept for a while only, and dead letters are
-# removed once they were noted.
+# A run of this length must not fill the store: finished messages are kept briefly, and dead letters are removed once
+# they are recorded.
 LONG_SECONDS = 300
 LONG_HISTORY_SECONDS = 20
 COLLECT_SECONDS = 10
-# What a run must have seen at least: one in which nothing happened proves nothing. A busy machine gets more time.
+# Events that a run must contain, as an idle run proves nothing. A busy machine gets more time.
 WANTED = {"sends": 20, "deliveries": 20, "handler calls": 1}
 PATIENCE_SECONDS = 240
 
@@ -62,7 +62,7 @@ class RunOptions:
 
 @dataclass
 class Verdict:
-    """`problems` are processes that failed by themselves; `growth` what did not stay flat."""
+    """`problems` are processes that failed by themselves; `growth` lists resources that kept growing."""
 
     seed: int
     violations: list[Violation]
@@ -110,7 +110,7 @@ def run(options: RunOptions, tell: Callable[[str], None] = lambda text: None) ->
 
 
 class Course:
-    """The parts of one run, closed by the stack in the opposite order."""
+    """The parts of one run, closed by the stack in reverse order."""
 
     def __init__(self, options: RunOptions, folder: Path, stack: ExitStack, tell: Callable[[str], None]) -> None:
         self.options = options
@@ -172,7 +172,7 @@ class Course:
         return own
 
     def _own_url(self, stack: ExitStack, own: OwnStore) -> str:
-        """Of the server that is in use now, by a proxy that nobody cuts."""
+        """The URL of the server that is in use, through a proxy that is never cut."""
         self._road, url = through_proxy(own.url)
         if self._road is not None:
             stack.callback(self._road.close)
@@ -227,7 +227,7 @@ class Course:
             self.nemesis.disturb()
             self._turn(1 - (ends - time.monotonic()) / self.options.seconds)
             if self._is_long and time.monotonic() > collect_at:
-                # A frozen process may hold what the run itself would wait for.
+                # A frozen process may hold what the run itself waits for.
                 self.crew.thaw_due(everybody=True)
                 with contextlib.suppress(*LOST):
                     Drain(self.store, self.recorder, self.queues).collect(self._follower_mark())
@@ -245,13 +245,14 @@ class Course:
         try:
             self._drain(Drain(self.store, self.recorder, self.queues))
         except penstock.PenstockError as error:
-            # What was seen until now is still judged.
+            # The events so far are still checked.
             problems.append(f"the drain ended with {type(error).__name__}: {error}")
         problems += self.crew.stop("follower")
         return problems
 
     def _follower_mark(self) -> Path | None:
-        """How far the stream may be trimmed. A mark from before a restore says nothing of the positions after it."""
+        """The position up to which the stream may be trimmed. A mark from before a restore does not apply to later
+        positions."""
         mark = self.histories / FOLLOWER_MARK
         return mark if mark.exists() and self._copied is None else None
 
@@ -260,7 +261,7 @@ class Course:
         return time.monotonic() > ends + PATIENCE_SECONDS or all(counts[name] >= WANTED[name] for name in WANTED)
 
     def _turn(self, share: float) -> None:
-        """What happens once in a run, when this share of it is over."""
+        """Actions that happen once in a run, after this share of it."""
         if isinstance(self.own, OwnPair) and share > 0.5 and not self.own.has_failed_over:
             self._fail_over(self.own)
         if isinstance(self.own, Restored) and not self._is_restored:
@@ -275,7 +276,7 @@ class Course:
         return self._is_restored and (not isinstance(self.own, OwnPair) or self.own.has_failed_over)
 
     def _fail_over(self, pair: OwnPair) -> None:
-        """For the clients it is a crash, after which the same address leads to the standby."""
+        """Fail over to the standby. For clients it is a crash, after which the same address leads to the standby."""
         self.recorder.note("crash")
         pair.fail_over()
         self.recorder.note("crash")
@@ -283,8 +284,8 @@ class Course:
         self.nemesis.counts["failover"] += 1
 
     def _restore(self, own: Restored, begun: int, copied: int) -> None:
-        """The store is as it was when it was copied. Clients of a server live on; a file is replaced while nobody has
-        it open."""
+        """Restore the store to its copy. Clients of a server keep running; a file is replaced while no process has it
+        open."""
         self.crew.thaw_due(everybody=True)
 
         def restore() -> None:
@@ -337,7 +338,7 @@ class Course:
         )
 
     def _clock_ahead(self) -> float:
-        """At most how far the clock of the store is ahead of this machine's."""
+        """An upper bound of how far the clock of the store is ahead of this machine's."""
         before = time.time()
         schedule = next(one for one in self.store.schedules() if one.name == self.queues["ticks"])
         if schedule.next_at is None:
@@ -356,20 +357,20 @@ class Course:
         drain.read_audits(events, self.options.seed)
 
     def _remove(self) -> None:
-        """The queues of the run, with all they hold."""
+        """Delete the queues of the run with their contents."""
         if self.own is not None:
             return
         self.store.unschedule(self.queues["ticks"])
         for name in self.queues.values():
             queue = self.store.queue(name)
-            # Workers that were killed count as registered for a while, and a queue with consumers is not deleted.
+            # Killed workers stay registered for a while, and a queue with consumers is not deleted.
             for consumer in queue.consumers():
                 queue.register(consumer.name, group=consumer.group).deregister()
             queue.delete()
 
 
 def counted(events: list[Event], faults: Counter[str]) -> dict[str, int]:
-    """What the run saw."""
+    """Count the events of the run."""
     found = Counter(
         {"sends": 0, "deliveries": 0, "handler calls": 0, "settlements": 0, "refused settlements": 0, "lost replies": 0,
          "dead letters": 0}

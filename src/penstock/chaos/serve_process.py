@@ -15,7 +15,7 @@ import penstock
 from penstock.chaos.proxy import LOOPBACK, Proxy, free_port
 
 START_SECONDS = 300
-# It does not start while its store is away.
+# The server does not start while its store is unavailable.
 AWAY_SECONDS = 30
 
 
@@ -45,14 +45,14 @@ class ServeProcess:
         return self._process.pid
 
     def restart(self, meanwhile: Callable[[], None] = lambda: None) -> None:
-        """Kill it where it stands, and start another one on the same ports. Does not wait for it."""
+        """Kill the server and start another one on the same ports, without waiting for it."""
         self._kill()
         meanwhile()
         self._process = self._start()
 
     def ensure(self) -> str | None:
-        """Started again if it has ended by itself, with the end of its log. Ending soon after the start is no problem
-        of its own: its store may be away."""
+        """Restart the server if it exited by itself, and report the end of its log. An exit soon after the start is no
+        problem: its store may be unavailable."""
         if self._process.poll() is None:
             return None
         if time.monotonic() - self._began < AWAY_SECONDS:

@@ -1,4 +1,4 @@
-"""Stores of the run's own beside PostgreSQL: a file, and servers of one process that are killed and started again."""
+"""Stores of the run's own other than PostgreSQL: a file, and single-process servers that are killed and restarted."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class Restored(Protocol):
 
 
 class ProcessServer:
-    """A server that is one process and answers on a Unix socket in its folder. `greeting` is what a client sends to get
-    an answer."""
+    """A server of one process on a Unix socket in its folder. `greeting` is the request that tests whether it
+    responds."""
 
     greeting = b""
 
@@ -90,7 +90,7 @@ class ProcessServer:
 
 
 class OwnMariadb(ProcessServer):
-    """As the package has it: a commit waits for the disk."""
+    """MariaDB with the durability of its package: a commit waits for the disk."""
 
     SETTINGS = ("--skip-networking", "--skip-name-resolve", "--innodb-buffer-pool-size=32M", "--performance-schema=OFF",
                 "--innodb-log-file-size=16M")  # fmt: skip
@@ -125,7 +125,7 @@ class OwnMariadb(ProcessServer):
 
 
 class OwnRedis(ProcessServer):
-    """Every write is in the append-only file before it is answered."""
+    """Redis with every write in the append-only file before its reply."""
 
     greeting = b"PING\r\n"
 
@@ -142,7 +142,7 @@ class OwnRedis(ProcessServer):
 
 
 class OwnFile:
-    """A SQLite file that may be replaced by a copy of itself while nobody uses it."""
+    """A SQLite file that can be replaced by its copy while no process has it open."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True)
@@ -154,7 +154,7 @@ class OwnFile:
         return f"sqlite:///{self._file}"
 
     def copy(self) -> None:
-        """By SQLite's own backup: the file as it is between two commits."""
+        """Copy with SQLite's backup API: the file as it is between two commits."""
         import apsw
 
         source, target = apsw.Connection(str(self._file)), apsw.Connection(str(self._copy))
@@ -173,7 +173,7 @@ class OwnFile:
 
 
 class OwnPooler(ProcessServer):
-    """PgBouncer in transaction mode before a PostgreSQL server: clients share a few sessions."""
+    """PgBouncer in transaction mode in front of a PostgreSQL server: clients share a few sessions."""
 
     def __init__(self, folder: Path, port: int) -> None:
         folder.mkdir(parents=True)
@@ -210,7 +210,7 @@ def found(program: str, package: str) -> str:
 
 
 def open_to_others(folder: Path) -> None:
-    """The server runs as another user, who must reach its folder."""
+    """The server runs as another user, who needs access to its folder."""
     for part in (folder, *folder.parents):
         if part != Path(part.anchor) and part.stat().st_mode & 0o001 == 0 and part.stat().st_uid == os.geteuid() == 0:
             part.chmod(part.stat().st_mode | 0o011)

@@ -1,4 +1,4 @@
-"""Roles beside the clients: who sweeps, who fills batches, who sends in transactions, and who follows a stream."""
+"""Roles beside the clients: sweeping, filling batches, sending in transactions, and following a stream."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class StoreRole:
     # -- transactions ----------------------------------------------------------------------------------------------
 
     def send_in_transaction(self) -> None:
-        """Sends that commit late or are rolled back, with other sends overtaking them. On SQLite an open transaction
+        """Sends that commit late or are rolled back, so that other sends overtake them. On SQLite an open transaction
         blocks every writer and on MariaDB its queue, so it is short there."""
         time.sleep(self.random.uniform(0.02, 0.3))
         kind = self.random.choice([kind for kind in ("work", "stream", "jobs") if kind in self.plan.queues])
@@ -114,7 +114,7 @@ class StoreRole:
                 begun_commit = commits
                 end("commit" if commits else "rollback")
         except LOST as error:
-            # Without a commit the transaction is undone, whatever else went wrong.
+            # Without a commit the transaction is rolled back, whatever else failed.
             self.recorder.answer("send", "unknown" if begun_commit else "fail", call, error=str(error))
         else:
             self.recorder.answer("send", "ok" if commits else "fail", call, ids=ids if commits else None)
@@ -135,7 +135,7 @@ class StoreRole:
     # -- streams ---------------------------------------------------------------------------------------------------
 
     def follow(self, port: RespPort) -> bool:
-        """Read on from the mark that this role keeps across kills; says whether anything was there."""
+        """Read on from the mark that this role keeps across kills; returns whether there was anything to read."""
         mark = self.plan.histories / FOLLOWER_MARK
         after = mark.read_text() if mark.exists() else "0-0"
         asked = clock()
@@ -150,7 +150,7 @@ class StoreRole:
 
 
 def insist(call: Callable[[], T], tries: int = 100) -> T:
-    """A call that may be repeated, until it succeeds."""
+    """Repeat an idempotent call until it succeeds."""
     for _ in range(tries):
         try:
             return call()
@@ -161,7 +161,7 @@ def insist(call: Callable[[], T], tries: int = 100) -> T:
 
 @contextmanager
 def sqlite_connection(url: str) -> Iterator[tuple[Any, Callable[[str], object]]]:
-    """A connection of the caller's own with an open transaction, and what ends it."""
+    """A connection of the caller's own with an open transaction, and the function that ends it."""
     import apsw
 
     try:
@@ -221,7 +221,7 @@ def _can_prepare(connection: Any) -> bool:
 
 
 def undo_prepared(url: str, prefix: str) -> None:
-    """Transactions that killed processes of this run have prepared and not ended."""
+    """Prepared transactions that killed processes of this run have left open."""
     import psycopg
     from psycopg import sql
 

@@ -1,5 +1,5 @@
-"""What a run uses: memory, file descriptors and threads of the server process, and the size of the store. They are to
-stay flat while the run goes on."""
+"""Resources of a run: memory, file descriptors and threads of the server process, and the size of the store. They must
+not grow during the run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from penstock.chaos.address import engine_of
 from penstock.chaos.serve_process import ServeProcess
 
-# Of the first third after the start, and of the last one.
+# Samples that are needed: the first third after the start is compared with the last one.
 MIN_SAMPLES = 30
 ALLOWED_GROWTH = {"memory_mb": 1.25, "descriptors": 1.25, "threads": 1.25, "store_mb": 1.5}
 ALLOWED_EXTRA = {"memory_mb": 20.0, "descriptors": 20.0, "threads": 4.0, "store_mb": 8.0}
@@ -36,7 +36,7 @@ class Watch:
         self.samples.append(sample)
 
     def growth(self) -> list[str]:
-        """What the last third of the samples has more of than the first, beyond what noise explains."""
+        """Growth from the first third of the samples to the last one, beyond noise."""
         if len(self.samples) < MIN_SAMPLES:
             return []
         third = len(self.samples) // 3
@@ -65,11 +65,11 @@ def _postgres_bytes(url: str) -> int:
             row = connection.execute("select pg_database_size(current_database())").fetchone()
             return 0 if row is None else int(row[0])
     except psycopg.Error:
-        return 0  # it is being crashed
+        return 0  # the server is being crashed
 
 
 def _used(pid: int) -> dict[str, float]:
-    """Of a process on Linux; elsewhere nothing is known."""
+    """Resources of a process, on Linux only."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
         fields = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)

@@ -16,14 +16,15 @@ from penstock.chaos.history import Recorder
 from penstock.chaos.plan import LEASE_SECONDS, POISON, ActorPlan
 from penstock.chaos.ports.python import taken
 
-# Much longer than a lease, and than a crash of the server with the recovery of its clients on a busy machine: what a
-# worker held is taken over when its lease ends, which is what the checker knows, and not when the worker is removed for
-# its silence.
+# Much longer than a lease, and than a crash of the server with the recovery of its clients on a busy machine: messages
+# of a killed worker are taken over when their leases end, as the checker assumes, and not when the worker is removed
+# for missed heartbeats.
 HEARTBEAT_SECONDS = 60.0
 
 
 class NotedWorker(penstock.Worker):
-    """Notes that it is there before it registers, that it stops before it gives anything back, and that it has."""
+    """Records that it starts before it registers, that it stops before it releases anything, and that it has
+    stopped."""
 
     def __init__(self, *arguments: Any, recorder: Recorder, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -91,7 +92,7 @@ class WorkerRole:
             self.recorder.answer("settle", "ok", call, state="succeeded")
 
     def _called(self, delivery: penstock.Delivery, handler: Callable[..., Any]) -> None:
-        """The user's handler decides: what it raises is what the worker sees."""
+        """Call the user's handler; the worker sees what it raises."""
         try:
             handler(delivery)
         except BaseException as error:

@@ -1,7 +1,7 @@
-"""The judge: which laws the merged histories of a run break.
+"""The checker: finds the laws that the merged histories of a run violate.
 
-It knows the laws and the events of `penstock.chaos.history`, and imports nothing else of Penstock: what an engine, the
-client or the domain believes cannot make it believe the same.
+It knows the laws and the events of `penstock.chaos.history`, and imports nothing else of Penstock, so that it cannot
+share a fault with the engines, the client or the domain.
 """
 
 from __future__ import annotations

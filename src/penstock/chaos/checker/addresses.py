@@ -1,4 +1,4 @@
-"""Addresses: one live message each, in the primary group; a send to one that is free is not refused."""
+"""Addresses: at most one live message each, in the primary group; a send to a free address is not refused."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.chaos.checker.timeline import FOREVER, Delivered, SentMessage, Tim
 
 
 def an_address_has_one_live_message(timeline: Timeline) -> Iterator[Violation]:
-    """A message that is handed out or settled after another one of its address was acknowledged was live meanwhile."""
+    """A message that is delivered or settled after another send to its address succeeded was live during that send."""
     for several in _by_address(timeline):
         for first, second in itertools.permutations((one for one in several if one.is_ok), 2):
             if first.answered is None or second.answered is None or first.answered > second.asked:
@@ -22,7 +22,8 @@ def an_address_has_one_live_message(timeline: Timeline) -> Iterator[Violation]:
 
 
 def a_free_address_is_not_refused(timeline: Timeline) -> Iterator[Violation]:
-    """Refused because of its address, while every other message of it had surely ended or was not yet sent."""
+    """Report sends that were refused for their address while every other message of it had surely ended or was not sent
+    yet."""
     for several in _by_address(timeline):
         for refused in several:
             if refused.state != "fail" or "address" not in (refused.refusal or "").lower():
@@ -43,7 +44,7 @@ def _by_address(timeline: Timeline) -> list[list[SentMessage]]:
 
 
 def _may_live(timeline: Timeline, sent: SentMessage, after: int) -> bool:
-    """Unless its end in the primary group was acknowledged before."""
+    """Whether no ack or reject in the primary group was answered before."""
     for delivered in _deliveries(timeline, sent):
         for one in delivered.settlings:
             is_end = one.state == "ok" and one.verb in ("ack", "reject")

@@ -9,14 +9,15 @@ from penstock.chaos.checker.timeline import Delivered, Rules, Timeline, Violatio
 
 
 def attempts_grow(timeline: Timeline) -> Iterator[Violation]:
-    """A later delivery has a higher attempt, unless the message was rescheduled, redriven or sought. A crash of the
-    server may forget a receive of an at_least_once queue, with its attempt, and a restore of any queue. Ordered queues
-    and workers that stop give messages back without counting."""
+    """A later delivery has a higher attempt, unless the message was rescheduled, redriven or read again after a seek. A
+    server crash may lose the receive of an at_least_once queue with its attempt, and a restore that of any queue.
+    Ordered queues and stopping workers release messages without counting the attempt."""
     for (queue, _, message), several in timeline.delivered.items():
         for first, second in itertools.pairwise(several):
             if second.asked <= first.at or second.token == first.token:
                 continue
-            # By anybody: the reply of the first receive may have come late, after another one had the message.
+            # By any client: the reply to the first receive may have arrived after another client had received the
+            # message.
             if any(one.settled("reschedule") and one.asked < second.at for one in several):
                 continue
             if timeline.revivals(first.place, before=second.at):
@@ -34,8 +35,8 @@ def _gives_back(rules: Rules) -> bool:
 
 
 def attempts_have_no_gaps(timeline: Timeline) -> Iterator[Violation]:
-    """Attempts that no client saw belong to receives whose reply was lost. Workers receive ahead of their handlers, so
-    nothing can be said where they take part."""
+    """An attempt that no client saw belongs to a receive whose reply was lost. Workers receive ahead of their handlers,
+    so queues with workers are not checked."""
     for (queue, group, message), several in timeline.delivered.items():
         if timeline.rule(queue).has_workers or any(one.settled("reschedule") for one in several):
             continue
@@ -65,13 +66,13 @@ def retries_are_bounded(timeline: Timeline) -> Iterator[Violation]:
 
 
 def at_most_once_is_not_redelivered(timeline: Timeline) -> Iterator[Violation]:
-    """Without a nak, a reschedule or a redrive that may have happened. Neither an extend nor a lost ack brings it
-    back."""
+    """Report second deliveries without a possible nak, reschedule or redrive. An extend or a lost ack does not make a
+    message ready again."""
     for (queue, group, message), several in timeline.delivered.items():
         if not timeline.rule(queue).at_most_once:
             continue
         for first, second in itertools.pairwise(_distinct(several)):
-            # Of two calls at the same time either may have been the first.
+            # Of two concurrent calls either may have come first.
             together = [first, second] if second.asked <= first.at else [first]
             is_asked = any(one.settled("nak", "reschedule") for one in together)
             since = min(one.asked for one in together)

@@ -19,7 +19,7 @@ from penstock.chaos.checker.timeline import (
 
 
 def one_ending(timeline: Timeline) -> Iterator[Violation]:
-    """And once more for each time that it may have been redriven or sought."""
+    """One end, and one more for each possible redrive or seek."""
     for place, several in timeline.delivered.items():
         _, group, message = place
         ends = {(one.token, settling.verb) for one in several for settling in one.settlings if _ends(settling)}
@@ -29,7 +29,8 @@ def one_ending(timeline: Timeline) -> Iterator[Violation]:
 
 
 def nothing_returns_after_its_end(timeline: Timeline) -> Iterator[Violation]:
-    """Unless it was redriven, which a message that was acked cannot be, or sought."""
+    """Report messages delivered after their ack, unless they were redriven (impossible after an ack) or read again
+    after a seek."""
     for (_, group, message), several in timeline.delivered.items():
         for end in [one for each in several for one in each.settlings if _ends(one)]:
             if any(_returns(timeline, end, one) for one in several):
@@ -46,7 +47,7 @@ def _returns(timeline: Timeline, end: SettleCall, later: Delivered) -> bool:
 
 
 def removed_messages_are_gone(timeline: Timeline) -> Iterator[Violation]:
-    """Nobody gets a message, settles it, finds its dead letter or reads its entry after it was surely removed."""
+    """No client receives or settles a message, or finds its dead letter or its entry, after it was surely removed."""
     follows = [(one, entry["message"]) for one in followed(timeline) for entry in one["entries"]]
     for removal in (one for one in timeline.interventions if one.op == "remove"):
         gone = removal.answered if removal.state == "ok" and removal.answered else FOREVER
@@ -99,7 +100,7 @@ def _was_sought(timeline: Timeline, one: Delivered, ack: SettleCall, letter: Let
 
 
 def _unfounded(timeline: Timeline, sent: SentMessage, several: list[Delivered], letter: Letter) -> str | None:
-    """What speaks against a dead letter."""
+    """Return the reason why a dead letter is impossible, or None."""
     rules = timeline.rule(sent.queue)
     acks = [one for each in several for one in each.settlings if one.verb == "ack" and one.state == "ok"]
     if any((one.answered or 0) < letter.asked and not _was_sought(timeline, several[0], one, letter) for one in acks):

@@ -14,8 +14,8 @@ from penstock.chaos.history import Event
 
 @dataclass
 class BatchRun:
-    """What its processes know of a batch. A cancel counts as surely done when its answer said so. A restore may have
-    taken the end and abort messages from a batch that was opened before it."""
+    """The calls on one batch. A cancel surely happened when its reply says so. A restore may have removed the end and
+    abort messages of a batch that was opened before it."""
 
     name: str
     queue: str
@@ -45,7 +45,7 @@ def _missing(timeline: Timeline, batch: BatchRun, ended: bool, aborted: bool) ->
     if not any(event["queue"] == batch.queue for event in timeline.others["drained"]):
         return
     due = (batch.started == "ok" or batch.cancelled == "ok") and not batch.may_lack_end
-    # A call beside the copy or the restore may count: its message does not come again once it has ended.
+    # A call concurrent with the copy or the restore may count: a message that has ended is not delivered again.
     seen = any(any(timeline.possible_ends((batch.queue, PRIMARY, last))) for last in (batch.end, batch.abort))
     if due and not ended and not aborted and not seen:
         text = f"batch {batch.name} sent neither its end nor its abort message"
@@ -53,7 +53,7 @@ def _missing(timeline: Timeline, batch: BatchRun, ended: bool, aborted: bool) ->
 
 
 def _too_early(timeline: Timeline, batch: BatchRun) -> Iterator[Violation]:
-    """A member that is handed out after the end message was there had not finished."""
+    """A member that is delivered after the end message existed had not finished."""
     for last in (batch.end, batch.abort):
         told = [one.at for _, several in timeline.of(batch.queue, last) for one in several if not one.is_void]
         for member in batch.members if told else ():
@@ -64,7 +64,7 @@ def _too_early(timeline: Timeline, batch: BatchRun) -> Iterator[Violation]:
 
 
 def _seen(timeline: Timeline, queue: str, message: str) -> bool:
-    """What a restore has undone is to come again."""
+    """Whether the message was delivered. Deliveries that a restore undid do not count: they must happen again."""
     return any(not one.is_void for _, several in timeline.of(queue, message) for one in several)
 
 
@@ -102,8 +102,9 @@ def _batch_run(event: Event) -> BatchRun:
 
 
 def ticks_are_sent_once(timeline: Timeline) -> Iterator[Violation]:
-    """`message` of a delivery in a schedule's queue is its tick; the rule has one each second. A tick whose delivery a
-    restore may have undone comes again, unless it may have been acked in the copy or after the restore."""
+    """Check the ticks of a schedule, one each second; `message` is the tick that a delivery belongs to. A tick whose
+    delivery a restore may have undone is delivered again, unless it may have been acked in the copy or after the
+    restore."""
     for schedule in timeline.others["schedule"]:
         queue = schedule["queue"]
         ids: dict[str, set[str]] = defaultdict(set)
@@ -121,7 +122,7 @@ def ticks_are_sent_once(timeline: Timeline) -> Iterator[Violation]:
 
 
 def _between(ticks: Iterable[str]) -> Iterator[str]:
-    """Those of each second between the first and the last one that are not among them."""
+    """The seconds between the first and the last tick that have none."""
     times = sorted(datetime.fromisoformat(tick) for tick in ticks)
     for first, second in itertools.pairwise(times):
         for seconds in range(1, round((second - first).total_seconds())):

@@ -9,8 +9,8 @@ from penstock.chaos.checker.timeline import SLACK, Delivered, Timeline, Violatio
 
 
 def one_live_lease(timeline: Timeline) -> Iterator[Violation]:
-    """A client surely holds a message from when it knows of the delivery until it tries to settle it, or until the
-    lease must be counted as over: its length after the receive was asked for."""
+    """Two clients never hold a message at the same time. A client surely holds it from the reply to its receive until
+    it starts to settle, or until the lease may have ended, counted from the request."""
     for (_, group, message), several in timeline.delivered.items():
         held = [one for one in several if one.released_at > one.at]
         for first, second in itertools.pairwise(held):
@@ -24,7 +24,7 @@ def one_live_lease(timeline: Timeline) -> Iterator[Violation]:
 
 
 def stale_tokens_are_refused(timeline: Timeline) -> Iterator[Violation]:
-    """No settlement succeeds after the message was handed to somebody else."""
+    """No settlement succeeds after the message was delivered to another client."""
     for (_, _, message), several in timeline.delivered.items():
         for one in several:
             later = [other for other in several if _is_later(other, one) and not other.is_void]
@@ -37,7 +37,7 @@ def stale_tokens_are_refused(timeline: Timeline) -> Iterator[Violation]:
 
 
 def a_lease_ends(timeline: Timeline) -> Iterator[Violation]:
-    """No settlement succeeds after the lease is surely over."""
+    """No settlement succeeds after the lease has surely ended."""
     for one in timeline.deliveries():
         for settling in one.settlings:
             if settling.state == "ok" and settling.asked > one.over + SLACK and not _is_repeat(one, settling.asked):
@@ -51,5 +51,5 @@ def _is_later(other: Delivered, one: Delivered) -> bool:
 
 
 def _is_repeat(one: Delivered, asked: int) -> bool:
-    """The same settlement may be repeated: the answer is the same as before."""
+    """Repeating a settlement is allowed: it returns the same state."""
     return any(earlier.asked < asked and earlier.state in ("ok", "unknown") for earlier in one.settlings)

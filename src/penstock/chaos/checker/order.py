@@ -1,4 +1,4 @@
-"""Order: keys of ordered queues strictly one after the other, and better priorities first."""
+"""Order: ordered queues process each key strictly in sequence, and better priorities come first."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ UNANSWERED = 30 * SECOND
 
 
 def keys_are_in_order(timeline: Timeline) -> Iterator[Violation]:
-    """What was acknowledged before another message of its key was sent is processed before it, retries included: it is
-    not handed out after the other one was, and the two are not held under different leases at a time. When they have
-    different priorities, the one that was handed out first is processed first."""
+    """A message whose send was acknowledged before another one of its key was sent is processed first, retries
+    included: it is not delivered after the other one, and two leases never hold both at a time. With different
+    priorities, the one that was delivered first is processed first."""
     for (queue, _), several in _keys(timeline).items():
         for first, second in _successors(several):
             for group in timeline.rule(queue).groups:
@@ -37,7 +37,7 @@ def _keys(timeline: Timeline) -> dict[tuple[str, str], list[SentMessage]]:
 
 
 def _successors(several: list[SentMessage]) -> Iterator[tuple[SentMessage, SentMessage]]:
-    """Each message with the next few that were surely sent after it: order is transitive."""
+    """Pairs of each message with the next few that were surely sent after it; order is transitive."""
     several.sort(key=lambda one: one.asked)
     for place, first in enumerate(several):
         after = (one for one in several[place + 1 :] if first.answered is not None and one.asked > first.answered)
@@ -46,8 +46,9 @@ def _successors(several: list[SentMessage]) -> Iterator[tuple[SentMessage, SentM
 
 
 def _disorder(timeline: Timeline, earlier: list[Delivered], later: list[Delivered]) -> Iterator[Violation]:
-    """One lease may hold both; then the later one is taken back with the earlier one, unless it has ended. A client
-    that learns of a delivery when its lease is over does not hold it: another one may have the earlier message."""
+    """Violations by two messages of one key. One lease may hold both messages; then the later one is released with the
+    earlier one, unless it has ended. A client that gets the reply after its lease has ended does not hold the message,
+    and another client may have received the earlier one."""
     tokens = {one.token for one in earlier}
     for first, second in itertools.product(earlier, later):
         names = (first.place[2], second.place[2])
@@ -65,8 +66,8 @@ def _disorder(timeline: Timeline, earlier: list[Delivered], later: list[Delivere
 def _by_handing_out(
     timeline: Timeline, better: list[Delivered], worse: list[Delivered]
 ) -> tuple[list[Delivered], list[Delivered]] | None:
-    """Which of two messages with different priorities was handed out first; None when that is not sure, or when a crash
-    may have forgotten it."""
+    """Return which of two messages with different priorities was delivered first; None if that is uncertain or a crash
+    may have lost it."""
     times = [one for several in (better, worse) for one in (several[0].asked, several[0].at)]
     if timeline.crashed_between(min(times), max(times)):
         return None
@@ -81,8 +82,8 @@ def _ended_at(delivered: Delivered) -> int | None:
 
 
 def priorities_are_kept(timeline: Timeline) -> Iterator[Violation]:
-    """A receive does not return a worse priority while a better one was ready before it began. Judged where no other
-    receive of the group overlaps: what another one is just taking is not ready."""
+    """A receive does not return a worse priority while a better one was ready before it began. Only receives that no
+    other receive of the group overlaps are checked: a concurrent one may be taking the better message."""
     receives: dict[tuple[str, str], list[Receive]] = defaultdict(list)
     for one in timeline.receives.values():
         receives[one.queue, one.group].append(one)
@@ -96,7 +97,7 @@ def priorities_are_kept(timeline: Timeline) -> Iterator[Violation]:
 
 
 def _untouched(timeline: Timeline, queue: str, group: str) -> list[tuple[SentMessage, int]]:
-    """Messages without a delay, with the time until which they were surely ready: their first attempt's receive."""
+    """Messages without a delay, with the time until which they were surely ready: that of their first receive."""
     found = []
     for sent in timeline.sent.values():
         several = timeline.delivered.get((queue, group, sent.message)) if sent.queue == queue else None
@@ -109,8 +110,9 @@ def _untouched(timeline: Timeline, queue: str, group: str) -> list[tuple[SentMes
 
 
 def _alone(several: list[Receive]) -> Iterator[Receive]:
-    """Receives that no other one of the group overlaps. One without an answer may take messages much later, when its
-    request waits in a server, and give them back when its client is gone: nothing is judged after it for a while."""
+    """Receives that no other receive of the group overlaps. One without a reply may take messages much later, when its
+    request waits in a server, and release them when its client disconnects: receives are not checked for a while after
+    it."""
     several.sort(key=lambda one: one.asked)
     busy_until = 0
     for place, one in enumerate(several):
@@ -124,7 +126,7 @@ def _alone(several: list[Receive]) -> Iterator[Receive]:
 def _inversions(timeline: Timeline, receive: Receive, ready: list[tuple[SentMessage, int]]) -> Iterator[Violation]:
     worst = max((_priority(timeline, one) for one in receive.taken), default=0)
     if not worst or receive.answered is None or timeline.is_void(receive.asked, receive.answered):
-        return  # what was ready then may have been taken by calls that the restore has undone
+        return  # calls that the restore undid may have taken what was ready then
     for sent, until in ready:
         was_ready = sent.answered is not None and sent.answered < receive.asked and until > receive.answered
         if was_ready and sent.priority < worst:

@@ -1,4 +1,4 @@
-"""Laws 1 and 2: what was sent ends, and nothing else is seen."""
+"""Laws 1 and 2: every sent message ends, and no other message appears."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.chaos.checker.timeline import SentMessage, Timeline, Violation
 
 
 def acknowledged_sends_end(timeline: Timeline) -> Iterator[Violation]:
-    """After the drain each acknowledged message was acked in every group, or left a dead letter there."""
+    """After the drain each message whose send was acknowledged was acked in every group, or has a dead letter there."""
     drained = {(event["queue"], event["group"]) for event in timeline.others["drained"]}
     for sent in timeline.sent.values():
         if not sent.is_ok:
@@ -24,8 +24,8 @@ def acknowledged_sends_end(timeline: Timeline) -> Iterator[Violation]:
 
 
 def _has_ended(timeline: Timeline, sent: SentMessage, group: str) -> bool:
-    """After it was made ready for the last time. A group that was moved, but not back to the start when all was over,
-    may have passed it by."""
+    """Whether the message ended after it was last made ready. A group that was sought may have skipped it, unless it
+    was moved back to the start at the end of the run."""
     place = (sent.queue, group, sent.message)
     if timeline.is_sought(sent.queue, group):
         replayed = any((one["queue"], one["group"]) == (sent.queue, group) for one in timeline.others["replayed"])
@@ -36,7 +36,7 @@ def _has_ended(timeline: Timeline, sent: SentMessage, group: str) -> bool:
         return True
     if any(one.asked >= since for one in timeline.possible_ends(place)):
         return True
-    # Other groups than the primary one keep no dead letter of a message that expired or was cancelled unread.
+    # Only the primary group keeps dead letters of messages that expired or were cancelled before a receive.
     return group != timeline.rule(sent.queue).primary and (sent.ttl is not None or sent.batch is not None)
 
 
@@ -47,7 +47,7 @@ def drained_queues_are_empty(timeline: Timeline) -> Iterator[Violation]:
 
 
 def only_what_was_sent_is_seen(timeline: Timeline) -> Iterator[Violation]:
-    """Neither a message that nobody sent, nor one of a send that certainly failed, such as a rolled-back one."""
+    """Report messages that nobody sent, and those of sends that certainly failed, such as rolled-back ones."""
     ticks = {event["queue"] for event in timeline.others["schedule"]}
     seen = [(queue, message) for queue, _, message in (*timeline.delivered, *timeline.letters)]
     seen += [(event["queue"], one["message"]) for event in timeline.others["follow"] for one in event["entries"]]
@@ -63,7 +63,7 @@ def only_what_was_sent_is_seen(timeline: Timeline) -> Iterator[Violation]:
 
 
 def a_send_is_one_message(timeline: Timeline) -> Iterator[Violation]:
-    """One id for a message, wherever it is seen; and the id that the send returned."""
+    """A message has the same id wherever it appears, and it is the one that the send returned."""
     ids: dict[str, set[str]] = defaultdict(set)
     for delivered in timeline.deliveries():
         if not delivered.is_void:
@@ -77,7 +77,8 @@ def a_send_is_one_message(timeline: Timeline) -> Iterator[Violation]:
 
 
 def a_call_sends_all_or_nothing(timeline: Timeline) -> Iterator[Violation]:
-    """What was seen before a restore alone may have been undone with all the rest of its send."""
+    """A send without a reply happened wholly or not at all. A message that was seen only before a restore may have been
+    undone with the rest of its send."""
     drained = {event["queue"] for event in timeline.others["drained"]}
     calls: dict[tuple[str, int], list[SentMessage]] = defaultdict(list)
     for sent in timeline.sent.values():
@@ -93,7 +94,7 @@ def a_call_sends_all_or_nothing(timeline: Timeline) -> Iterator[Violation]:
 
 
 def contents_are_as_sent(timeline: Timeline) -> Iterator[Violation]:
-    """Payload, headers, priority and key, on every delivery of a client that looked."""
+    """Every delivery has the payload, headers, priority and key of the send."""
     for delivered in timeline.deliveries():
         sent = timeline.sent.get(delivered.place[2])
         if sent is not None and sent.content and delivered.content and sent.content != delivered.content:

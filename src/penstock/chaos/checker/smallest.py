@@ -1,4 +1,4 @@
-"""The smallest history that shows a violation: the events of its messages, without any that it does not need."""
+"""Reduce a history that violates a law: the events of the messages involved, without those that are not needed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.chaos.checker import check
 from penstock.chaos.checker.timeline import Violation
 from penstock.chaos.history import Event
 
-# Beyond this many events nothing more is left out: it would take too long.
+# Longer histories are not reduced further: that would take too long.
 MAX_EVENTS = 400
 # Events that concern every message.
 SHARED = ("queue", "crash", "restore", "schedule", "drained", "followed", "seek", "replayed", "join", "leave",
@@ -17,7 +17,7 @@ Call = tuple[str, int]
 
 
 def smallest(events: list[Event], violation: Violation) -> list[Event]:
-    """Receives that took nothing of these messages are needed by few laws: kept only if it is not shown without."""
+    """Few laws need receives that took none of these messages: keep them only if the violation disappears without."""
     messages = set(violation.messages)
     without = list(_concerning(events, messages, bystanders=False))
     if _shows(without, violation):
@@ -43,7 +43,7 @@ def _shows(events: list[Event], violation: Violation) -> bool:
     try:
         return any(one.law == violation.law and set(one.messages) <= set(violation.messages) for one in check(events))
     except KeyError:
-        return False  # an answer without its invocation
+        return False  # a reply without its invocation
 
 
 def _concerning(events: list[Event], messages: set[str], bystanders: bool) -> Iterator[Event]:

@@ -1,4 +1,4 @@
-"""Law 8: a reader that moved past a position misses nothing behind it."""
+"""Law 8: a reader that has moved past a position has missed nothing before it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def positions_grow(timeline: Timeline) -> Iterator[Violation]:
 
 
 def followed(timeline: Timeline) -> list[Event]:
-    """Without what was read before the store was restored to an earlier copy."""
+    """The reads of followers, without those that preceded a restore to an earlier copy."""
     return [one for one in timeline.others["follow"] if not timeline.is_void(asked_at(one), one["t"])]
 
 
 def followers_miss_nothing(timeline: Timeline) -> Iterator[Violation]:
-    """What was acknowledged was read by the follower, which never goes back; it read to the end after the last send.
-    What it read before a restore it does not read again."""
+    """Every message whose send was acknowledged was read by the follower, which never goes back and reads to the end
+    after the last send. It does not read again what it read before a restore."""
     read: dict[str, set[str]] = defaultdict(set)
     for event in timeline.others["follow"]:
         read[event["queue"]] |= {one["message"] for one in event["entries"]}

@@ -1,4 +1,4 @@
-"""The events of a run, put together by message: sends, deliveries, settlements, and what the drain found."""
+"""The events of a run by message: sends, deliveries, settlements, and what the drain found."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 from penstock.chaos.history import Event
 
 SECOND = 1_000_000
-# What two clocks of one machine may drift apart while a message lives.
+# Clocks of two processes of one machine may differ by this much.
 SLACK = 10_000
-# A worker keeps its leases alive while it runs: nothing is known of when they are over.
+# A worker extends its leases while it runs, so their ends are unknown.
 HOUR = 3600 * SECOND
 AGAIN = ("nak", "reschedule")
 FOREVER = 2**62
@@ -23,7 +23,7 @@ Place = tuple[str, str, str]  # queue, group, message
 
 
 class Violation(NamedTuple):
-    """A law that does not hold, and the messages that show it."""
+    """A violated law, and the messages that show it."""
 
     law: str
     text: str
@@ -107,7 +107,7 @@ class Delivered:
 
     @property
     def released_at(self) -> int:
-        """From when on it may not be held any more: its client tried to settle it, or the lease ended."""
+        """The time from which it may no longer be held: its client tried to settle it, or the lease ended."""
         return min([self.ends, *(one.asked for one in self.settlings)])
 
     def settled(self, *verbs: str, surely: bool = False) -> bool:
@@ -201,7 +201,7 @@ class Timeline:
             yield from several
 
     def was_seen(self, sent: SentMessage, surely: bool = False) -> bool:
-        """And no restore has undone that, or with `surely` may have."""
+        """Whether it happened and no restore undid it; with `surely`, no restore may have undone it."""
         several = (one for _, several in self.of(sent.queue, sent.message) for one in several)
         if any(not (one.is_void if surely else one.is_undone) for one in several):
             return True
@@ -209,33 +209,34 @@ class Timeline:
         return any(self.letters.get((sent.queue, group, sent.message)) for group in groups)
 
     def possible_ends(self, place: Place) -> Iterator[SettleCall]:
-        """Acks and rejects that may have taken effect, and that no restore has surely undone."""
+        """Acks and rejects that may have taken effect, and that no restore surely undid."""
         for delivered in self.delivered.get(place, ()):
             for one in delivered.settlings:
                 if one.verb in ("ack", "reject") and one.state != "fail" and not one.is_undone:
                     yield one
 
     def crashed_between(self, start: int, end: int) -> bool:
-        """The server lost what was not on its disk: leases of at_least_once messages need not be."""
+        """Whether the server crashed between two times: it loses what was not on its disk, and leases of at_least_once
+        messages need not be."""
         return any(start <= crash <= end for crash in self.crashes)
 
     def is_void(self, asked: int, answered: int) -> bool:
-        """A call that returned while the store went on after the copy that it was restored from; or one that was under
-        way when it was."""
+        """Whether a restore may have undone the call: it returned after the copy was begun, and was made before the
+        restore was done."""
         return any(asked < one.done and answered > one.begun for one in self.restores)
 
     def is_undone(self, asked: int, answered: int) -> bool:
-        """A call that is surely not in the copy, and surely did not run after the restore: one beside the copy may be
-        in it, and one that waited for the server may have found the restored one."""
+        """Whether a restore surely undid the call. A call concurrent with the copy may be in it, and one that waited
+        for the server may have reached the restored store."""
         return any(asked > one.copied and answered < one.done for one in self.restores)
 
     def revivals(self, place: Place, after: int = 0, before: int = FOREVER) -> list[Intervention]:
-        """Redrives and seeks between two times that may have made a message ready again that had ended."""
+        """Redrives and seeks between two times that may have made an ended message ready again."""
         several = [*self._acts[place], *self._acts[(*place[:2], None)]]
         return [one for one in several if _may_act(one) and one.asked < before and (one.answered or FOREVER) > after]
 
     def removal(self, queue: str, message: str) -> Intervention | None:
-        """That may have happened."""
+        """The remove of the message that may have happened, or None."""
         several = self._acts[queue, PRIMARY, message]
         return next((one for one in several if one.op == "remove" and one.state != "fail"), None)
 
@@ -316,7 +317,7 @@ class Timeline:
         return min([ends, *(crash for crash in self.crashes if crash >= asked)])
 
     def _release_followers(self) -> None:
-        """In an ordered queue a message that must be tried again takes back what the same lease holds behind it."""
+        """In an ordered queue a retried message releases the later messages of its lease."""
         leases: dict[tuple[str, str, int], list[Delivered]] = defaultdict(list)
         for one in self.deliveries():
             if self.rule(one.place[0]).ordered:
@@ -327,8 +328,8 @@ class Timeline:
                 one.ends = min(one.ends, min(tried))
 
     def _release_leavers(self, events: list[Event]) -> None:
-        """A worker that stops gives back what it holds, also what a handler still runs on after the grace period, or
-        began on while the worker waited for its last receive."""
+        """A stopping worker releases its messages, also those whose handler still runs after the grace period, or was
+        started while the worker waited for its last receive."""
         stops: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for event in events:
             if event["op"] == "leave":
@@ -339,8 +340,8 @@ class Timeline:
             one.ends = min([one.ends, *(leave for leave, left in stops.get(one.process, ()) if one.at < left)])
 
     def _release_survivors(self, events: list[Event]) -> None:
-        """A restore also undoes heartbeats. A worker that outlives it may count as silent, and is then removed with all
-        that it holds, before the restored store has heard of it. Nobody knows when that is."""
+        """A restore also undoes heartbeats. A worker that survives it may count as dead, and is then removed with its
+        leases, before its next heartbeat. The time of that is unknown."""
         joined = {event["process"]: event["t"] for event in reversed(events) if event["op"] == "join"}
         for restore in self.restores:
             for one in self.deliveries():

@@ -9,8 +9,8 @@ from penstock.chaos.checker.timeline import FINAL, SLACK, Delivered, Timeline, V
 
 
 def never_early(timeline: Timeline) -> Iterator[Violation]:
-    """Not before the delay of the send is over, counted from when it was asked for; nor before that of a nak or
-    reschedule that succeeded."""
+    """No delivery before the delay of its send has passed, counted from the request; nor before that of a successful
+    nak or reschedule."""
     for (queue, _, message), several in timeline.delivered.items():
         sent = timeline.sent.get(message)
         if sent is not None and sent.delay and several[0].at < sent.asked + sent.delay - SLACK:
@@ -34,8 +34,8 @@ def _due(delivered: Delivered, backoff: int) -> int | None:
 
 
 def never_late(timeline: Timeline) -> Iterator[Violation]:
-    """Not by a receive that began after the message had surely expired; a reschedule or a redrive moves that time. When
-    a send whose reply was lost took effect is not known."""
+    """No delivery by a receive that began after the message had surely expired. A reschedule or a redrive moves the
+    expiry, and that of a send whose reply was lost is unknown."""
     for place, several in timeline.delivered.items():
         message = place[2]
         sent = timeline.sent.get(message)

@@ -1,4 +1,4 @@
-"""Law 7, as the store tells it: counts between what was surely and what was maybe sent, and legal audit trails."""
+"""Law 7, by the store's own account: counts within the bounds of the sends, and legal audit trails."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def counts_conserve(timeline: Timeline) -> Iterator[Violation]:
     for event in timeline.others["stats"]:
         queue = event["queue"]
         if timeline.is_sought(queue, event["group"]):
-            continue  # what a seek has passed by is not counted
+            continue  # messages that a seek skipped are not counted
         least = bisect.bisect_left(surely[queue], event["asked"])
         most = bisect.bisect_right(maybe[queue], event["t"])
         if not least <= event["count"] <= most:
@@ -45,7 +45,7 @@ def counts_conserve(timeline: Timeline) -> Iterator[Violation]:
 
 
 def _send_times(timeline: Timeline) -> tuple[dict[str, list[int]], dict[str, list[int]]]:
-    """When sends were acknowledged, and when any that may have happened were asked for, by queue."""
+    """For each queue: when sends were acknowledged, and when all possible sends were requested."""
     surely: dict[str, list[int]] = defaultdict(list)
     maybe: dict[str, list[int]] = defaultdict(list)
     for sent in timeline.sent.values():
@@ -77,7 +77,7 @@ def trails_are_legal(timeline: Timeline) -> Iterator[Violation]:
 
 
 def trails_are_complete(timeline: Timeline) -> Iterator[Violation]:
-    """Every delivery that a client saw stands in the trail, unless a crash made the server forget it."""
+    """Every delivery that a client saw is in the audit trail, unless the server lost it in a crash."""
     for event in timeline.others["audit"]:
         for group in event["groups"]:
             written = {one["attempt"] for one in event["trail"] if one["event"] == "receive" and one["group"] == group}

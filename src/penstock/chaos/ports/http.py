@@ -1,4 +1,4 @@
-"""HTTP, by the standard library."""
+"""The HTTP port, on the standard library."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class HttpPort:
         self._connection.close()
 
     def _ask(self, path: str, body: Any) -> Any:
-        """A status below 500 says that nothing happened; 5xx may follow a commit whose reply was lost."""
+        """A status below 500 means that the call had no effect; 5xx may follow a commit whose reply was lost."""
         try:
             self._connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
             response = self._connection.getresponse()

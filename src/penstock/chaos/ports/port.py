@@ -1,7 +1,7 @@
-"""What an actor needs of a protocol, and how it tells what became of a call.
+"""The interface of a protocol for actors, and how it reports the result of a call.
 
-A call returns, or raises `Denied` (it certainly had no effect), or raises one of `LOST` (nobody knows). Everything else
-is a fault of the actor or of Penstock and ends the process with a trace.
+A call returns, or raises `Denied` (it certainly had no effect), or raises one of `LOST` (the effect is unknown). Any
+other exception is a fault of the actor or of Penstock and ends the process with a traceback.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import penstock
 
 MESSAGE = "chaos"
 TICK = "penstock-tick"
-# Of an item, what its history has no use for.
+# Fields of an item that the history does not need.
 SENT = ("id", "headers")
 
 
@@ -25,7 +25,7 @@ class Denied(Exception):
 
 
 class Lost(Exception):
-    """The reply did not come, or does not say whether the call happened."""
+    """The reply did not arrive, or does not tell whether the call happened."""
 
 
 LOST: tuple[type[Exception], ...] = (Lost, penstock.StoreError, OSError, http.client.HTTPException)
@@ -53,7 +53,7 @@ class Item:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Those of the send, by their names in Python, SQL and HTTP."""
+        """The options of the send, by their names in Python, SQL and HTTP."""
         named = {
             "priority": self.priority or None,
             "delay_seconds": self.delay,
@@ -67,7 +67,7 @@ class Item:
 
     @property
     def described(self) -> dict[str, Any]:
-        """For the history."""
+        """The item as it is recorded in the history."""
         named = {
             name: value for name, value in vars(self).items() if value not in (None, False, 0) and name not in SENT
         }
@@ -77,7 +77,7 @@ class Item:
 
 
 class Taken(NamedTuple):
-    """A delivery, as any protocol tells of it."""
+    """A delivery, as every protocol reports it."""
 
     id: str
     message: str
@@ -96,12 +96,12 @@ class Port(Protocol):
     """One connection, used by one thread at a time."""
 
     def send(self, queue: str, items: list[Item]) -> list[str]:
-        """All or none; their ids."""
+        """Send all items or none; returns their ids."""
 
     def receive(self, queue: str, group: str, consumer: str, limit: int, lease_seconds: float) -> list[Taken]: ...
 
     def settle(self, queue: str, group: str, taken: Taken, verb: str, delay: float | None) -> str | None:
-        """The state it led to, where the protocol tells."""
+        """Settle, and return the new state where the protocol reports it."""
 
     def extend(self, queue: str, group: str, taken: Taken, seconds: float) -> None: ...
 
@@ -109,13 +109,13 @@ class Port(Protocol):
 
 
 def content_of(payload: Any, headers: Any, priority: int, key: str | None) -> str:
-    """A digest of what a message consists of; headers that Penstock adds are left out."""
+    """A digest of the parts of a message, without the headers that Penstock adds."""
     own = sorted((name, value) for name, value in (headers or {}).items() if not name.startswith("penstock-"))
     return hashlib.sha256(json.dumps([payload, own, priority, key]).encode()).hexdigest()[:12]
 
 
 def message_of(payload: bytes | str, headers: Any = None) -> str:
-    """Which message a payload is: a tick of a schedule is named by its header."""
+    """The name of the message that a payload belongs to; that of a tick is in its header."""
     if headers and TICK in headers:
         return str(headers[TICK])
     found: str = json.loads(payload)[MESSAGE]

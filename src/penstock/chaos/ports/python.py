@@ -1,4 +1,4 @@
-"""Python, and asynchronous Python on an event loop of its own that many threads hand their calls to."""
+"""The Python port, and the asynchronous one, whose event loop is shared by threads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import penstock
 from penstock.chaos.ports.port import Denied, Item, Taken, content_of, message_of
 
 T = TypeVar("T")
-# Refusals that change nothing. LeaseLost is one of them.
+# Refusals that change nothing, LeaseLost among them.
 REFUSED = (penstock.Refused, penstock.InvalidInput, penstock.NotFound)
 
 
@@ -43,7 +43,7 @@ def state_of(settled: penstock.Settled) -> str:
 
 
 class PythonPort:
-    """A store may be shared by threads, so its ports share one."""
+    """Threads may share a store, so the ports of a process share one."""
 
     def __init__(self, store: penstock.Store) -> None:
         self.store = store
@@ -86,7 +86,7 @@ class EventLoop:
 
 
 class AsyncPort:
-    """Calls of several threads meet on one loop, where Penstock puts them into one transaction."""
+    """Calls of several threads share one loop, where Penstock coalesces them into one transaction."""
 
     def __init__(self, loop: EventLoop) -> None:
         self._loop = loop

@@ -1,4 +1,4 @@
-"""The Redis protocol, spoken by hand: a client of a few lines shares nothing with the server."""
+"""The Redis protocol without a client library: a client of a few lines shares no code with the server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from penstock.chaos.ports.port import Denied, Item, Lost, Taken, content_of, message_of
 
 TIMEOUT_SECONDS = 10
-# Error replies that say that nothing happened. Others, such as TRYAGAIN, may hide a commit whose reply was lost.
+# Error replies of calls that had no effect. Others, such as TRYAGAIN, may hide a commit whose reply was lost.
 REFUSED = ("LEASELOST", "OUTOFORDER", "DUPLICATEADDRESS", "BATCHCLOSED", "NOTFOUND")
 OPTIONS = {"priority": "PRIORITY", "delay_seconds": "DELAY", "ttl_seconds": "TTL", "key": "KEY", "id": "ID",
            "address": "ADDRESS",
@@ -25,7 +25,7 @@ class RespPort:
         self._buffer = b""
 
     def send(self, queue: str, items: list[Item]) -> list[str]:
-        """Several are one transaction, by MULTI and EXEC."""
+        """Several commands are one transaction, by MULTI and EXEC."""
         calls = [_sending(queue, item) for item in items]
         if len(calls) == 1:
             return [self.call(*calls[0]).decode()]
@@ -56,7 +56,7 @@ class RespPort:
         self.call("QEXTEND", queue, group, taken.id, seconds, "TOKEN", taken.token)
 
     def follow(self, queue: str, after: str, limit: int) -> list[tuple[str, str]]:
-        """Entries behind an id: (id, message)."""
+        """Return the stream entries after an id: (id, message)."""
         found = self.call("XREAD", "COUNT", limit, "BLOCK", 200, "STREAMS", queue, after)
         entries = found[0][1] if found else []
         return [(entry.decode(), message_of(_field(fields))) for entry, fields in entries]

@@ -1,4 +1,4 @@
-"""SQL functions of PostgreSQL, called through psycopg as any program would."""
+"""The SQL functions of PostgreSQL, called through psycopg."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from psycopg.types.json import Jsonb
 
 from penstock.chaos.ports.port import Denied, Item, Lost, Taken, content_of, message_of
 
-# Of Penstock's own errors; and a statement that was cancelled is undone.
+# Codes of Penstock's own errors, and of a cancelled statement, which is undone.
 REFUSED = ("PN", "57014")
 CANCELLED_SHARE = 0.1
 
 
 class SqlPort:
-    """`cancels`: now and then a statement is cancelled after a few milliseconds, by its timeout."""
+    """With `cancels` a statement is sometimes cancelled after a few milliseconds by its timeout."""
 
     def __init__(self, url: str, cancels: bool = False, seed: int = 0) -> None:
         self._url = url
