@@ -306,3 +306,6 @@ def test_progress_shows_what_a_worker_does(cli: Cli) -> None:
     result = cli("worker", TARGET, "--once", "--progress")
     assert "5 messages settled" in result.stdout
     assert "take_order" in result.stdout
+    with cli.store() as store:
+        store.queue("orders").send({"order": 1})
+    assert "1 message settled" in cli("worker", TARGET, "--once", "--progress").stdout

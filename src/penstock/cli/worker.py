@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 
 from penstock.cli.completion import complete_queue
-from penstock.cli.format import sentence
+from penstock.cli.format import plural, sentence
 from penstock.cli.options import HeartbeatSeconds, count_option, one_of, seconds_option
 from penstock.cli.progress import WorkerProgress, progress_view
 from penstock.cli.reloader import reload_forever
@@ -169,7 +169,7 @@ def _run(session: CliSession, made: Worker, once: bool, progress: bool, patience
         made.run(once=once, patience_seconds=patience_seconds)
     statuses = made.status()
     total = sum(sum(status.done.values()) for status in statuses)
-    session.answer(statuses, sentence(f"{total:,} messages settled."), progress_view(statuses, {}))
+    session.answer(statuses, sentence(f"{plural(total, 'message')} settled."), progress_view(statuses, {}))
 
 
 def find_target(target: str) -> App | Worker:
