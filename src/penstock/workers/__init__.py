@@ -1,1 +1,1 @@
-"""The running side: workers that call handlers, and the upkeep of a store while something runs."""
+"""Workers, which receive messages and call handlers, and the periodic sweep of a store."""

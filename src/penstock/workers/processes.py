@@ -131,7 +131,7 @@ class ProcessSlots(ThreadSlots):
         self.grow()
 
     def grow(self) -> None:
-        """As many again: what a single message needs is one, and a backlog gets all of them soon."""
+        """Double the number of children: a single message needs one, and a backlog soon gets all of them."""
         with self._changed:
             for _ in range(self._room_to_grow()):
                 slot = ThreadSlot(self, len(self._slots) + 1)
