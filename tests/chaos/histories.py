@@ -11,7 +11,7 @@ SECOND = 1_000_000
 
 
 class Script:
-    """Events one after the other; times are in seconds."""
+    """Builds events in sequence; times are in seconds."""
 
     def __init__(self, **rules: Any) -> None:
         self.events: list[Event] = []
@@ -38,7 +38,7 @@ class Script:
         group: str = "default",
         kind: str = "ok",
     ) -> None:
-        """`taken`: message, token, attempt."""
+        """Add a receive; `taken` lists message, token and attempt."""
         call = self.begin_receive(at, by, lease, queue, group)
         if kind != "killed":
             self.end_receive(at + 0.01, call, *taken, by=by, kind=kind)
@@ -56,7 +56,7 @@ class Script:
         self._add(by, "receive", kind, at, call=call, taken=several)
 
     def hand_content(self, at: float, message: str, content: str) -> None:
-        """A delivery whose client looked at the whole message."""
+        """Add a delivery whose client recorded the contents of the message."""
         call = self.begin_receive(at)
         taken = [{"id": f"id-{message}", "message": message, "token": 77, "attempt": 1, "content": content}]
         self._add("c1", "receive", "ok", at + 0.01, call=call, taken=taken)

@@ -23,7 +23,8 @@ class SyncedDisk:
         self.contents[path] = Path(path).read_bytes()
 
     def cut_power(self, folder: Path) -> Path:
-        """The files after a power cut, in another folder: nothing but what was synced. The database of the folder."""
+        """Copy the files to another folder as a power cut leaves them, with synced data only. Returns the path of the
+        database."""
         folder.mkdir()
         for path, content in self.contents.items():
             (folder / Path(path).name).write_bytes(content)

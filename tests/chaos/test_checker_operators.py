@@ -1,4 +1,4 @@
-"""The checker knows what operators and a restore may do to messages, and finds what they may not."""
+"""The checker accepts every effect that operators and a restore may have, and reports all others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def rejected(script: Script) -> None:
 
 
 def redriven() -> Script:
-    """Rejected, redriven, and handed out again from its first attempt."""
+    """A rejected message is redriven and delivered from its first attempt."""
     script = Script()
     rejected(script)
     script.act(3, "redrive", "x")
@@ -28,7 +28,7 @@ def redriven() -> Script:
 
 
 def sought() -> Script:
-    """Acked, and handed out again after a seek to the start."""
+    """An acked message is delivered again after a seek to the start."""
     script = Script()
     script.send(1, "x")
     script.receive(2, ("x", 1, 1))
@@ -52,7 +52,7 @@ def removed() -> Script:
 
 
 def restored() -> Script:
-    """Copied at 3 and restored at 6: what happened meanwhile is undone, and comes again."""
+    """The copy of second 3 is restored at second 6: what happened in between is undone, and happens again."""
     script = Script()
     script.send(1, "before")
     script.send(1.1, "read before")
