@@ -26,7 +26,7 @@ class ShardsChanged(StoreUnavailable):
 
 
 class ShardPlace(NamedTuple):
-    """A shard of a queue; a queue in one slot has `slots` 0."""
+    """A shard of a queue; a queue in one slot has `slots` 0, and its positions are those of its only shard."""
 
     queue: str
     shard: int = 0
@@ -34,11 +34,11 @@ class ShardPlace(NamedTuple):
 
     def outer(self, number: int) -> int:
         """The position in the queue of a position in the shard. 0 is the beginning."""
-        return number * MAX_SHARDS + self.shard if number else 0
+        return number * MAX_SHARDS + self.shard if number and self.slots else number
 
     def inner(self, position: int) -> int:
         """The last position in the shard that is not after a position in the queue."""
-        return max(0, (position - self.shard) // MAX_SHARDS)
+        return max(0, (position - self.shard) // MAX_SHARDS) if self.slots else position
 
     def inner_from(self, position: int) -> int:
         """The first position in the shard that is not before a position in the queue."""
@@ -46,7 +46,7 @@ class ShardPlace(NamedTuple):
 
 
 def shard_name(queue: str, shard: int, count: int) -> str:
-    return f"{shard}/{count}\n{queue}"
+    return f"{shard}/{count}\n{queue}" if count else queue
 
 
 @lru_cache(4096)

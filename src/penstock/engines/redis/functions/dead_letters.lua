@@ -88,7 +88,7 @@ end
 -- Do something with the dead letters of given ids, or with a piece of those of an outcome: how many it was done with,
 -- how many letters stay, and whether there are more.
 local function with_letters(key, now, given, change)
-    local queue = queues.find(key, now)
+    local queue = shards.find(key, now)
     local group = queue and reader(queue, given.group)
     if not group then
         return { 0, 0, 0 }

@@ -260,7 +260,7 @@ function groups.delete_keys(group)
 end
 
 function groups.forget(key, now, given)
-    local queue = queues.find(key, now)
+    local queue = shards.find(key, now)
     local group = queue and groups.find(queue, given.group)
     if not group then
         return 0

@@ -88,7 +88,7 @@ local function remove_at(queue, position)
 end
 
 function removal.remove(key, now, given)
-    local queue = queues.find(key, now)
+    local queue = shards.find(key, now)
     local removed, done = 0, {}
     for _, id in ipairs(queue and given.ids or {}) do
         local position, number = log.locate(queue, id)
@@ -130,7 +130,7 @@ end
 -- Remove part of the oldest messages: all up to a position, or all but the newest `keep`. Returns how many, and whether
 -- there is more to remove.
 function removal.trim(key, now, given)
-    local queue = queues.find(key, now)
+    local queue = shards.find(key, now)
     if not queue then
         return { 0, 0 }
     end
@@ -213,13 +213,13 @@ function removal.flush_queue(queue)
 end
 
 function removal.flush(key, now)
-    local queue = queues.find(key, now)
+    local queue = shards.find(key, now)
     return queue and removal.flush_queue(queue) or 0
 end
 
 -- Flush the queue and remove all its groups: only the policy is left.
 function removal.clear(key, now)
-    local queue = queues.find(key, now)
+    local queue = shards.find(key, now)
     if not queue then
         return 0
     end

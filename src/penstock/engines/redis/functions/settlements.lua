@@ -157,7 +157,7 @@ local function settle_in_order(queue, group, settles)
 end
 
 local function reader(key, now, given)
-    local queue = queues.find(key, now)
+    local queue = shards.find(key, now)
     return queue, queue and groups.find(queue, given.group)
 end
 

@@ -43,6 +43,16 @@ function shards.check_absent(key)
     end
 end
 
+-- The queue, or nothing where there is none. An absent shard of a queue that is spread has not "nothing to do": the queue
+-- is elsewhere, and the caller has to look where.
+function shards.find(key, now)
+    local queue = queues.find(key, now)
+    if not queue then
+        shards.check_absent(key)
+    end
+    return queue
+end
+
 -- The caller has chosen the shard of each message: by key if it believes the queue to be ordered.
 function shards.check_order(queue, given)
     if queue.slots > 0 and (given.ordered or false) ~= queue.policy.ordered then

@@ -12,13 +12,14 @@ from penstock.domain.results import ConsumerInfo, GroupStats, QueueInfo
 from penstock.engines.redis import refusals as shard_refusals
 from penstock.engines.redis import rows, schedules, shards
 from penstock.engines.redis.drafts import policy_of, policy_text
-from penstock.engines.redis.sharded.layout import LayoutKeeper, following
+from penstock.engines.redis.sharded.calls import ShardCalls
+from penstock.engines.redis.sharded.layout import following
 
 # The numbers of a group that are not sums over the shards: a consumer is registered in each of them.
 _LARGEST = ("consumers", "oldest_age_seconds")
 
 
-class ShardAdministration(LayoutKeeper):
+class ShardAdministration(ShardCalls):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         # The place of a consumer in birth order, and how many there are, by queue, group and name.
@@ -82,17 +83,17 @@ class ShardAdministration(LayoutKeeper):
         names = layout.names if (layout := self.layout(queue) or self.learn(queue)) else [queue]
         return sorted({group for name in names for group in self.database.group_names(name)})
 
-    @following
     def forget(self, queue: str, group: str) -> bool:
-        return any([super(ShardAdministration, self).forget(name, group) for name in self._names(queue)])
+        forget = super().forget
+        return any(self.each_shard(queue, lambda place: forget(shards.shard_name(*place), group)))
 
-    @following
     def flush(self, queue: str) -> int:
-        return sum(super(ShardAdministration, self).flush(name) for name in self._names(queue))
+        flush = super().flush
+        return sum(self.each_shard(queue, lambda place: flush(shards.shard_name(*place))))
 
-    @following
     def clear(self, queue: str) -> bool:
-        return any([super(ShardAdministration, self).clear(name) for name in self._names(queue)])
+        clear = super().clear
+        return any(self.each_shard(queue, lambda place: clear(shards.shard_name(*place))))
 
     @following
     def delete(self, queue: str) -> int:
@@ -187,10 +188,10 @@ class ShardAdministration(LayoutKeeper):
         self.births[consumer.queue, consumer.group, consumer.name] = consumer.index, consumer.living
         return consumer
 
-    @following
     def deregister(self, queue: str, group: str, name: str) -> int:
         self.births.pop((queue, group, name), None)
-        return sum(super(ShardAdministration, self).deregister(part, group, name) for part in self._names(queue))
+        deregister = super().deregister
+        return sum(self.each_shard(queue, lambda place: deregister(shards.shard_name(*place), group, name)))
 
     def consumers(self, queue: str | None = None) -> list[ConsumerInfo]:
         found: list[ConsumerInfo] = []

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from penstock.domain import refusals
+from penstock.domain.errors import StoreError
 from penstock.domain.explain import Situation
 from penstock.domain.lifecycle import State
 from penstock.domain.message import Message
@@ -168,7 +169,6 @@ class ShardInspection(ShardMessages):
     def error_trace(self, queue: str, message_id: str, group: str) -> str | None:
         return super().error_trace(self.name_at(queue, message_id), message_id, group)
 
-    @following
     def take_over(
         self,
         queue: str,
@@ -179,24 +179,33 @@ class ShardInspection(ShardMessages):
         counts: bool = True,
         force: bool = False,
     ) -> Receipt:
-        layout = self.layout(queue)
-        if layout is None:
-            return super().take_over(queue, group, consumer, ids, lease_seconds, counts, force)
-        self.ensure_group(layout, group, needs_group=True)
+        """The messages that the first shards gave are the caller's, also when a later one fails."""
+        given: dict[str, Any] = {
+            "group": group,
+            "consumer": consumer,
+            "lease_seconds": lease_seconds,
+            "counts": counts,
+            "force": force,
+        }
         token, salt = 0, 0
         taken: list[Any] = []
-        for shard, own in self.places_of(layout, ids).items():
-            place = layout.places[shard]
-            found = rows.receipt(
-                self.database.write(
-                    "take_over", layout.names[shard], group=group, consumer=consumer, ids=own,
-                    lease_seconds=lease_seconds, counts=counts, force=force, token=token or None,
-                ),
-                queue,
-                consumer,
-            )  # fmt: skip
+
+        def routes(layout: Layout, left: list[str]) -> dict[int, list[str]]:
+            self.ensure_group(layout, group, needs_group=True)
+            return self.places_of(layout, left)
+
+        def take(place: ShardPlace, own: list[str]) -> None:
+            nonlocal token, salt
+            reply = self.database.write("take_over", shards.shard_name(*place), **given, ids=own, token=token or None)
+            found = rows.receipt(reply, queue, consumer)
             token, salt = found.token or token, found.salt
-            taken += [(place.outer(row[0]), *row[1:]) for row in found.rows]
+            taken.extend((place.outer(row[0]), *row[1:]) for row in found.rows)
+
+        try:
+            self.each_share(queue, ids, routes, take)
+        except StoreError:
+            if not taken:
+                raise
         return Receipt(token, queue, group, consumer, salt, taken)
 
     # -- numbers ---------------------------------------------------------------------------------------------------
@@ -257,21 +266,22 @@ class ShardInspection(ShardMessages):
                 found[group] = min(found.get(group, following_one), following_one)
         return found
 
-    @following
     def trim(self, queue: str, *, upto: int | None = None, keep: int | None = None) -> int:
-        layout = self.layout(queue)
-        if layout is None:
-            return super().trim(queue, upto=upto, keep=keep)
-        if upto is None:
-            upto = self._last_before(layout, keep or 0)
-        return sum(
-            super(ShardInspection, self).trim(shards.shard_name(*place), upto=place.inner(upto))
-            for place in layout.places
-        )
+        trim = super().trim
+        end = upto
 
-    def _last_before(self, layout: Layout, keep: int) -> int:
+        def trim_one(place: ShardPlace) -> int:
+            nonlocal end
+            if not place.slots:
+                return trim(queue, upto=upto, keep=keep)
+            end = self._last_before(queue, keep or 0) if end is None else end
+            return trim(shards.shard_name(*place), upto=place.inner(end))
+
+        return sum(self.each_shard(queue, trim_one))
+
+    def _last_before(self, queue: str, keep: int) -> int:
         """The last position before the newest `keep` messages."""
-        newest = self.places(layout.queue, 0, None, keep + 1, backwards=True)
+        newest = self.places(queue, 0, None, keep + 1, backwards=True)
         return newest[keep][0] if len(newest) > keep else 0
 
     # -- groups ----------------------------------------------------------------------------------------------------

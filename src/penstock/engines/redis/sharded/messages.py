@@ -4,7 +4,7 @@ messages themselves are in several."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -20,6 +20,8 @@ from penstock.engines.redis import rows, shards
 from penstock.engines.redis.sharded.administration import ShardAdministration
 from penstock.engines.redis.sharded.layout import Layout, following, own_drafts
 from penstock.engines.redis.shards import ShardPlace, ShardsChanged
+
+R = TypeVar("R")
 
 
 class ShardMessages(ShardAdministration):
@@ -46,39 +48,26 @@ class ShardMessages(ShardAdministration):
         is_checked: bool = True,
         ticks: dict[str, Any] | None = None,
     ) -> list[str]:
-        """Drafts that belong to several shards are checked in all of them before any is sent. What a shard has taken is
-        not sent again when the next one refuses, because the queue has changed meanwhile."""
-        sent: dict[int, str] = {}
-        self._put_left(queue, drafts, sent, transaction, is_checked=is_checked, ticks=ticks)
-        return [sent[place] for place in range(len(drafts))]
+        """Drafts that belong to several shards are checked in all of them before any is sent."""
+        send = super().put
+        if transaction is not None or not drafts:
+            return send(queue, drafts, transaction, is_checked=is_checked, ticks=ticks)
 
-    @following
-    def _put_left(
-        self,
-        queue: str,
-        drafts: Sequence[Draft],
-        sent: dict[int, str],
-        transaction: object,
-        *,
-        is_checked: bool,
-        ticks: dict[str, Any] | None,
-    ) -> None:
-        """Send the drafts that are not among the sent ones."""
-        left = [place for place in range(len(drafts)) if place not in sent]
-        own = [self._owned(queue, draft) for draft in own_drafts(drafts, left)]
-        layout = self.layout(queue)
-        if layout is None or transaction is not None or not own:
-            sent.update(
-                zip(left, super().put(queue, own, transaction, is_checked=is_checked, ticks=ticks), strict=True)
-            )
-            return
-        layout = self.mix(layout, own)
-        routes = self.routes(layout, own, None if ticks is None else ticks["schedule"])
-        if len(routes) > 1:
-            self._check(layout, own, routes, is_checked)
-        for shard, places in sorted(routes.items()):
-            ids = super().put(layout.names[shard], own_drafts(own, places), is_checked=is_checked, ticks=ticks)
-            sent.update(zip((left[place] for place in places), ids, strict=True))
+        def owned(places: list[int]) -> list[Draft]:
+            return [self._owned(queue, drafts[place]) for place in places]
+
+        def routes(layout: Layout, left: list[int]) -> dict[int, list[int]]:
+            own = owned(left)
+            layout = self.mix(layout, own)
+            found = self.routes(layout, own, None if ticks is None else ticks["schedule"])
+            if len(found) > 1:
+                self._check(layout, own, found, is_checked)
+            return {shard: [left[at] for at in places] for shard, places in sorted(found.items())}
+
+        def put_share(place: ShardPlace, places: list[int]) -> list[str]:
+            return send(shards.shard_name(*place), owned(places), is_checked=is_checked, ticks=ticks)
+
+        return _in_order(self.each_share(queue, range(len(drafts)), routes, put_share))
 
     def _owned(self, queue: str, draft: Draft) -> Draft:
         """The draft with the shard that its batch belongs to."""
@@ -95,7 +84,7 @@ class ShardMessages(ShardAdministration):
         for name in reversed(layout.names):
             self.database.write("shards_mix", name)
         found = self.learn(layout.queue)
-        if found is None:
+        if found is None or found.count != layout.count:
             raise ShardsChanged(layout.queue)
         return found
 
@@ -245,17 +234,20 @@ class ShardMessages(ShardAdministration):
 
     # -- settling --------------------------------------------------------------------------------------------------
 
-    @following
     def settle(self, queue: str, group: str, settles: Sequence[Settle]) -> list[Settled]:
-        layout = self.layout(queue)
-        if layout is None:
-            return super().settle(queue, group, settles)
-        found: dict[int, Settled] = {}
-        for shard, places in layout.at_positions(one.position for one in settles).items():
-            inner = layout.places[shard].inner
-            own = [msgspec.structs.replace(settles[at], position=inner(settles[at].position)) for at in places]
-            found.update(zip(places, super().settle(layout.names[shard], group, own), strict=True))
-        return [found[at] for at in range(len(settles))]
+        settle = super().settle
+
+        def routes(layout: Layout, left: list[int]) -> dict[int, list[int]]:
+            found = layout.at_positions(settles[at].position for at in left)
+            return {shard: [left[at] for at in places] for shard, places in found.items()}
+
+        def settle_share(place: ShardPlace, places: list[int]) -> list[Settled]:
+            if not place.slots:
+                return settle(queue, group, [settles[at] for at in places])
+            own = [msgspec.structs.replace(settles[at], position=place.inner(settles[at].position)) for at in places]
+            return settle(shards.shard_name(*place), group, own)
+
+        return _in_order(self.each_share(queue, range(len(settles)), routes, settle_share))
 
     @following
     def ack_all(self, queue: str, group: str, token: int, positions: list[int]) -> bool:
@@ -318,13 +310,10 @@ class ShardMessages(ShardAdministration):
             return sorted(found, key=lambda one: order[one.id])
         return sorted(found, key=lambda one: one.position)[:limit]
 
-    @following
     def remove(self, queue: str, ids: Sequence[str]) -> int:
-        layout = self.layout(queue)
-        if layout is None:
-            return super().remove(queue, ids)
-        own = self.places_of(layout, ids)
-        return sum(super(ShardMessages, self).remove(layout.names[shard], found) for shard, found in own.items())
+        remove = super().remove
+        found = self.each_share(queue, ids, self.places_of, lambda place, own: remove(shards.shard_name(*place), own))
+        return sum(count for _, count in found)
 
     @following
     def find(self, queue: str, message_id: str) -> Message:
@@ -380,22 +369,28 @@ class ShardMessages(ShardAdministration):
     def _letters(
         self, verb: str, queue: str, group: str, ids: Sequence[str] | None, outcome: State | None, limit: int
     ) -> int:
-        return self._letters_of(queue, verb, group, ids, outcome, limit)
+        letters = super()._letters
+        if ids is not None:
+            found = self.each_share(
+                queue, ids[:limit], self.places_of,
+                lambda place, own: letters(verb, shards.shard_name(*place), group, own, outcome, limit),
+            )  # fmt: skip
+            return sum(count for _, count in found)
+        left = limit
 
-    @following
-    def _letters_of(
-        self, queue: str, verb: str, group: str, ids: Sequence[str] | None, outcome: State | None, limit: int
-    ) -> int:
-        layout = self.layout(queue)
-        if layout is None:
-            return super()._letters(verb, queue, group, ids, outcome, limit)
-        own = None if ids is None else self.places_of(layout, ids[:limit])
-        done = 0
-        for shard, name in enumerate(layout.names):
-            chosen = None if own is None else own.get(shard, [])
-            if chosen != [] and done < limit:
-                done += super()._letters(verb, name, group, chosen, outcome, limit - done)
-        return done
+        def call(place: ShardPlace) -> None:
+            nonlocal left
+            if left > 0:
+                left -= letters(verb, shards.shard_name(*place), group, None, outcome, left)
+
+        self.each_shard(queue, call)
+        return limit - left
+
+
+def _in_order(found: list[tuple[list[int], list[R]]]) -> list[R]:
+    """The answers in the order of the items, which are numbers from 0 on."""
+    answers = {at: one for places, own in found for at, one in zip(places, own, strict=True)}
+    return [answers[at] for at in range(len(answers))]
 
 
 def _edge(place: ShardPlace, before: Edge | None) -> Edge | None:

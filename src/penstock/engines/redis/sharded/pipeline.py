@@ -149,11 +149,11 @@ class ShardPipeline(ShardInspection):
             count += batch.num_rows
         return count
 
-    @following
     def release(self, queue: str, key: str, parts: Sequence[str]) -> int | None:
         """Shard by shard. Each remembers that it has released the key, so that a release that was cut off is finished
         by the next, and sends nothing twice."""
-        found = [super(ShardPipeline, self).release(name, key, parts) for name in self._names(queue)]
+        release = super().release
+        found = self.each_shard(queue, lambda place: release(shards.shard_name(*place), key, parts))
         return None if all(one is None for one in found) else sum(one or 0 for one in found)
 
     @following
