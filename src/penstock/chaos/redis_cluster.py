@@ -111,13 +111,13 @@ class RedisCluster:
         await_until(lambda: all(node.is_followed for node in primaries), "the replicas to be in step")
 
     def add(self) -> ClusterServer:
-        """Start a node and introduce it to the cluster."""
+        """Start a node and introduce it to all others: word of it would go around among them for seconds."""
         folder = self.folder / str(len(self.nodes) + 1)
         node = ClusterServer(folder, self._node_timeout_seconds, self._program)
         self.nodes.append(node)
         node.command("CLUSTER", "SET-CONFIG-EPOCH", len(self.nodes))
-        if len(self.nodes) > 1:
-            node.command("CLUSTER", "MEET", LOOPBACK, self.nodes[0].port, self.nodes[0].bus_port)
+        for other in self.nodes[:-1]:
+            node.command("CLUSTER", "MEET", LOOPBACK, other.port, other.bus_port)
         return node
 
     def stop(self) -> None:

@@ -18,6 +18,7 @@ import pytest
 import redis
 
 import penstock
+from penstock.engines.redis.connection import no_retry
 
 PATIENCE_SECONDS = 60
 _numbers = itertools.count(1)
@@ -61,7 +62,8 @@ class RedisServer:
         command += ["--daemonize", "no", "--logfile", str(self.folder / "log"), *self._options]
         self._process = process = subprocess.Popen(command)
         deadline = time.monotonic() + PATIENCE_SECONDS
-        with redis.Redis(unix_socket_path=str(self.socket)) as client:
+        # Without the retries of the library, which wait for seconds between them.
+        with redis.Redis(unix_socket_path=str(self.socket), retry=no_retry()) as client:
             while True:
                 try:
                     client.ping()
