@@ -188,7 +188,7 @@ def test_a_server_that_loads_its_data_is_waited_for() -> None:
     with RedisServer(
         "--save", "", "--key-load-delay", "2000", "--loading-process-events-interval-bytes", "1024"
     ) as server:
-        with penstock.connect(server.url) as store:
+        with penstock.connect(server.url, busy_seconds=60) as store:
             store.migrate()
             queue = store.queue("orders")
             queue.send_many(range(100))
