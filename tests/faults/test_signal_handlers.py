@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from random import Random
+from threading import RLock
 from types import FrameType
 from typing import Any
 
@@ -15,6 +18,7 @@ import apsw
 import pytest
 
 import penstock
+from penstock.engines.sqlite import write
 from tests.conformance.clock import Clock
 from tests.faults.verb_calls import CALLS, Scene, drain, prepare
 
@@ -25,18 +29,24 @@ LOOKS: dict[str, Callable[[Scene], Any]] = {
 }
 
 
+INTERRUPTED = (apsw.Connection, apsw.Cursor, type(RLock()))
+
+
 class Interrupted(BaseException):
     """As KeyboardInterrupt, nothing that a library may swallow."""
 
 
 class Interrupter:
-    """Raises when the n-th call of apsw returns to Penstock."""
+    """Raises when the n-th call of apsw or of a lock returns to Penstock, or a function of its write transaction
+    begins: there, too, Python runs signal handlers, and no `with` block sees what they raise."""
 
     def __init__(self, at: int) -> None:
         self.left = at
 
     def __call__(self, frame: FrameType, event: str, called: Any) -> None:
-        if event == "c_return" and isinstance(getattr(called, "__self__", None), (apsw.Connection, apsw.Cursor)):
+        owner = getattr(called, "__self__", None) if event == "c_return" else None
+        begins = event == "call" and frame.f_code.co_filename == write.__file__
+        if begins or (isinstance(owner, INTERRUPTED) and frame.f_code.co_name != "end_interrupted"):
             self.left -= 1
             if self.left == 0:
                 sys.setprofile(None)
@@ -57,12 +67,33 @@ def test_a_call_that_a_signal_handler_ends_leaves_no_transaction_open(
             other = apsw.Connection(str(path))
             other.execute("begin immediate").fetchall()
             other.close()
+            with ThreadPoolExecutor(1) as another_thread:
+                another_thread.submit(store.queue("others").send, b"not blocked").result()
         assert interrupted > 0
         store.queue("orders").send(b"works")
         drain(store, clock)
     with penstock.connect(f"sqlite:///{path}", clock=clock) as again:
         assert again.queue("orders").stats("default").available == 0
         assert all(check.level != "error" for check in again.doctor())
+
+
+def test_a_send_in_the_except_block_of_an_interrupted_one_is_committed(tmp_path: Path) -> None:
+    """The traceback keeps the frames of the interrupted call, and with them what only their end would release."""
+    url = f"sqlite:///{tmp_path / 'store.db'}"
+    with penstock.connect(url) as store, penstock.connect(url) as other:
+        queue = store.queue("orders")
+        queue.send(b"first")
+        for at in count(1):
+            sys.setprofile(Interrupter(at))
+            try:
+                queue.send(b"interrupted")
+                break
+            except Interrupted:
+                sent = queue.send(b"sent")
+                assert other.queue("orders").find(sent).payload == b"sent"
+            finally:
+                sys.setprofile(None)
+        assert at > 1
 
 
 def test_a_commit_is_flushed_after_a_signal_handler_has_ended_a_receive(tmp_path: Path) -> None:

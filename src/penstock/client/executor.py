@@ -5,18 +5,38 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable
-from typing import TypeVar
+from functools import wraps
+from typing import Concatenate, ParamSpec, TypeVar
 
 from penstock.client.producer_batch import put_all
 from penstock.client.slot import current_slot
 from penstock.client.tracing import Tracing
+from penstock.domain.errors import PenstockError
 from penstock.domain.message import Draft
 from penstock.domain.settlement import Settle, Settled
 from penstock.engines.contract import Engine, Receipt
 
 T = TypeVar("T")
+P = ParamSpec("P")
 # Poll interval of a wait. Notifications are only a hint, so every wait also polls.
 BACKSTOP_SECONDS = 5.0
+
+
+def cut_short(call: Callable[Concatenate[Executor, P], T]) -> Callable[Concatenate[Executor, P], T]:
+    """An exception of a signal handler may come where no `with` block of the engine sees it: between the lines of its
+    `__exit__`. Only a caller of the engine sees every one."""
+
+    @wraps(call)
+    def guarded(executor: Executor, /, *arguments: P.args, **named: P.kwargs) -> T:
+        try:
+            return call(executor, *arguments, **named)
+        except PenstockError:
+            raise
+        except BaseException:
+            executor.engine.end_interrupted()
+            raise
+
+    return guarded
 
 
 class Executor:
@@ -26,14 +46,17 @@ class Executor:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
 
+    @cut_short
     def read(self, operation: Callable[[], T]) -> T:
         return operation()
 
+    @cut_short
     def write(self, operation: Callable[[], T], *, alone: bool = False) -> T:
         """`alone` is for operations that take long or begin their own transactions: the asynchronous counterpart runs
         them outside of shared transactions."""
         return operation()
 
+    @cut_short
     def send(self, queue: str, messages: list[Draft], transaction: object = None) -> list[str]:
         if not messages:
             return []
@@ -48,12 +71,15 @@ class Executor:
         finish(ids, None)
         return ids
 
+    @cut_short
     def receive(self, queue: str, group: str | None, consumer: str, limit: int, lease_seconds: float | None) -> Receipt:
         return self.engine.receive(queue, group, consumer, limit, lease_seconds)
 
+    @cut_short
     def settle(self, queue: str, group: str, settles: list[Settle]) -> list[Settled]:
         return self.engine.settle(queue, group, settles)
 
+    @cut_short
     def ack_all(self, queue: str, group: str, token: int, positions: list[int]) -> bool:
         return self.engine.ack_all(queue, group, token, positions)
 

@@ -177,6 +177,9 @@ class WorkerProxy:
         )
         return Settled(settle.id, None)
 
+    def end_interrupted(self) -> None:
+        """Nothing: the worker has the engine."""
+
     def extend(self, queue: str, group: str, leases: Sequence[tuple[int, int]], seconds: float) -> list[int | None]:
         return [self._ask(ChildMessage("extend", self._place(position), seconds=seconds)) for _, position in leases]
 

@@ -44,6 +44,10 @@ class QueueContract(Protocol):
         """Run calls of this engine in one transaction, each as a savepoint: a result or an exception for each.
         Without `rolls_back` each call commits by itself."""
 
+    def end_interrupted(self) -> None:
+        """End what a call of this thread has left open that an exception from outside, such as one of a signal handler,
+        cut short between two of its lines; nothing of it takes effect any more."""
+
     def wait(self, seen: int, timeout_seconds: float) -> int:
         """Block until something was committed after `seen`, by this process or another, or until the timeout."""
 

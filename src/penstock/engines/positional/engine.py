@@ -86,6 +86,9 @@ class PositionalEngine(BatchFacet, ScheduleFacet, InspectionFacet, StreamFacet, 
                     results.append(error)
         return results
 
+    def end_interrupted(self) -> None:
+        """For engines whose calls have connections of their own: an interrupted one takes its connection with it."""
+
     def wait(self, seen: int, timeout_seconds: float) -> int:
         return self.wakeup.wait(seen, timeout_seconds)
 

@@ -79,6 +79,9 @@ class RedisEngine(BatchCalls, InspectionCalls, PipelineCalls):
                 results.append(error)
         return results
 
+    def end_interrupted(self) -> None:
+        """Nothing: calls have connections of their own, and an interrupted one takes its connection with it."""
+
     def wait(self, seen: int, timeout_seconds: float) -> int:
         return self.watch.wait(seen, timeout_seconds)
 

@@ -11,7 +11,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import apsw
@@ -48,6 +48,7 @@ class SqliteDatabase:
         self.process: int
         self.is_closed = False
         self.write_lock = threading.RLock()
+        self._interruptions = 0
         self._reader: apsw.Connection
         self._read_lock = threading.RLock()
         # For the polling connection of `notify`; see `hold_for_fork`.
@@ -60,6 +61,21 @@ class SqliteDatabase:
     def write(self, queue: str | None = None, durable: bool = True, patient: bool = True) -> SqliteWrite:
         """A write transaction, the only one of the store; inside another write of the same thread, a savepoint."""
         return SqliteWrite(self, durable)
+
+    def end_interrupted(self) -> None:
+        """Python runs a signal handler also between two lines of a `with` block, such as at the first line of
+        `__exit__`. What it raises there leaves the lock and the transaction to nobody."""
+        if self.process != os.getpid() or not self.write_lock.acquire(blocking=False):
+            return  # Another thread writes, so this one left nothing.
+        try:
+            self._interruptions += 1
+            self.current = None
+            if self.writer.in_transaction:
+                self.run(SQL.rollback)
+        finally:
+            with suppress(RuntimeError):
+                while True:
+                    self.write_lock.release()
 
     @contextmanager
     def read(self, queue: str | None = None) -> Iterator[SqliteTransaction]:
@@ -152,9 +168,18 @@ class SqliteDatabase:
                     os.close(self._handle)
                     self._handle = None
 
-    def exclusively(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def exclusively(self) -> Iterator[None]:
         """Hold the write lock of this process."""
-        return self._held(self.write_lock)
+        if not self.write_lock.acquire(timeout=self.patience_seconds):
+            raise self.held_too_long()
+        interruptions = self._interruptions
+        try:
+            yield
+        finally:
+            # Else it was released already, and may be held by another call.
+            if interruptions == self._interruptions:
+                self.write_lock.release()
 
     @contextmanager
     def _held(self, lock: threading.RLock) -> Iterator[None]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import apsw
 
+from penstock.domain.errors import StoreUnavailable
 from penstock.engines.sqlite.transaction import SQL, SqliteTransaction
 
 if TYPE_CHECKING:
@@ -66,6 +67,9 @@ class SqliteWrite(SqliteTransaction):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         database, has_changed = self._database, False
+        if database.current is not (self._outer or self):
+            self._check_ended(error)
+            return
         try:
             try:
                 if self._outer is not None:
@@ -83,6 +87,11 @@ class SqliteWrite(SqliteTransaction):
             for death in self.deaths:
                 logger.warning(death)
             database.on_commit()
+
+    def _check_ended(self, error: BaseException | None) -> None:
+        """`end_interrupted` has ended this transaction: an error goes on, but nothing was committed."""
+        if error is None:
+            raise StoreUnavailable(f"{self._database.path}: a signal handler ended this transaction; try again")
 
     def _end_savepoint(self, outer: SqliteTransaction, error: BaseException | None) -> None:
         """SQLite may have rolled back the whole transaction by itself, and the savepoint with it."""
