@@ -121,7 +121,10 @@ class MariadbDatabase:
             self.pool.drop(link)
             raise self.translate(error) from error
         except BaseException as error:
-            self.give_back(link)
+            if isinstance(error, PenstockError):
+                self.give_back(link)
+            else:
+                self.pool.drop(link)
             if isinstance(error, NotFound) and transaction.lacks_arrivals:
                 raise self._unplaced(queue) from error
             raise
@@ -267,8 +270,17 @@ class MariadbDatabase:
         found: MariadbTransaction | None = getattr(self._local, "transaction", None)
         return found
 
-    def set_current(self, transaction: MariadbTransaction | None) -> None:
+    def set_current(self, transaction: MariadbTransaction | None, link: PooledLink | None = None) -> None:
+        self._local.link = link
         self._local.transaction = transaction
+
+    def end_interrupted(self) -> None:
+        """An interrupted write is still the one of its thread, and holds its queue; what the server has still to answer
+        on its connection is not known."""
+        link: PooledLink | None = getattr(self._local, "link", None)
+        self.set_current(None)
+        if link is not None:
+            self.pool.drop(link)
 
     def translate(self, error: BaseException) -> Exception:
         return errors.translate(error, self.name, self.busy_seconds)
@@ -327,7 +339,7 @@ class MariadbWrite:
             current.run("begin_write")
             if not self._patient:
                 current.run("set_patience", {"seconds": IMPATIENT_SECONDS})
-            database.set_current(current)
+            database.set_current(current, self._link)
         else:
             current.depth += 1
             current.run("savepoint", {"depth": current.depth})
@@ -390,7 +402,8 @@ class MariadbWrite:
         if isinstance(error, _FAILURES):
             database.pool.drop(link)
             raise database.translate(error) from error
-        if self._patient:
+        if self._patient and isinstance(error, PenstockError):
             database.give_back(link)
         else:
+            # Of a signal handler: what the server has still to answer is not known.
             database.pool.drop(link)

@@ -137,6 +137,9 @@ class PositionalDatabase(Protocol):
     def caller_write(self, connection: object) -> AbstractContextManager[Transaction]:
         """A savepoint in the transaction that the caller has open on a connection of its own."""
 
+    def end_interrupted(self) -> None:
+        """End what an interrupted call of this thread has left open."""
+
     def close(self) -> None:
         """Close the connections; calls that are running end first."""
 

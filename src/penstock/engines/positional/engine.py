@@ -87,7 +87,7 @@ class PositionalEngine(BatchFacet, ScheduleFacet, InspectionFacet, StreamFacet, 
         return results
 
     def end_interrupted(self) -> None:
-        """For engines whose calls have connections of their own: an interrupted one takes its connection with it."""
+        self.database.end_interrupted()
 
     def wait(self, seen: int, timeout_seconds: float) -> int:
         return self.wakeup.wait(seen, timeout_seconds)

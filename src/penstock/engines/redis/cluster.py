@@ -80,6 +80,11 @@ class Cluster:
         found: redis.client.PubSub = self._client().pubsub(ignore_subscribe_messages=True)
         return found
 
+    def end_interrupted(self) -> None:
+        for node in [] if self._made is None else self._made.get_nodes():
+            if node.redis_connection is not None:
+                node.redis_connection.connection_pool.disconnect(inuse_connections=False)
+
     def close(self) -> None:
         with self._lock:
             if self._made is not None:

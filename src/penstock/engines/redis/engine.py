@@ -80,7 +80,7 @@ class RedisEngine(BatchCalls, InspectionCalls, PipelineCalls):
         return results
 
     def end_interrupted(self) -> None:
-        """Nothing: calls have connections of their own, and an interrupted one takes its connection with it."""
+        self.database.nodes.end_interrupted()
 
     def wait(self, seen: int, timeout_seconds: float) -> int:
         return self.watch.wait(seen, timeout_seconds)

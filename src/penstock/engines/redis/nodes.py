@@ -34,6 +34,10 @@ class Nodes(Protocol):
 
     def pubsub(self) -> redis.client.PubSub: ...
 
+    def end_interrupted(self) -> None:
+        """Close the idle connections: one of them may be given the reply to an interrupted command yet, which the next
+        command would take for its own."""
+
     def close(self) -> None: ...
 
 
@@ -62,6 +66,9 @@ class SingleServer:
     def pubsub(self) -> redis.client.PubSub:
         found: redis.client.PubSub = self._client.pubsub(ignore_subscribe_messages=True)
         return found
+
+    def end_interrupted(self) -> None:
+        self._client.connection_pool.disconnect(inuse_connections=False)
 
     def close(self) -> None:
         self._client.close()

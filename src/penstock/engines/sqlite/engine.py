@@ -25,9 +25,6 @@ class SqliteEngine(PositionalEngine):
         super().__init__(database, watch)
         database.on_commit = watch.committed
 
-    def end_interrupted(self) -> None:
-        self.database.end_interrupted()
-
     def migrate(self) -> list[str]:
         return migration.migrate(self.database)
 
