@@ -106,6 +106,8 @@ class SingleServer:
 
 def had_no_effect(error: Exception) -> bool:
     """Whether the server refused to run the call for now, or is no longer the primary that a sentinel named."""
+    if isinstance(error, redis.exceptions.BusyLoadingError):  # its text has lost the code
+        return True
     return str(error).partition(" ")[0] in _NOT_NOW or (
         isinstance(error, redis.exceptions.ConnectionError)
         and isinstance(error.__context__, redis.exceptions.ReadOnlyError)
