@@ -135,16 +135,16 @@ class Database:
         if self._local.savepoints is False:
             raise TransactionAborted
         connection = self._local.connection
-        connection.execute(SQL.savepoint, prepare=False)
+        self._control(connection, SQL.savepoint)
         try:
             results = [self._outcome(connection, operation) for operation in operations]
         except errors.StoreError:
             raise
         except BaseException:
-            connection.execute(SQL.rollback_to, prepare=False)
-            connection.execute(SQL.release, prepare=False)
+            self._control(connection, SQL.rollback_to)
+            self._control(connection, SQL.release)
             raise
-        connection.execute(SQL.release, prepare=False)
+        self._control(connection, SQL.release)
         return results
 
     def _outcome(self, connection: Connection, operation: Callable[[], Any]) -> Any:
@@ -173,36 +173,38 @@ class Database:
 
     @contextmanager
     def _savepoint(self, connection: Connection) -> Iterator[None]:
-        connection.execute(SQL.savepoint, prepare=False)
+        self._control(connection, SQL.savepoint)
         try:
             yield
         except errors.StoreError:
             raise
         except errors.PenstockError:
-            connection.execute(SQL.rollback_to, prepare=False)
+            self._control(connection, SQL.rollback_to)
             raise
         finally:
             if connection.info.transaction_status == TransactionStatus.INTRANS:
-                connection.execute(SQL.release, prepare=False)
+                self._control(connection, SQL.release)
 
     @contextmanager
     def _within(self, connection: Connection, savepoints: bool | None = None) -> Iterator[None]:
-        with self.translated():
-            connection.execute(SQL.begin, prepare=False)
+        self._control(connection, SQL.begin)
         self._local.connection = connection
         self._local.savepoints = savepoints
         try:
             yield
         except BaseException:
             if not connection.closed:
-                with self.translated():
-                    connection.execute(SQL.rollback, prepare=False)
+                self._control(connection, SQL.rollback)
             raise
         else:
-            with self.translated():
-                connection.execute(SQL.commit, prepare=False)
+            self._control(connection, SQL.commit)
         finally:
             self._local.connection = None
+
+    def _control(self, connection: Connection, statement: str) -> None:
+        """Begin or end a transaction or a savepoint. The connection may be lost here as anywhere else."""
+        with self.translated():
+            connection.execute(statement, prepare=False)
 
     @property
     def is_inside(self) -> bool:
