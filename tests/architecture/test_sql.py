@@ -260,7 +260,7 @@ def test_what_the_database_offers_has_a_sentence() -> None:
 SNAPSHOTS = {
     "_current_snapshot": "adds the transaction itself",
     "decide": "compares transaction numbers of others",
-    "trim": "compares transaction numbers of others",
+    "_decided_position": "compares transaction numbers of others",
     "_check_mark": "compares transaction numbers of others",
     "_count_ended": "counts up to now and keeps nothing",
     "_first_unfinished_position": "looks up to now and keeps nothing",

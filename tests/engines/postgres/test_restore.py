@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
+from psycopg_pool import ConnectionPool
 
 import penstock
 from penstock import Queue
 from penstock.engines.contract import Mark, Table
 from tests.engines.postgres.server import Server, binaries
+
+HISTORY = 0.05
 
 
 @pytest.fixture
@@ -75,6 +80,60 @@ def test_law_8_after_dump_and_restore_nothing_is_lost_and_nothing_comes_twice(
         assert [letter.id for letter in queue.dead_letters()] == [dead.id]
         stats = queue.stats("default")
         assert stats.total == stats.done + stats.dead == 201
+
+
+class MovedServer:
+    """A pool of connections to one server, and after a number of calls to the one that has taken its place."""
+
+    def __init__(self, before: ConnectionPool[Any], after: ConnectionPool[Any], calls: int) -> None:
+        self._before = before
+        self._after = after
+        self.calls_left = calls
+
+    def getconn(self) -> psycopg.Connection:
+        self.calls_left -= 1
+        connection: psycopg.Connection = self._pool.getconn()
+        return connection
+
+    def putconn(self, connection: psycopg.Connection) -> None:
+        self._pool.putconn(connection)
+
+    @property
+    def _pool(self) -> ConnectionPool[Any]:
+        return self._before if self.calls_left >= 0 else self._after
+
+
+def test_a_restore_in_the_middle_of_a_sweep_loses_nothing(postgres_url: str, other_server: Server) -> None:
+    """The sweep has seen positions that the restore undid, and that are assigned again. Each of its calls is once the
+    first in the new server."""
+    with penstock.connect(postgres_url) as store:
+        queue = store.queue("orders", history_seconds=HISTORY)
+        queue.send(b"old")
+        assert finish(queue) == [b"old"]
+        url = restored(postgres_url, other_server)
+        queue.send_many([b"undone"] * 1000)
+    with penstock.connect(url) as store:
+        store.migrate()
+        queue = store.queue("orders")
+        calls, left = 0, -1
+        while left < 0:
+            left = sweep_over(postgres_url, url, calls)
+            time.sleep(HISTORY)
+            store.sweep()
+            queue.send(f"{calls}".encode())
+            assert finish(queue) == [f"{calls}".encode()], f"a server that was replaced after {calls} calls"
+            calls += 1
+    assert calls > 3
+
+
+def sweep_over(before: str, after: str, calls: int) -> int:
+    """Sweep a store whose server is replaced after so many calls. Returns how many of them it did not make."""
+    with ConnectionPool(before) as old, ConnectionPool(after) as new:
+        moved = MovedServer(old, new, 1_000_000)
+        with penstock.connect(before, pool=moved, listen=False) as store:  # type: ignore[arg-type]
+            moved.calls_left = calls
+            store.sweep()
+        return moved.calls_left
 
 
 def test_a_restored_store_that_was_not_migrated_says_so(postgres_url: str, other_server: Server) -> None:

@@ -37,8 +37,7 @@ begin
     end if;
     _now := penstock.now_us();
     -- Without waiting for other transactions.
-    select coalesce(max(position), 0) into _decided from penstock.decided_position
-    where tx <= pg_snapshot_xmin(pg_current_snapshot());
+    _decided := penstock._decided_position();
     loop
         select max(one.position) into _piece from (
             select m.position from penstock.log as m join penstock.lane as n using (lane_id)

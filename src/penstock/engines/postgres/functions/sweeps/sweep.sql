@@ -70,7 +70,8 @@ begin
 end
 $$;
 
--- Sweep one queue: promote, reclaim, expire, purge, trim, delete. Nothing can appear at or before _decided.
+-- Sweep one queue: promote, reclaim, expire, purge, trim, delete. With _decided, the answer of penstock.decide() at the
+-- start of a sweep of several queues, it does not decide again; it trims nothing beyond what this server has decided.
 create or replace function penstock.sweep_queue(
     _queue text, _decided bigint default null,
     out promoted integer, out reclaimed integer, out expired integer, out trimmed bigint, out purged integer,
@@ -83,7 +84,9 @@ declare
     _now bigint := penstock.now_us();
     q penstock.queue;
 begin
+    perform penstock._check_cluster();
     _decided := coalesce(_decided, penstock.decide());
+    _decided := least(_decided, penstock._decided_position());
     select * into q from penstock.queue where name = _queue;
     if not found then
         select 0, 0, 0, 0, 0, 0 into promoted, reclaimed, expired, trimmed, purged, deleted;

@@ -47,3 +47,10 @@ begin
     return coalesce(_position, 0);
 end
 $$;
+
+-- The last position that is decided now, by the records of this store alone. A position that a caller has kept may be
+-- that of a server whose last transactions were undone by a restore or a failover: it is assigned again, or will be.
+create or replace function penstock._decided_position() returns bigint
+language sql volatile as $$
+    select coalesce(max(position), 0) from penstock.decided_position where tx <= pg_snapshot_xmin(pg_current_snapshot())
+$$;
