@@ -129,6 +129,23 @@ def test_an_ordered_queue_goes_on_in_other_shards(store: Store, clients: list[ps
     assert sorted(got + again) == [b"a", b"b", b"c", b"d", b"e", b"f"]
 
 
+def test_an_ordered_queue_waits_for_the_better_lane_of_a_shard_that_is_free(
+    store: Store, clients: list[psycopg.Connection]
+) -> None:
+    """When a transaction ends, its locks are released one by one: that of the shard may be the first."""
+    queue = store.queue("orders", ordered=True)
+    queue.send(b"worse", key="a", priority=1)
+    queue.send(b"better", key="a")
+    ending = clients[0]
+    ending.execute(
+        "select pg_advisory_xact_lock(penstock._lane_key(g.group_id, n.lane_id)) "
+        "from penstock.group as g join penstock.lane as n using (queue_id) where n.priority = 0"
+    )
+    assert receive(clients[1], 2) == []
+    ending.rollback()
+    assert receive(clients[1], 2) == [b"better", b"worse"]
+
+
 def test_priorities_are_kept_when_a_lane_is_overtaken(queue: Queue, clients: list[psycopg.Connection]) -> None:
     for number in range(3):
         queue.send(b"worse", priority=5)

@@ -84,10 +84,14 @@ begin
             elsif turn.shard = any (_passed) then
                 continue; -- what a better priority has waits for the retries, and must not be overtaken meanwhile
             end if;
-            -- The shard is locked, so only somebody who works on the whole queue can have the lane. The queue may have been
-            -- deleted while this waited for the shard.
-            continue when not pg_try_advisory_xact_lock(penstock._lane_key(g.group_id, turn.lane_id))
-                or not exists (select 1 from penstock.queue where queue_id = q.queue_id);
+            -- The shard is locked, so only a transaction that has just ended can have the lane: a server releases its locks
+            -- one by one. What a worse priority has must not be taken instead.
+            if not penstock._lock_soon(penstock._lane_key(g.group_id, turn.lane_id)) then
+                _blocked := _blocked || turn.shard;
+                continue;
+            end if;
+            -- The queue may have been deleted while this waited for the shard.
+            continue when not exists (select 1 from penstock.queue where queue_id = q.queue_id);
             r.fresh := penstock._current_snapshot();
             _taken := 0;
             for delivery in
@@ -113,6 +117,12 @@ begin
         return query select * from penstock._receive_in_order(r, q, g, false);
     end if;
 end
+$$;
+
+-- Acquire a lock that is free, or about to be.
+create or replace function penstock._lock_soon(_key bigint) returns boolean
+language sql volatile as $$
+    select pg_try_advisory_xact_lock(_key) or penstock._wait_for_lock(_key, '100ms')
 $$;
 
 -- Shards of an ordered queue with messages in flight.
