@@ -26,9 +26,8 @@ export PYTHONDONTWRITEBYTECODE :=
 
 # What `make quick` runs: no Java, no browser, no process but the PostgreSQL server of the wheel.
 QUICK := tests/architecture tests/domain tests/client tests/conformance tests/engines/sqlite tests/model
-# Tests wait for other processes more than a third of their time: it takes five to keep two cores busy. The order is that
-# of tests/conftest.py, the longest group first, and not that of the number of tests in a group.
-PYTEST := -m pytest -n 5 --dist loadgroup --no-loadscope-reorder
+# Tests wait for processes now and then: three of them keep two cores busy.
+PYTEST := -m pytest -n 3 --dist loadgroup
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
