@@ -264,6 +264,15 @@ def test_a_queue_that_another_client_has_made_anew_gets_the_message(url: str, sc
         assert received.id == sent
 
 
+def test_a_send_after_a_flush_by_another_client_is_delivered(url: str, scene: Scene) -> None:
+    """The flush removes the lanes, which the sender remembers."""
+    scene.send()
+    with penstock.connect(url) as other:
+        assert other.queue(QUEUE).flush() == 2
+        scene.engine.send(QUEUE, [(b"after", None, PLAIN)])
+        assert [delivery.payload for delivery in other.queue(QUEUE).receive(limit=10)] == [b"after"]
+
+
 def test_one_connection_is_enough(url: str) -> None:
     with penstock.connect(url, pool_size=1) as store:
         queue = store.queue(QUEUE)

@@ -101,6 +101,7 @@ set undone_succeeded = undone_succeeded + succeeded, undone_rejected = undone_re
 where queue_id = :queue_id;
 
 -- name: flush_queue
--- Reset the held count, and record that everything up to now was removed.
-update penstock_queue set held = 0, trimmed_position = :last_position
+-- Reset the held count, and record that everything up to now was removed. The revision changes, because clients that remember
+-- the queue remember its lanes as well.
+update penstock_queue set /*! revision = revision + 1, */ held = 0, trimmed_position = :last_position
 where queue_id = :queue_id;
