@@ -92,7 +92,7 @@ def test_a_primary_group_that_nobody_reads_is_explained(page: Page, queue: penst
     page.locator("[name=primary_group]").fill("billing")
     submit(page, page.get_by_role("button", name="Save the policy"))
     expect(page.locator("#groups tbody tr")).to_have_count(1)
-    assert page.locator(".banner").count() == 0
+    expect(page.locator(".banner")).to_have_count(0)
     assert queue.groups() == ["billing"]
 
 
